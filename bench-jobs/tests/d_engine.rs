@@ -95,6 +95,7 @@ fn every_request_that_may_goes_by_the_streaming_door() {
         json!({ "operation": "Mixed", "readPercent": 50, "keySpace": 24 }),
         json!({ "operation": "CompareAndSwap", "keySpace": 24 }),
         json!({ "operation": "Scan", "scanKeys": 10, "keySpace": 100 }),
+        json!({ "operation": "WatchLatency", "keySpace": 12 }),
     ] {
         let figures = by_stream(workload.clone());
         assert_eq!((figures.operations, figures.errors), (3000, 0), "{workload}");

@@ -119,6 +119,26 @@ fn one() -> i32 {
     1
 }
 
+impl StorageServiceSpec {
+    /// One member of an engine, of which nothing else is asked.
+    pub fn of(engine: EngineKind, durability: Durability) -> Self {
+        Self {
+            engine,
+            external: None,
+            version: None,
+            image: None,
+            replicas: one(),
+            durability,
+            storage: None,
+            resources: None,
+            tls: None,
+            args: Vec::new(),
+            env: Vec::new(),
+            pod: None,
+        }
+    }
+}
+
 /// What an acknowledged write survives.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Durability {

@@ -25,6 +25,10 @@ class Unknown(Exception):
     """Nobody knows."""
 
 
+class NoSession(Exception):
+    """The session is not there, and whether what was asked before has happened is not to be found out any more."""
+
+
 class TooOld(Exception):
     """What is watched is kept from a later revision on: the argument."""
 
@@ -76,6 +80,11 @@ def delete(key):
     return message((2, key))
 
 
+def add(key, delta):
+    """`delta` is a sint64: 0, -1, 1, -2 … are 0, 1, 2, 3 …"""
+    return message((4, message((1, key), (2, 2 * delta if delta >= 0 else -2 * delta - 1))))
+
+
 def attach(key, lease):
     return message((5, message((1, key), (2, lease))))
 
@@ -106,6 +115,11 @@ class Written:
         self.succeeded = bool(first(written, 1, 0))
         self.results = every(written, 2)
 
+    def sum(self, at):
+        """What an `add` came to."""
+        number = first(self.results[at], 4, 0)
+        return number >> 1 if number % 2 == 0 else -(number + 1 >> 1)
+
     def lease(self, at):
         """Of a grant or a keep-alive: number and end by the clock of the log; None: there is no such lease."""
         lease = first(first(self.results[at], 6, b""), 1)
@@ -115,7 +129,8 @@ class Written:
 class Stream:
     """Our own door: frames of requests, replies in any order."""
 
-    CODES_WITHOUT_EFFECT = (1, 2, 3, 6)
+    CODES_WITHOUT_EFFECT = (1, 2, 3)
+    NO_SESSION = 6
     LEVELS = {"linearizable": (1, b""), "lease": (2, b""), "eventual": (4, b"")}
 
     def __init__(self, address):
@@ -141,14 +156,28 @@ class Stream:
         finally:
             timer.cancel()
 
-    def transact(self, then, compares=()):
-        """All of these operations, if all compares are true."""
-        write = message(*((1, compare) for compare in compares), *((2, operation) for operation in then))
-        reply = self.ask((2, write))
+    def answered(self, body):
+        """The reply to a write, if it is no error."""
+        reply = self.ask(body)
         error = first(reply, 4)
-        if error is not None:
-            raise Refused if first(error, 1, 0) in self.CODES_WITHOUT_EFFECT else Unknown
-        return Written(reply)
+        if error is None:
+            return reply
+        code = first(error, 1, 0)
+        if code == self.NO_SESSION:
+            raise NoSession(first(error, 2, b"").decode())
+        raise Refused if code in self.CODES_WITHOUT_EFFECT else Unknown
+
+    def transact(self, then, compares=(), stamp=None):
+        """All of these operations, if all compares are true. With a stamp of session and sequence, once, however often it is asked for."""
+        fields = [*((1, compare) for compare in compares), *((2, operation) for operation in then)]
+        if stamp is not None:
+            session, sequence = stamp
+            fields.append((4, message((1, session), (2, sequence), (3, sequence))))
+        return Written(self.answered((2, message(*fields))))
+
+    def open_session(self):
+        """Its number."""
+        return first(self.answered((4, b"")), 7)
 
     def put(self, key, value):
         self.transact([put(key, value)])
@@ -169,11 +198,15 @@ class Stream:
     def get(self, key, level):
         return self.find(key, level)[0]
 
-    def below(self, prefix, level):
-        """What stands behind a prefix in all keys that begin with it."""
+    def rows(self, prefix, level):
+        """What stands behind a prefix in all keys that begin with it, with values and revisions, as of one moment."""
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
         items = self.read(level, (8, message((1, prefix), (2, end))))
-        return [first(item, 1).decode()[len(prefix):] for item in items]
+        return {first(item, 1).decode()[len(prefix):]: (first(item, 2, b"").decode(), first(item, 3, 0)) for item in items}
+
+    def below(self, prefix, level):
+        """What stands behind a prefix in all keys that begin with it."""
+        return list(self.rows(prefix, level))
 
     def close(self):
         self.requests.put(None)

@@ -1,8 +1,10 @@
-"""Clients do what a workload has them do while members are killed, all killed, and stopped, or cut off from each other; what they saw is
-written down: faults.py PROGRAM HISTORY SECONDS WORKLOAD stream|dialect kills|cuts [planted].
+"""Clients do what a workload has them do while members are killed, all killed, and stopped, or cut off from each other, or their disks are
+slow, fail or are full; what they saw is written down: faults.py PROGRAM HISTORY SECONDS WORKLOAD stream|dialect kills|cuts|disks [planted].
 
-Who checks it: testing/linearizability for registers, lists and sets, locks.py and watches.py for their own."""
+Who checks it: testing/linearizability for registers, lists and sets, and each of the others for its own. `disks` mounts, and is to be run in
+a mount namespace of its own."""
 
+import contextlib
 import itertools
 import random
 import sys
@@ -10,9 +12,12 @@ import tempfile
 import threading
 import time
 
+import disks
 from doors import Dialect, Refused, Stream, Unknown
 from group import Group
 from locks import Locks
+from sums import Sums
+from transfers import Transfers
 from watches import Watches
 from workloads import History, Lists, Registers, Sets
 
@@ -20,7 +25,7 @@ CLIENTS = 8
 RECOVERY_SECONDS_MAX = 20
 OPERATIONS_MIN = 100
 DOORS = {"stream": Stream, "dialect": Dialect}
-WORKLOADS = {"registers": Registers, "lists": Lists, "sets": Sets, "locks": Locks, "watches": Watches}
+WORKLOADS = {"registers": Registers, "lists": Lists, "sets": Sets, "locks": Locks, "watches": Watches, "transfers": Transfers, "sums": Sums}
 # Written by those who are told something, not by who asks.
 TOLD = {"told", "begin", "gap"}
 
@@ -107,27 +112,43 @@ def cuts(group, over, seconds):
         done[fault] += 1
 
 
-def main():
-    program, path, seconds, name, door, faults_name, *planted = sys.argv[1:]
-    faults = {"kills": kills, "cuts": cuts}[faults_name]
-    history, over, problems = History(path), threading.Event(), []
-    workload = WORKLOADS[name](history, is_planted=planted == ["planted"])
-    assert door in workload.DOORS, f"{name} are not spoken of in {door}"
-    with tempfile.TemporaryDirectory() as directory, Group(program, directory) as group:
-        group.leader()
-        workload.begin(group)
-        arguments = (workload, DOORS[door], group.addresses, over, problems)
-        clients = [threading.Thread(target=client, args=(number, *arguments)) for number in range(CLIENTS)]
-        for one in clients:
-            one.start()
-        done = faults(group, over, float(seconds))
+def run(group, workload, door, faults, seconds, history):
+    """Has clients work under faults; how often each fault was done, and seconds until a write was acknowledged after the last."""
+    over, problems = threading.Event(), []
+    group.leader()
+    workload.begin(group)
+    arguments = (workload, door, group.addresses, over, problems)
+    clients = [threading.Thread(target=client, args=(number, *arguments)) for number in range(CLIENTS)]
+    for one in clients:
+        one.start()
+    try:
+        done = faults(group, over, seconds)
         recovered = wait_for_write_after(history, time.monotonic_ns())
         time.sleep(2)
+    finally:
         over.set()
         for one in clients:
             one.join()
         assert not problems, problems
-        workload.finish(group)
+    workload.finish(group)
+    return done, recovered
+
+
+def main():
+    program, path, seconds, name, door, faults_name, *planted = sys.argv[1:]
+    faults = {"kills": kills, "cuts": cuts, "disks": disks.disks}[faults_name]
+    history = History(path)
+    workload = WORKLOADS[name](history, is_planted=planted == ["planted"])
+    assert door in workload.DOORS, f"{name} are not spoken of in {door}"
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+        flags = {}
+        if faults_name == "disks":
+            for number in range(1, 4):
+                stack.enter_context(disks.mounted(f"{directory}/{number}"))
+            # One of them has its state on disk, too.
+            flags = {2: ["--storage", "disk"]}
+        group = stack.enter_context(Group(program, directory, flags=flags))
+        done, recovered = run(group, workload, DOORS[door], faults, float(seconds), history)
     history.file.close()
     counts = history.counts
     asked = sum(times for what, times in counts.items() if what not in TOLD)

@@ -32,9 +32,11 @@ def call(channel, path, request, timeout=5, metadata=None):
 
 
 class Group:
-    def __init__(self, program, directory, size=3):
+    """Members are numbered from 0, and have their data in folders named from 1. `flags` are those of single members."""
+
+    def __init__(self, program, directory, size=3, flags=None):
         ports = free_ports(2 * size)
-        self.program, self.directory = program, directory
+        self.program, self.directory, self.flags = program, directory, flags or {}
         self.addresses = [f"127.0.0.1:{port}" for port in ports[:size]]
         self.peers = ports[size:]
         self.links = Links(self.peers)
@@ -51,10 +53,17 @@ class Group:
         with open(os.path.join(self.directory, f"{at + 1}.log"), "ab") as log:
             self.processes[at] = subprocess.Popen(
                 [self.program, "serve", "--log-level", "warn", "--node-id", str(at + 1)]
-                + ["--db-root-dir", os.path.join(self.directory, str(at + 1))],
+                + ["--db-root-dir", self.folder(at)]
+                + self.flags.get(at, []),
                 env={"D_ENGINE_MEMBERS": self.members(at)},
                 stderr=log,
             )
+
+    def folder(self, at):
+        return os.path.join(self.directory, str(at + 1))
+
+    def has_ended(self, at):
+        return self.processes[at].poll() is not None
 
     def kill(self, at):
         self.processes[at].kill()

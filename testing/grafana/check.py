@@ -28,7 +28,8 @@ UNITS = {"bytes", "none", "ops", "reqps", "s", "short"}
 # What only a run on Kubernetes has: where the operator has seen none, this dashboard cannot show anything.
 OF_KUBERNETES = ("kubernetes.json", "storebench_result_request_seconds")
 # What only some runs have: panels of it are empty where there is nothing to say.
-MAY_BE_ABSENT = {"storebench_comparison_not_ranked", "storebench_result_measure"}
+MAY_BE_ABSENT = {"storebench_comparison_not_ranked", "storebench_result_measure", "storebench_baseline_verdict",
+                 "storebench_baseline_ratio", "storebench_baseline_ratio_low", "storebench_baseline_ratio_high"}
 METRIC = re.compile(r"(?<![:\w])storebench_\w+(?!\w*:)")
 failures = []
 

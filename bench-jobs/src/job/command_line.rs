@@ -84,7 +84,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     // Connections are files, and so are those of a database. Where the hard limit is too low as well, connecting says so.
     service_kit::open_files::raise();
-    report.tell(|| format!("run {}, arm {}, trial {}: {}", spec.run, spec.arm, spec.trial, spec.endpoints.join(", ")));
+    report.tell(|| {
+        format!("run {}, arm {}, trial index {}: {}", spec.run, spec.arm, spec.trial, spec.endpoints.join(", "))
+    });
     // Listens before the idle store is watched, and begins afterwards: the others wait meanwhile.
     let barrier = Barrier::open(&spec, share)?;
     let meters = match share.is_first() {

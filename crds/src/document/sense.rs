@@ -194,7 +194,9 @@ fn implausible(gate: &Value) -> (&'static str, String) {
     let remedy = match ratio {
         0 => "write a ratio such as 95%".into(),
         // Percent where basis points are asked for.
-        ratio if ratio < RATIO_MIN && text.is_none() => format!("if percent were meant, write {}", ratio * 100),
+        ratio if ratio < RATIO_MIN && text.is_none() => {
+            format!("if percent were meant, write {} (basis points)", ratio * 100)
+        }
         ratio if ratio < RATIO_MIN => "write it like 95% or \"0.95\"".into(),
         ratio if ratio > RATIO_MAX => "10000 basis points, or 100%, are equal".into(),
         _ => return NOTHING,
@@ -259,7 +261,7 @@ mod tests {
     #[test]
     fn a_bound_that_nothing_could_miss_is_pointed_out() {
         assert!(one(json!({ "ratioAtLeastBasisPoints": 95 })).ends_with(
-            "is 0.95 % of the baseline, so that hardly a run could miss it: if percent were meant, write 9500"
+            "is 0.95 % of the baseline, so that hardly a run could miss it: if percent were meant, write 9500 (basis points)"
         ));
         let latency = |bound: Value| {
             let mut gate = bound;

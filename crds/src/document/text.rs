@@ -42,7 +42,14 @@ pub(super) fn not_yaml(error: &Error) -> String {
     let (problem, remedy) = match error.without_snippet() {
         Error::DuplicateMappingKey { key, .. } => {
             let key = key.as_deref().map_or("a key".into(), |key| format!("`{}`", shorten(key)));
-            (format!("{key} is given twice"), "remove one of them")
+            // Two files, one behind the other.
+            let starts_an_object = key == "`apiVersion`" || key == "`kind`";
+            let remedy = if starts_an_object {
+                "put --- between two objects, or remove one of them"
+            } else {
+                "remove one of them"
+            };
+            (format!("{key} is given twice"), remedy)
         }
         Error::UnknownAnchor { .. } => (
             "an alias names no anchor before it".into(),

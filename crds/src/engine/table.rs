@@ -125,8 +125,8 @@ engines! {
         default_version: "0.2.4",
         executables: &["d-engine-original"],
         image: "storebench/d-engine-original",
-        // Members and clients come to the same port; nothing listens on the other one.
-        ports: &[Port { name: CLIENT, number: 9081 }, Port { name: PEER, number: 9082 }],
+        // Members come to the clients' port.
+        ports: &[Port { name: CLIENT, number: 9081 }],
         readiness: Readiness::Tcp { port: CLIENT },
         metrics: None,
         replicas: &[1, 3, 5],

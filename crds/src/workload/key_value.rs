@@ -143,11 +143,6 @@ const RULES: &[Rule] = &[
     },
     Rule {
         field: ".door",
-        holds: "!has(self.door) || self.door != 'Streaming' || self.operation in ['Put', 'Get', 'Mixed', 'Scan', 'CompareAndSwap', 'Lock']",
-        otherwise: "door: Streaming needs operation: Put, Get, Mixed, Scan, CompareAndSwap or Lock; remove door",
-    },
-    Rule {
-        field: ".door",
         holds: "!has(self.door) || self.door != 'Unary' || (self.operation != 'Lock' && self.readLevel != 'Bounded')",
         otherwise: "operation: Lock and readLevel: Bounded need door: Streaming, which alone has them; remove door",
     },
@@ -344,7 +339,7 @@ pub enum Door {
     /// One gRPC call for each request, in the dialect of release 0.2.4.
     Unary,
     /// One stream for each connection, `Operate` of the streaming RPC of ours: what the connection's clients ask in the same moment leaves in
-    /// one frame, and answers come in any order. For Put, Get, Mixed, Scan, CompareAndSwap and Lock.
+    /// one frame, and answers come in any order. A watch is a call of its own, `Watch`.
     Streaming,
 }
 

@@ -189,12 +189,23 @@ fn on_disk(source: &Path, which: Which) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Of a folder of one time, its report; of a run, the newest; of a directory of --save, the newest of each run.
 fn newest_on_disk(source: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let of =
-        |folder: &Path| [folder.join(REPORT), folder.join(LATEST).join(REPORT)].into_iter().find(|file| file.is_file());
-    if let Some(file) = of(source) {
+    if let Some(file) = newest_in(source)? {
         return Ok(vec![file]);
     }
-    Ok(folders(source)?.iter().filter_map(|folder| of(folder)).collect())
+    let runs = folders(source)?;
+    let newest = runs.iter().map(|run| newest_in(run)).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(newest.into_iter().flatten().collect())
+}
+
+/// The report of a folder of one time; of a run, the newest: that of `latest`, or, where nothing but folders was kept, as on a branch
+/// in Git, of the last that came to its end.
+fn newest_in(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let named = [folder.join(REPORT), folder.join(LATEST).join(REPORT)].into_iter().find(|file| file.is_file());
+    if named.is_some() {
+        return Ok(named);
+    }
+    let mut times = folders(folder)?.into_iter().map(|time| time.join(REPORT));
+    Ok(times.rfind(|file| file.is_file() && is_finished_report(&file.to_string_lossy())))
 }
 
 /// Of a directory of --save, or of one run in it, the reports of all runs that came to their end.

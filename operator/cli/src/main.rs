@@ -57,9 +57,10 @@ enum Command {
     /// Render a report again, judging its raw trials anew; the exit code is the verdict. Of two, how much of a difference
     /// between stores reaches who uses Kubernetes on them
     Report {
-        /// A saved report (`report.json`, written by `run --save`), or `benchmarkrun/NAME` for a run in a cluster, which is
-        /// Invalid until it is complete. Two files: one of the stores themselves (etcd workloads), one of Kubernetes on them
-        #[arg(value_name = "FILE|benchmarkrun/NAME", required = true, num_args = 1..=2)]
+        /// A saved report (`report.json`, written by `run --save`), `benchmarkrun/NAME` for a run in a cluster, or
+        /// `benchmarksuite/NAME` for all runs of a suite there in one table; both are Invalid until they are complete. Two
+        /// files: one of the stores themselves (etcd workloads), one of Kubernetes on them
+        #[arg(value_name = "FILE|benchmarkrun/NAME|benchmarksuite/NAME", required = true, num_args = 1..=2)]
         sources: Vec<PathBuf>,
         #[command(flatten)]
         place: Place,
@@ -144,8 +145,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
+}
+
+/// What storebench calls itself with, and no user does: apart from the commands, so that neither a shell nor "did you mean" offers it.
+#[derive(Parser)]
+enum Helper {
     /// Die with the parent: replaces itself with a program that is killed when storebench is
-    #[command(hide = true)]
     ExecGuarded {
         /// The process that must be the parent
         #[arg(long)]
@@ -155,7 +160,6 @@ enum Command {
         command: Vec<std::ffi::OsString>,
     },
     /// Outlive the parent: removes a directory when standard input ends
-    #[command(hide = true)]
     RemoveWhenOrphaned {
         /// The directory
         directory: PathBuf,
@@ -231,7 +235,21 @@ fn parse() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
+/// The helper that was called, if one was.
+fn helper() -> Option<Helper> {
+    let first = std::env::args_os().nth(1)?;
+    let command = Helper::command();
+    command.get_subcommands().any(|helper| first == helper.get_name()).then(Helper::parse)
+}
+
 fn main() -> ExitCode {
+    match helper() {
+        Some(Helper::ExecGuarded { parent, command }) => return end(embedded::guard::exec_guarded(parent, &command)),
+        Some(Helper::RemoveWhenOrphaned { directory }) => {
+            return end(embedded::guard::remove_when_orphaned(&directory));
+        }
+        None => {}
+    }
     let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -261,9 +279,12 @@ fn main() -> ExitCode {
         Command::BenchJob { arguments } => {
             return bench_jobs::main_with(std::iter::once("storebench bench-job".into()).chain(arguments));
         }
-        Command::ExecGuarded { parent, command } => embedded::guard::exec_guarded(parent, &command),
-        Command::RemoveWhenOrphaned { directory } => embedded::guard::remove_when_orphaned(&directory),
     };
+    end(result)
+}
+
+/// Says what went wrong, each mistake in a line.
+fn end(result: anyhow::Result<Exit>) -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {

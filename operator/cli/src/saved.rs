@@ -16,8 +16,7 @@ use storebench_core::ledger::go_on_after_disturbances;
 use storebench_core::record::{RECORD_VERSION, RunRecord};
 use storebench_core::report::{Report, from_json};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
-use storebench_crds::external::External;
-use storebench_crds::{ControlPlane, Isolation, StorageService, StorageServiceSpec, Verdict};
+use storebench_crds::{ControlPlane, Isolation, StorageService, Verdict};
 
 use crate::Output;
 use crate::commands::report::render;
@@ -99,7 +98,7 @@ impl Objects {
         let external = run.arms.iter().filter_map(ValidatedArm::external);
         let services: BTreeMap<_, _> = deployed
             .map(|service| (&service.name, service.spec.clone()))
-            .chain(external.map(|store| (&store.name, wherever_it_is_kept(store.spec.clone()))))
+            .chain(external.map(|store| (&store.name, store.spec())))
             .collect();
         let planes: BTreeMap<_, _> =
             run.arms.iter().filter_map(ValidatedArm::control_plane).map(|plane| (&plane.name, &plane.spec)).collect();
@@ -114,15 +113,6 @@ impl Objects {
         let planes = self.control_planes.iter().map(serde_yaml::to_string);
         services.chain(planes).map(|text| Ok(text? + "---\n")).collect()
     }
-}
-
-/// Paths in a file are meant from where that is, and this one will be elsewhere.
-fn wherever_it_is_kept(mut spec: StorageServiceSpec) -> StorageServiceSpec {
-    for path in spec.external.iter_mut().flat_map(External::paths_mut) {
-        // One that cannot be told from the current folder stays as it was written.
-        *path = std::path::absolute(&*path).map_or_else(|_| path.clone(), |path| path.display().to_string());
-    }
-    spec
 }
 
 /// What is asked for now.

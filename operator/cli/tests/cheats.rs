@@ -7,13 +7,13 @@
 //! | an answer is made up | Invalid | `embedded.rs`, `a_flipped_byte_voids_the_run_and_names_the_key` |
 //! | the store ends in mid-trial and is started again | Invalid | `embedded.rs`, `a_server_killed_mid_trial_is_named` |
 //! | the store stands still, and nobody asks meanwhile | counted | `embedded.rs`, `a_stall_is_seen_from_the_due_instant` |
-//! | the loader is the limit of both arms | undecided | `judgement/tests.rs`, `two_stores_that_one_busy_loader_thread_holds_back_…` |
+//! | the loader is the limit of both arms | undecided | `judgement/tests/limit.rs`, `two_stores_that_one_busy_loader_thread_holds_back_…` |
 //! | an open loop's loader is late and blames the store, or the other way round | Invalid | `load/audit.rs`, `each_hindrance_is_found_just_above_its_bound` |
 //! | the store takes the processor from everybody, so that only its best trials count | no trial is lost | `measure/foreign/fairness.rs` |
 //! | the store works in forks that nobody counts | counted | `measure/meter/tree.rs`, `what_a_fork_used_that_came_and_went_is_its_parents` |
 //! | a follower answers from what it has | Invalid | bench-jobs `tests/etcd.rs`, `a_stale_follower_is_found_…` |
 //! | linearizable reads trust a clock | not ranked | `equality.rs`, `a_read_that_trusts_a_clock_is_no_read_that_asks_a_majority` |
-//! | arms are unequal without a gate | not ranked | `judgement/tests.rs`, `an_arm_with_other_arguments_is_not_ranked_…` |
+//! | arms are unequal without a gate | not ranked | `judgement/tests/unequal.rs`, `an_arm_with_other_arguments_is_not_ranked_…` |
 //! | a replica's files overtake one another | counted late | `sqlite_replication/watcher.rs`, `a_file_that_overtook_another_…` |
 //! | a dashboard shows the ratio of an invalid run | it has none | operator `telemetry/results.rs`, `a_comparison_that_ranks_nobody_…` |
 //! | something keeps the cores busy while the other arm is measured | Invalid | `embedded.rs`, `other_processes_that_keep_the_cores_busy_are_named` |

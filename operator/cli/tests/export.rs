@@ -150,7 +150,10 @@ fn a_run_becomes_a_commit_on_a_branch_and_no_checkout_changes() {
     let below = desk.path().join("runs/nightly");
     let mut command = desk.command(env!("CARGO_BIN_EXE_storebench"));
     command.current_dir(below).args(["export", ".", "--to", "git:results:bench"]);
-    ok(&Finished::of(command.output().unwrap()));
+    let second = Finished::of(command.output().unwrap());
+    assert_eq!(second.code, Some(0), "{}", second.stderr);
+    assert!(second.stderr.contains("only the newest of each run is exported"), "{}", second.stderr);
+    assert!(second.stderr.contains("the folders of the 1 older ones"), "{}", second.stderr);
     assert_eq!(desk.git(&["rev-parse", "results~1"]), commit);
     let all = desk.git(&["ls-tree", "-r", "--name-only", "results"]);
     assert_eq!((all.lines().count(), all.lines().all(|file| file.starts_with("bench/nightly/2027010"))), (10, true));
@@ -177,6 +180,15 @@ fn a_run_becomes_a_commit_on_a_branch_and_no_checkout_changes() {
     let reported = desk.storebench(&["report", "git:results:bench/nightly", "-o", "json"]);
     let reported: Value = serde_json::from_str(&reported.stdout).unwrap();
     assert_eq!(reported["record"]["startedAt"], "2027-01-02T01:00:00Z", "the newest");
+    let checked_out = desk.path().join("results");
+    desk.git(&["worktree", "add", "--quiet", checked_out.to_str().unwrap(), "results"]);
+    let reported = desk.storebench(&["report", "results/bench", "-o", "json"]);
+    let reported: Value = serde_json::from_str(&reported.stdout).unwrap();
+    assert_eq!(
+        reported[0]["record"]["startedAt"].as_str().or(reported["record"]["startedAt"].as_str()),
+        Some("2027-01-02T01:00:00Z")
+    );
+    desk.git(&["worktree", "remove", checked_out.to_str().unwrap()]);
     // Also by who copies it on: with all that lies beside the report.
     let copied = desk.storebench(&["export", "git:results~1:bench", "--to", "git:copies:bench"]);
     assert!(ok(&copied).starts_with(&format!("{name} committed to git:copies:bench as ")), "{}", copied.stdout);

@@ -171,7 +171,8 @@ fn every_command_has_its_manual_page() {
     let world = World::new();
     let folder = world.data().with_file_name("man");
     let said = Finished::of(world.storebench().arg("man").arg(&folder).output().unwrap());
-    assert_eq!((said.code, said.stdout.as_str()), (Some(0), ""), "{}", said.stderr);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.contains("storebench-run.1\n"), "{}", said.stdout);
     let mut pages: Vec<_> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     pages.sort();
@@ -189,6 +190,32 @@ fn every_command_has_its_manual_page() {
     assert_eq!(pages, expected);
     let page = std::fs::read_to_string(folder.join("storebench-run.1")).unwrap();
     assert!(page.contains(".TH storebench-run 1") && page.contains("wait\\-for\\-quiet"), "{page}");
+    assert!(page.contains("\\fBstorebench run\\fR"), "{page}");
+}
+
+/// One of them removes a directory.
+#[test]
+fn what_storebench_calls_itself_with_is_offered_to_nobody() {
+    let world = World::new();
+    let said = |arguments: &[&str]| Finished::of(world.storebench().args(arguments).output().unwrap());
+    let misspelt = said(&["rn"]);
+    assert!(misspelt.code == Some(1) && !misspelt.stderr.contains("orphaned"), "{}", misspelt.stderr);
+    for shell in ["bash", "zsh", "fish"] {
+        let completion = said(&["completion", shell]).stdout;
+        assert!(completion.contains("validate"), "{completion}");
+        assert!(!completion.contains("orphaned") && !completion.contains("exec-guarded"), "{shell}");
+    }
+}
+
+#[test]
+fn a_directory_for_data_that_is_not_there_is_not_made() {
+    let world = World::new();
+    let file = world.write("run.yaml", &nightly());
+    let missing = world.data().with_file_name("not-mounted");
+    let mut command = world.storebench();
+    let said = Finished::of(command.arg("run").arg(&file).arg("--data-dir").arg(&missing).output().unwrap());
+    said.error(&["not-mounted: there is no such directory: create it", "--data-dir"]);
+    assert!(!missing.exists());
 }
 
 #[test]

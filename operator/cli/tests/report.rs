@@ -198,6 +198,70 @@ fn a_run_of_which_a_trial_was_deleted_after_its_end_is_not_reported() {
     assert!(report.stderr.contains("did not say which trials there were"), "{}", report.stderr);
 }
 
+/// The finished run as the second of a suite, of which the first was left out and the third is still to come.
+fn in_a_suite() -> Contents {
+    let mut contents = finished();
+    let name = "sizes-512";
+    let state = |name: &str, state: &str| json!({ "name": name, "values": "valueBytes 1", "state": state });
+    contents.suite = Some(json!({
+        "apiVersion": "storebench.dev/v1alpha1", "kind": "BenchmarkSuite",
+        "metadata": { "name": "sizes", "namespace": "bench", "uid": "u-2", "generation": 1, "resourceVersion": "10" },
+        "spec": {
+            "parameters": [{ "name": "valueBytes", "values": [64, 512, 1024] }],
+            "template": { "spec": {
+                "arms": spec()["arms"], "trials": spec()["trials"],
+                "workloads": [{
+                    "name": "set", "redis": { "command": "Set", "valueBytes": "$(valueBytes)" }, "load": { "duration": "1s" },
+                }],
+            } },
+        },
+        "status": { "runs": [state("sizes-64", "Skipped"), state(name, "Passed"), state("sizes-1024", "Waiting")] },
+    }));
+    let metadata = &mut contents.run.as_mut().unwrap()["metadata"];
+    metadata["name"] = name.into();
+    metadata["ownerReferences"] = json!([
+        { "apiVersion": "storebench.dev/v1alpha1", "kind": "BenchmarkSuite", "name": "sizes", "uid": "u-2" },
+    ]);
+    for map in &mut contents.config_maps {
+        map["metadata"]["labels"]["storebench.dev/run"] = name.into();
+    }
+    contents
+}
+
+#[test]
+fn a_suite_in_a_cluster_is_one_table_of_its_own_runs() {
+    let server = ApiServer::start(in_a_suite());
+    let text = server.storebench(&["report", "benchmarksuite/sizes"]);
+    assert_eq!(text.stderr, "");
+    let row = |begin: &str| text.stdout.lines().find(|line| line.trim_start().starts_with(begin)).unwrap_or_default();
+    assert!(row("512").contains("Passed"), "{}", text.stdout);
+    assert!(row("64 ").contains("left out"), "{}", text.stdout);
+    assert!(row("1024").contains("not measured") && !row("1024").contains("left out"), "{}", text.stdout);
+    // Nobody knows what the third one would say.
+    assert_eq!(text.code, Some(4));
+    let list = server.storebench(&["report", "benchsuite/sizes", "-o", "json"]);
+    let list: Value = serde_json::from_str(&list.stdout).unwrap();
+    assert_eq!(list.as_array().unwrap().len(), 1);
+    assert_eq!(list[0]["judgement"]["verdict"], "Passed");
+    let page = server.storebench(&["report", "benchmarksuite/sizes", "-o", "html"]).stdout;
+    assert!(page.contains("valueBytes") && page.contains("id=\"run-0\""), "{page}");
+    server
+        .storebench(&["report", "benchmarksuite/other"])
+        .error(&["benchmarksuite/other", "kubectl get benchmarksuites"]);
+}
+
+#[test]
+fn a_run_of_another_owner_or_one_that_goes_on_is_none_of_the_suites_results() {
+    let mut contents = in_a_suite();
+    contents.run.as_mut().unwrap()["metadata"]["ownerReferences"][0]["uid"] = "u-3".into();
+    let found = ApiServer::start(contents).storebench(&["report", "benchmarksuite/sizes"]);
+    assert!(found.stdout.contains("0 of 3 measured"), "{}", found.stdout);
+    assert!(found.stderr.contains("benchmarkrun/sizes-512 in namespace bench is somebody else's"), "{}", found.stderr);
+    let found = ApiServer::start(going_on(in_a_suite())).storebench(&["report", "benchmarksuite/sizes"]);
+    assert!(found.stdout.contains("0 of 3 measured"), "{}", found.stdout);
+    assert!(found.stderr.contains("is not complete (Running: trial 2 of 3)"), "{}", found.stderr);
+}
+
 #[test]
 fn a_run_in_a_cluster_reads_as_the_same_run_in_a_file() {
     let server = ApiServer::start(finished());
@@ -331,6 +395,11 @@ fn a_run_without_a_report_says_how_far_it_is() {
     ]);
     contents.run.as_mut().unwrap().as_object_mut().unwrap().remove("status");
     ApiServer::start(contents).storebench(&["report", "benchmarkrun/demo"]).error(&["is the operator running?"]);
+    // One that will never have one is not to be waited for.
+    let mut ended = finished();
+    ended.run.as_mut().unwrap()["status"].as_object_mut().unwrap().remove("reportRef");
+    let said = ["benchmarkrun/demo in namespace bench ended without a report (", "make a new run"];
+    ApiServer::start(ended).storebench(&["report", "benchmarkrun/demo"]).error(&said);
 }
 
 #[test]

@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
-use kube::core::error_boundary::DeserializeGuard;
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
@@ -29,7 +28,7 @@ use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
 use crate::health::Trouble;
-use crate::kind::{self, Kind};
+use crate::kind::{self, Kind, Named};
 use crate::objects::{Labels, Owner, names};
 use crate::queue::is_true;
 use crate::run;
@@ -61,6 +60,11 @@ impl Kind for BenchmarkBaseline {
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
         json!({ "message": message, "conditions": of_baseline(BaselineState::Stalled("Unreadable"), message, stamp) })
     }
+}
+
+impl Named for BenchmarkBaseline {
+    const MISSING: &'static str = "BaselineMissing";
+    const INVALID: &'static str = "InvalidBaseline";
 }
 
 /// Keeps what the run measured, as soon as it is over.
@@ -171,17 +175,9 @@ async fn keep(
 ) -> Result<Result<Figures, (BaselineState, String)>, Error> {
     let stalled = |reason, message| Ok(Err((BaselineState::Stalled(reason), message)));
     let (name, namespace) = (&baseline.spec.run_ref.name, &owner.namespace);
-    let runs = Api::<run::Guarded>::namespaced(context.client.clone(), namespace);
-    let run = match runs.get_opt(name).await.tried(|| format!("get BenchmarkRun {name}"))? {
-        Some(DeserializeGuard(Ok(run))) if run.meta().deletion_timestamp.is_none() => run,
-        Some(DeserializeGuard(Err(invalid))) => {
-            let why = &invalid.error;
-            return stalled("InvalidRun", format!("BenchmarkRun/{name} cannot be read by this version: {why}"));
-        }
-        _ => {
-            let message = format!("there is no BenchmarkRun/{name} in namespace {namespace}: create it");
-            return stalled("RunMissing", message);
-        }
+    let run = match kind::find::<BenchmarkRun>(name, namespace, context).await? {
+        Ok(run) => run,
+        Err(Trouble { reason, message }) => return stalled(reason, message),
     };
     if let Err((state, message)) = is_worth_keeping(&run) {
         return Ok(Err((state, message)));
@@ -193,8 +189,9 @@ async fn keep(
     let judgement = judge(&record);
     let figures = Figures::of(&Report { record, judgement });
     if figures.verdict == Verdict::Invalid || figures.series.is_empty() {
-        let why = &figures.message;
-        return stalled("RunInvalid", format!("BenchmarkRun/{name} has no trial that counts: {why}"));
+        let why = run.status.map(|status| status.message).unwrap_or_default();
+        let message = format!("BenchmarkRun/{name} has no trial that counts, so make another run and baseline: {why}");
+        return stalled("RunInvalid", message);
     }
     let labels = Labels::from([(COMPONENT_LABEL.to_owned(), RECORD_COMPONENT.to_owned())]);
     let mut map = ConfigMap {

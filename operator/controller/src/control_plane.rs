@@ -22,8 +22,8 @@ use crate::apply::{apply, check_owner, create};
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
-use crate::health::{self, Health};
-use crate::kind::{self, Kind};
+use crate::health::{self, Health, Trouble};
+use crate::kind::{self, Kind, Named};
 use crate::meter;
 use crate::objects::control_plane::{self, ControlPlaneObjects, ControlPlaneRequest};
 use crate::objects::store::METER_PORT;
@@ -56,6 +56,11 @@ impl Kind for ControlPlane {
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
         json!({ "conditions": of_control_plane(ServiceState::Stalled("Unreadable"), message, stamp) })
     }
+}
+
+impl Named for ControlPlane {
+    const MISSING: &'static str = "ControlPlaneMissing";
+    const INVALID: &'static str = "InvalidControlPlane";
 }
 
 /// Brings one control plane to what its spec says.
@@ -133,23 +138,13 @@ async fn carried(
 ) -> Result<Result<ValidatedControlPlane, Waits>, Error> {
     let stalled = |reason, message| Ok(Err(Waits { state: ServiceState::Stalled(reason), message }));
     let name = &plane.spec.service_ref.name;
-    let services = Api::<StorageService>::namespaced(context.client.clone(), namespace);
-    let service = match services.get_opt(name).await {
+    let service = match kind::find::<StorageService>(name, namespace, context).await? {
         Ok(service) => service,
-        Err(kube::Error::SerdeError(error)) => {
-            return stalled("InvalidService", format!("StorageService/{name} cannot be read by this version: {error}"));
-        }
-        Err(error) => return Err(error).tried(|| format!("get StorageService {name}")),
-    };
-    let Some(service) = service.filter(|service| service.metadata.deletion_timestamp.is_none()) else {
-        return stalled(
-            "ServiceMissing",
-            format!("there is no StorageService/{name} in namespace {namespace}: create it"),
-        );
+        Err(Trouble { reason, message }) => return stalled(reason, message),
     };
     let validated = match validate::service(&service) {
         Ok(validated) => validated,
-        Err(problem) => return stalled("InvalidService", problem.to_string()),
+        Err(problem) => return stalled(StorageService::INVALID, problem.to_string()),
     };
     let valid = match core::validate(plane, &[validated]) {
         Ok(valid) => valid,

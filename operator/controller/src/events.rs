@@ -40,9 +40,9 @@ pub async fn started(context: &Context, run: &BenchmarkRun) {
     publish(context, run, EventType::Normal, "Started", "Run", "the first trial begins").await;
 }
 
-/// A trial does not count.
-pub async fn trial_failed(context: &Context, run: &BenchmarkRun, arm: &str, index: u32, why: &str) {
-    publish(context, run, EventType::Warning, "TrialInvalid", "Run", &format!("trial {index} of {arm}: {why}")).await;
+/// A trial does not count. `number` counts from 1, as reports do.
+pub async fn trial_failed(context: &Context, run: &BenchmarkRun, arm: &str, number: u32, why: &str) {
+    publish(context, run, EventType::Warning, "TrialInvalid", "Run", &format!("trial {number} of {arm}: {why}")).await;
 }
 
 /// A run is over.

@@ -1,4 +1,4 @@
-//! What the three controllers do alike: count and time a reconciliation, name an object, write its status, and say of one
+//! What all controllers do alike: count and time a reconciliation, name and find an object, write its status, and say of one
 //! that this version cannot read that it is so.
 
 use std::fmt::Debug;
@@ -20,6 +20,7 @@ use storebench_crds::{GROUP, VERSION};
 
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
+use crate::health::Trouble;
 use crate::objects::FIELD_MANAGER;
 
 /// A kind that users write and that has a controller.
@@ -37,6 +38,14 @@ pub trait Kind:
 
     /// The status of an object that this version cannot read, besides `observedGeneration`.
     fn unreadable(message: &str, stamp: &Stamp) -> Value;
+}
+
+/// A kind that others name.
+pub trait Named: Kind {
+    /// The reason of whoever names one that is not there.
+    const MISSING: &'static str;
+    /// The reason of whoever names one that is wrong in itself.
+    const INVALID: &'static str;
 }
 
 /// An object that may be one this version cannot read.
@@ -109,6 +118,22 @@ pub async fn latest<K: Kind>(seen: &K, context: &Context) -> Result<Option<K>, E
     let latest = api.get_opt(&name).await.tried(|| format!("get {} {name}", K::NAME))?;
     let Some(DeserializeGuard(Ok(latest))) = latest else { return Ok(None) };
     Ok((latest.uid() == seen.uid() && latest.meta().deletion_timestamp.is_none()).then_some(latest))
+}
+
+/// An object that another one names: it is there, nobody is deleting it, and it can be read. The inner error is the user's to mend.
+pub async fn find<K: Named>(name: &str, namespace: &str, context: &Context) -> Result<Result<K, Trouble>, Error> {
+    let api = Api::<Guarded<K>>::namespaced(context.client.clone(), namespace);
+    Ok(match api.get_opt(name).await.tried(|| format!("get {} {name}", K::NAME))? {
+        Some(DeserializeGuard(Ok(object))) if object.meta().deletion_timestamp.is_none() => Ok(object),
+        Some(DeserializeGuard(Err(invalid))) => Err(Trouble {
+            reason: K::INVALID,
+            message: format!("{}/{name} cannot be read by this version: {}", K::NAME, invalid.error),
+        }),
+        _ => Err(Trouble {
+            reason: K::MISSING,
+            message: format!("there is no {}/{name} in namespace {namespace}: create it", K::NAME),
+        }),
+    })
 }
 
 async fn unreadable<K: Kind>(object: &Guarded<K>, error: &str, context: &Context) -> Result<(), Error> {

@@ -24,7 +24,7 @@ use crate::deploy;
 use crate::error::{Error, Tried as _};
 use crate::events;
 use crate::health::{self, Health, Trouble};
-use crate::kind::{self, Kind};
+use crate::kind::{self, Kind, Named};
 use crate::meter;
 use crate::objects::store::{self, METER_PORT, StoreObjects, StoreRequest};
 use crate::objects::{self, COMPANION, Labels, Owner, SERVICE_LABEL, STORE, names};
@@ -54,6 +54,12 @@ impl Kind for StorageService {
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
         json!({ "conditions": of_service(ServiceState::Stalled("Unreadable"), message, stamp) })
     }
+}
+
+impl Named for StorageService {
+    const MISSING: &'static str = "ServiceMissing";
+    // A service's spec can be corrected, a run's cannot: who waits for a run is told by the reason.
+    const INVALID: &'static str = "InvalidService";
 }
 
 /// Brings one service to what its spec says.

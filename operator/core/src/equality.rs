@@ -229,14 +229,23 @@ pub fn unranked(run: &ValidatedRun) -> Vec<String> {
         for (reason, of) in workloads {
             let everywhere = of.len() == run.spec.workloads.len();
             let place = if everywhere { String::new() } else { format!(" in {}", of.join(", ")) };
+            let (arm, baseline, or) = (&arm.name, &baseline.name, permission(&own, &terms));
             lines.push(format!(
-                "will not be ranked: {} against {}{place}, for {reason}: make the two services alike, or, if that is what you compare, name \
-                 the field in spec.allowUnequal, which durability cannot be",
-                arm.name, baseline.name
+                "will not be ranked: {arm} against {baseline}{place}, for {reason}: make the two services alike{or}"
             ));
         }
     }
     lines
+}
+
+/// What else may be done about two that may not be ranked than to make them alike; empty: nothing, as no permission makes unequal
+/// durability equal.
+pub(crate) fn permission(one: &Terms, other: &Terms) -> &'static str {
+    if one.durability == other.durability {
+        ", or, if that is what you compare, name the field in spec.allowUnequal"
+    } else {
+        ""
+    }
 }
 
 /// Enough to tell two values apart in a line of a report; the record has the rest.

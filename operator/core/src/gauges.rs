@@ -13,7 +13,7 @@ pub const PREFIX: &str = "storebench";
 pub type Labels = Vec<(&'static str, String)>;
 
 /// Gauges of what has no descriptor, with what they are.
-const SHOWN: [(&str, &str); 11] = [
+const SHOWN: [(&str, &str); 15] = [
     ("result_latency_seconds", "Latency percentiles over all trials; quantile 1 is the largest"),
     ("result_errors", "Requests that failed in the measured phases"),
     ("result_measure", "What else was measured, in the unit that the metric's name ends in"),
@@ -30,6 +30,14 @@ const SHOWN: [(&str, &str); 11] = [
         "comparison_not_ranked",
         "1 for a comparison that has no ratio because the arms may not be ranked, as where durability differs",
     ),
+    (
+        "baseline_ratio",
+        "The arm's metric divided by what it was in the run that a BenchmarkBaseline keeps; where both measured an arm that did not change, \
+         as ratios to that",
+    ),
+    ("baseline_ratio_low", "Lower end of the interval of that"),
+    ("baseline_ratio_high", "Upper end of the interval of that"),
+    ("baseline_verdict", "1 for what came of holding a finished run against a BenchmarkBaseline"),
     ("run_verdict", "1 for the verdict of a finished run"),
 ];
 
@@ -99,6 +107,26 @@ pub fn read(status: &BenchmarkRunStatus, mut show: impl FnMut(&'static str, Labe
         ];
         for (name, basis_points) in ratios {
             show(name, labels.clone(), basis_points as f64 / 1e4);
+        }
+    }
+    if let Some(held) = &status.baseline {
+        let baseline = ("baseline", held.name.clone());
+        show("baseline_verdict", vec![baseline.clone(), ("verdict", format!("{:?}", held.verdict))], 1.0);
+        for moved in &held.moved {
+            let labels = vec![
+                ("workload", moved.workload.clone()),
+                ("arm", moved.arm.clone()),
+                baseline.clone(),
+                ("metric", moved.metric.name.into()),
+            ];
+            let ratios = [
+                ("baseline_ratio", moved.ratio_basis_points),
+                ("baseline_ratio_low", moved.low_basis_points),
+                ("baseline_ratio_high", moved.high_basis_points),
+            ];
+            for (name, basis_points) in ratios {
+                show(name, labels.clone(), basis_points as f64 / 1e4);
+            }
         }
     }
     if let Some(verdict) = status.verdict {

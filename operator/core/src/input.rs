@@ -1,12 +1,12 @@
 //! From named bytes to runs that can be planned: every check that needs no cluster, in one call.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use storebench_crds::benchmark_suite::OnFailure;
 use storebench_crds::document::{InputError, Object, parse};
 use storebench_crds::external::External;
-use storebench_crds::{BenchmarkRun, BenchmarkSchedule, BenchmarkSuite, StorageServiceSpec};
+use storebench_crds::{BenchmarkRun, BenchmarkSchedule, BenchmarkSuite};
 
 use crate::control_plane::{self, ValidatedControlPlane};
 use crate::recurrence::{self, Made, Recurrence};
@@ -86,13 +86,13 @@ impl fmt::Display for InputErrors {
     }
 }
 
-/// Reads and validates files together: a run may name a service of another file. Each comes with its path; one that has no folder in
-/// that, such as standard input, is in the current one.
+/// Reads and validates files together: a run may name a service of another file. Each comes with its path from the folder `current`, and the
+/// paths in it are meant from where it is, whoever reads it from wherever; one without a folder, such as standard input, is in `current`.
 ///
 /// # Errors
 /// [`InputErrors`]: all mistakes, as far as one does not hide another. Whoever refers to an object that is wrong in itself is not wrong in
 /// that.
-pub fn load(files: &[(String, Vec<u8>)]) -> Result<Input, InputErrors> {
+pub fn load(files: &[(String, Vec<u8>)], current: &Path) -> Result<Input, InputErrors> {
     let mut objects = Vec::new();
     let mut found = Vec::new();
     let mut refused = Vec::new();
@@ -112,7 +112,11 @@ pub fn load(files: &[(String, Vec<u8>)]) -> Result<Input, InputErrors> {
     for (file, object) in &mut objects {
         if let Object::StorageService(service) = object {
             let file: &str = file;
-            from_folder_of(file, &mut service.spec);
+            let folder = current.join(Path::new(file).parent().unwrap_or(Path::new("")));
+            for path in service.spec.external.iter_mut().flat_map(External::paths_mut) {
+                // By its parts, so that one place has one name.
+                *path = folder.join(&*path).components().collect::<PathBuf>().display().to_string();
+            }
             match validate::service_problems(service) {
                 Ok(service) => input.services.push(service),
                 Err((first, others)) => {
@@ -207,14 +211,6 @@ impl Input {
         }
         self.schedules.push(name);
         problems
-    }
-}
-
-/// Paths in a file are meant from where the file is, whoever reads it from wherever.
-fn from_folder_of(file: &str, spec: &mut StorageServiceSpec) {
-    let folder = Path::new(file).parent().unwrap_or(Path::new(""));
-    for path in spec.external.iter_mut().flat_map(External::paths_mut) {
-        *path = folder.join(&*path).display().to_string();
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use storebench_crds::status::TrialState;
 
-use crate::ledger::complete_indexes;
+use crate::ledger::{complete_indexes, number};
 use crate::record::{Driver, RunRecord, TrialRecord};
 
 /// The group of the load's pods.
@@ -101,7 +101,8 @@ pub fn apart(record: &RunRecord, arm: &str, baseline: &str) -> Option<String> {
             let Some(theirs) = others.get(group).filter(|theirs| theirs.len() == nodes.len()) else { continue };
             if nodes != *theirs {
                 return Some(format!(
-                    "in trial {index} the {group} of {arm} ran on {}, and that of {baseline} on {}",
+                    "in trial {} the {group} of {arm} ran on {}, and that of {baseline} on {}",
+                    number(&record.trials, index),
                     nodes.join(", "),
                     theirs.join(", ")
                 ));
@@ -124,8 +125,8 @@ pub fn moved(record: &RunRecord, arm: &str) -> Option<String> {
         };
         if let Some((group, nodes)) = groups.iter().find(|(group, nodes)| first.get(*group) != Some(*nodes)) {
             let before = first.get(group).map(|nodes| nodes.join(", ")).unwrap_or_default();
-            let (index, now) = (trial.index, nodes.join(", "));
-            return Some(format!("the {group} of {arm} ran on {now} in trial {index}, and on {before} before"));
+            let (number, now) = (number(&record.trials, trial.index), nodes.join(", "));
+            return Some(format!("the {group} of {arm} ran on {now} in trial {number}, and on {before} before"));
         }
     }
     None
@@ -235,7 +236,7 @@ mod tests {
         };
         assert_eq!(apart(&pair("n1"), "b", "a"), None);
         let said = apart(&pair("n3"), "b", "a").unwrap();
-        assert_eq!(said, "in trial 0 the store of b ran on n3, and that of a on n1");
+        assert_eq!(said, "in trial 1 the store of b ran on n3, and that of a on n1");
         let permuted = record(&[
             (0, "a", "Valid", &[("store-0", "n1"), ("store-1", "n2")]),
             (0, "b", "Valid", &[("store-0", "n2"), ("store-1", "n1")]),
@@ -254,7 +255,7 @@ mod tests {
             (1, "a", "Valid", &[("store-0", "n1"), ("load-0", "n2")]),
             (2, "a", "Valid", &[("store-0", "n1"), ("load-0", "n3")]),
         ]);
-        assert_eq!(moved(&record, "a").unwrap(), "the load of a ran on n3 in trial 2, and on n2 before");
+        assert_eq!(moved(&record, "a").unwrap(), "the load of a ran on n3 in trial 3, and on n2 before");
         assert_eq!(
             in_words(&record),
             ["2 trials: load-0 on n2, store-0 on n1", "1 trials: load-0 on n3, store-0 on n1"]

@@ -5,23 +5,25 @@
 //! knowledge of engines. [`for_embedded`] adds what an embedded run cannot honour, [`for_cluster`] what one in a cluster cannot.
 
 mod arguments;
+mod drivers;
 mod external;
 mod faults;
+mod gates;
 
 use std::time::Duration;
 
-use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Bound, Gate, Isolation};
+use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Isolation};
 use storebench_crds::document::sense_of_run;
 use storebench_crds::storage_service::{StorageService, StorageServiceSpec};
 use storebench_crds::workload::key_value::{Door, KeyValueOperation, ReadLevel};
 use storebench_crds::workload::{Api, Parameters};
-use storebench_crds::{Arm, DurationText, Load, Metric, Workload};
+use storebench_crds::{Arm, DurationText, Load, Workload};
 
-use crate::engine::{Engine, Protocol};
-use crate::equality::{Terms, differences};
+use crate::engine::Engine;
 pub use crate::validated::{
     ExternalStore, STATED_BY_USER, Target, ValidatedArm, ValidatedControlPlane, ValidatedRun, ValidatedService,
 };
+pub use drivers::{for_cluster, for_embedded, for_kubernetes};
 
 /// A problem with an object that fits its schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -118,20 +120,7 @@ pub fn companions(engine: &Engine, service: &str) -> Vec<(&'static str, Validate
             args: Vec::new(),
             env: Vec::new(),
             companions: Vec::new(),
-            spec: StorageServiceSpec {
-                engine: engine.kind,
-                external: None,
-                version: None,
-                image: None,
-                replicas: 1,
-                durability: durability_class.class,
-                storage: None,
-                resources: None,
-                tls: None,
-                args: Vec::new(),
-                env: Vec::new(),
-                pod: None,
-            },
+            spec: StorageServiceSpec::of(engine.kind, durability_class.class),
         }
     };
     let all = engine.companions.iter();
@@ -215,10 +204,10 @@ pub fn all_problems(run: &BenchmarkRun, referable: &Referable<'_>) -> (Option<Va
         arms.push(resolved);
     }
     for (index, gate) in spec.gates.iter().enumerate() {
-        if let Err(text) = check_gate_metric(spec, gate) {
+        if let Err(text) = gates::check_metric(spec, gate) {
             problem(format!("spec.gates[{index}].metric"), text);
         }
-        if let Err(text) = check_gate(&arms, spec, gate) {
+        if let Err(text) = gates::check(&arms, spec, gate) {
             problem(format!("spec.gates[{index}]"), text);
         }
     }
@@ -444,155 +433,4 @@ fn check_timeout(spec: &BenchmarkRunSpec) -> Result<(), String> {
     }
     let (timeout, seconds) = (spec.trials.timeout.as_str(), needed.as_secs());
     Err(format!("is {timeout}, but the workloads alone take {seconds} s: set it above that, with room for start-up"))
-}
-
-/// What only one family measures cannot be asked of another.
-fn check_gate_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), String> {
-    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
-    let lacks_search = |workload: &&Workload| workload.load.highest_rate.is_none();
-    if gate.metric == Metric::HIGHEST_RATE
-        && let Some(workload) = spec.workloads.iter().filter(is_judged).find(lacks_search)
-    {
-        return Err(format!(
-            "{:?} is measured where load.highestRate says what to look for, which {} does not: add it, or name another workload",
-            gate.metric, workload.name
-        ));
-    }
-    let lacks_fault = |workload: &&Workload| workload.fault().is_none();
-    if gate.metric.is_of_faults()
-        && let Some(workload) = spec.workloads.iter().filter(is_judged).find(lacks_fault)
-    {
-        return Err(format!(
-            "{:?} is measured where load.fault says what is done to the store, which {} does not: add it, or name another workload",
-            gate.metric, workload.name
-        ));
-    }
-    let Some(family) = gate.metric.family() else { return Ok(()) };
-    match spec.workloads.iter().filter(is_judged).find(|workload| workload.family() != family) {
-        Some(workload) => Err(format!(
-            "{:?} is measured by {} workloads only, which {} is not: name another workload or another metric",
-            gate.metric,
-            family.field(),
-            workload.name
-        )),
-        None => Ok(()),
-    }
-}
-
-fn check_gate(arms: &[ValidatedArm], spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), String> {
-    let is_ratio = gate.bound().is_some_and(Bound::is_ratio);
-    let (Some(arm), Some(baseline)) =
-        (arms.iter().find(|arm| arm.name == gate.arm), arms.iter().find(|arm| arm.baseline))
-    else {
-        return Ok(());
-    };
-    let (Some(arm), Some(baseline)) = (Terms::of_arm(arm), Terms::of_arm(baseline)) else { return Ok(()) };
-    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
-    let forbidden = |workload| differences(&arm, &baseline, workload, &spec.allow_unequal).forbidden;
-    match spec.workloads.iter().filter(|_| is_ratio).filter(is_judged).find_map(forbidden) {
-        Some(reason) => Err(format!(
-            "compares unlike with unlike ({reason}): make the two services alike, or gate on atLeast or atMost, or name the field in \
-             spec.allowUnequal, which durability cannot be"
-        )),
-        None => Ok(()),
-    }
-}
-
-const NO_TLS: &str = "is not available yet: stores that storebench starts are loaded in the clear; remove it (external.tls is for a store of your own)";
-
-/// Refuses what the operator cannot honour yet, rather than leaving it out silently.
-pub fn for_kubernetes(service: &ValidatedService) -> Result<(), Problem> {
-    if service.spec.tls.is_some() {
-        return Err(Problem {
-            object: format!("StorageService/{}", service.name),
-            field: "spec.tls".into(),
-            text: NO_TLS.into(),
-        });
-    }
-    if service.engine.protocol == Protocol::DEngineOriginal && service.replicas > 1 {
-        return Err(Problem {
-            object: format!("StorageService/{}", service.name),
-            field: "spec.replicas".into(),
-            text: "must be 1 in a cluster: members of the original d-engine resolve each other when they start; run a group \
-                   embedded"
-                .into(),
-        });
-    }
-    service.spec.external.as_ref().map_or(Ok(()), |external| external::for_kubernetes(&service.name, external))
-}
-
-/// Refuses what a run in a cluster cannot honour, rather than leaving it out silently: a load has no right to kill pods there, and when
-/// a killed container starts again is the kubelet's decision.
-pub fn for_cluster(run: &ValidatedRun) -> Result<(), Problem> {
-    let mut external = run.arms.iter().filter_map(ValidatedArm::external);
-    external.try_for_each(|store| external::for_kubernetes(&store.name, &store.external))?;
-    run.arms.iter().filter_map(ValidatedArm::service).try_for_each(for_kubernetes)?;
-    for (index, workload) in run.spec.workloads.iter().enumerate() {
-        let (field, text) = match &workload.parameters {
-            Parameters::SqliteReplication(replication) if replication.outage_of_replicator().is_some() => (
-                "sqliteReplication.outage.kind".to_owned(),
-                "is Kill, but in a cluster the kubelet decides when a killed container starts again: choose BlackHole or \
-                 ServiceUnavailable, or run it embedded",
-            ),
-            _ => match faults::in_cluster(workload) {
-                Some(found) => found,
-                None => continue,
-            },
-        };
-        return Err(Problem {
-            object: format!("BenchmarkRun/{}", run.name),
-            field: format!("spec.workloads[{index}].{field}"),
-            text: text.into(),
-        });
-    }
-    Ok(())
-}
-
-/// What an embedded run cannot honour, and refuses rather than leave out silently.
-pub fn for_embedded(run: &ValidatedRun) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let mut problem = |object: &str, field: &str, text: &str| {
-        let found = Problem { object: object.into(), field: field.into(), text: text.into() };
-        // Several arms may refer to one service.
-        if !problems.contains(&found) {
-            problems.push(found);
-        }
-    };
-    let label = format!("BenchmarkRun/{}", run.name);
-    if run.spec.suspend {
-        problem(&label, "spec.suspend", "is true, so there is nothing to run: set it to false");
-    }
-    if run.spec.parallelism != 1 {
-        let text = "must be 1 in an embedded run: use load.threads for a stronger loader";
-        problem(&label, "spec.parallelism", text);
-    }
-    for (index, arm) in run.arms.iter().enumerate() {
-        let service = match &arm.target {
-            Target::Service(service) => service,
-            Target::ControlPlane(plane) => &plane.service,
-            Target::External(store) => {
-                let label = format!("StorageService/{}", store.name);
-                external::for_embedded(&store.external).iter().for_each(|(field, text)| problem(&label, field, text));
-                continue;
-            }
-            Target::Cluster(_) => {
-                let field = format!("spec.arms[{index}].kubeconfigSecretRef");
-                let text = "is not available in an embedded run, which has no Secrets: give a controlPlaneRef, or apply the run";
-                problem(&label, &field, text);
-                continue;
-            }
-        };
-        let label = format!("StorageService/{}", service.name);
-        if service.spec.image.is_some() {
-            let text = "has no effect in an embedded run, which starts executables: give a version, or apply the run in a cluster";
-            problem(&label, "spec.image", text);
-        }
-        if service.spec.tls.is_some() {
-            problem(&label, "spec.tls", NO_TLS);
-        }
-        if service.spec.env.iter().any(|variable| variable.value_from.is_some()) {
-            problem(&label, "spec.env", "valueFrom is not available in an embedded run: give a value");
-        }
-    }
-    problems
 }

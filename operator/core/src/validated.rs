@@ -45,13 +45,12 @@ pub enum Target {
 impl Target {
     /// What an arm loads that names this service.
     pub fn of(service: ValidatedService) -> Self {
-        match service.spec.external.clone() {
+        match service.spec.external {
             Some(external) => Self::External(ExternalStore {
                 name: service.name,
                 engine: service.engine,
                 durability: service.durability,
                 external,
-                spec: service.spec,
             }),
             None => Self::Service(service),
         }
@@ -131,14 +130,18 @@ pub struct ExternalStore {
     pub durability: Durability,
     /// Where it is, and what may be done to it.
     pub external: External,
-    /// What was asked.
-    pub spec: StorageServiceSpec,
 }
 
 /// What stands for a setting of a store that nobody here has set.
 pub const STATED_BY_USER: &str = "as stated by the user";
 
 impl ExternalStore {
+    /// What was asked: its rules allow nothing else.
+    pub fn spec(&self) -> StorageServiceSpec {
+        let external = Some(self.external.clone());
+        StorageServiceSpec { external, ..StorageServiceSpec::of(self.engine.kind, self.durability) }
+    }
+
     /// Where it is reached, and how, in words.
     pub fn place(&self) -> String {
         let over = if self.external.tls.is_some() { " over TLS" } else { "" };

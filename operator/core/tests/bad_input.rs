@@ -23,7 +23,7 @@ fn directory(name: &str) -> PathBuf {
 }
 
 fn load_all(file: &str, bytes: &[u8]) -> Result<(), InputErrors> {
-    load(&[(file.into(), bytes.into())]).map(|_| ())
+    load(&[(file.into(), bytes.into())], Path::new("")).map(|_| ())
 }
 
 fn load_one(file: &str, bytes: &[u8]) -> Result<(), InputError> {
@@ -209,7 +209,7 @@ fn too_many_objects_are_refused() {
 #[test]
 fn names_clash_across_files_too() {
     let [first, second] = ["first.yaml", "second.yaml"].map(|file| (file.to_string(), SERVICE.as_bytes().to_vec()));
-    let line = line_of(&load(&[first, second]).unwrap_err().first, "second.yaml");
+    let line = line_of(&load(&[first, second], Path::new("")).unwrap_err().first, "second.yaml");
     assert!(line.contains("already used by a StorageService in first.yaml: choose another name"), "{line}");
 }
 

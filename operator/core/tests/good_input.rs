@@ -22,7 +22,7 @@ fn files(directory: &str) -> Vec<(String, String)> {
 }
 
 fn accepted(name: &str, text: &str) -> Input {
-    load(&[(name.into(), text.as_bytes().into())]).unwrap_or_else(|error| panic!("{error}"))
+    load(&[(name.into(), text.as_bytes().into())], Path::new("")).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test: what does not read or write is a failure")]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -82,13 +82,13 @@ fn never_observed(kind: &str) -> Value {
 }
 
 fn run_object(status: impl Serialize) -> Object {
-    let spec = load(&[("run".into(), INPUT.as_bytes().into())]).unwrap().runs.remove(0).spec;
+    let spec = load(&[("run".into(), INPUT.as_bytes().into())], Path::new("")).unwrap().runs.remove(0).spec;
     Object::new(serde_json::to_value(BenchmarkRun::new("demo", spec)).unwrap(), status)
 }
 
 /// A run in this state, as the operator writes it.
 fn run(state: RunState, message: &str) -> Object {
-    let spec = load(&[("run".into(), INPUT.as_bytes().into())]).unwrap().runs.remove(0).spec;
+    let spec = load(&[("run".into(), INPUT.as_bytes().into())], Path::new("")).unwrap().runs.remove(0).spec;
     let trial = |state| TrialEntry { index: 0, arm: "etcd".into(), job: None, state, reason: None };
     let trials = match state {
         RunState::Running => vec![trial(TrialState::Running)],
@@ -110,7 +110,7 @@ fn passed() -> Object {
 }
 
 fn service_object(status: impl Serialize) -> Object {
-    let input = load(&[("service".into(), INPUT.as_bytes().into())]).unwrap();
+    let input = load(&[("service".into(), INPUT.as_bytes().into())], Path::new("")).unwrap();
     let spec = input.services[0].spec.clone();
     Object::new(serde_json::to_value(StorageService::new("etcd", spec)).unwrap(), status)
 }

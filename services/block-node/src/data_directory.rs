@@ -4,13 +4,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use service_kit::directory::make_private;
+use service_kit::directory::{file_in_place_of, make_private};
 use wal::files::RealDirectory;
 
 use crate::store;
 
 /// What file systems put into every directory that one is mounted on.
 const OF_FILE_SYSTEMS: &str = "lost+found";
+/// What the flag of a directory is called, as people type it and as the Java node has it.
+pub const DATA_DIR: &str = "--data-dir (--files-recent-live-root-path)";
 /// Of [`RealDirectory`].
 const LOCK: &str = "lock";
 
@@ -69,7 +71,7 @@ fn lock(path: &Path) -> Result<RealDirectory, DataDirectoryError> {
 
 /// Refuses what is no directory, and one that is somebody else's.
 fn look(path: &Path) -> Result<(), DataDirectoryError> {
-    if let Some(above) = path.ancestors().find(|above| above.is_file()) {
+    if let Some(above) = file_in_place_of(path) {
         return Err(match above == path {
             true => DataDirectoryError::File(path.to_owned()),
             false => DataDirectoryError::BelowFile(path.to_owned(), above.to_owned()),

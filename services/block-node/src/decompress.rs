@@ -1,79 +1,46 @@
 //! Messages that publishers send compressed: `gzip` and `zstd`, as the Java node takes them. Memory is asked for before it is used, and
 //! bounded by the longest message, whatever the bytes claim.
 
-use std::io::Read;
-
-use flate2::read::MultiGzDecoder;
 use http::HeaderValue;
-use service_kit::grpc::{Code, Decompress, Status};
+use service_kit::grpc::{Decompress, RoomFor, Status, cannot_decompress, decompressed, gunzip, too_long_decompressed};
 use zstd::zstd_safe::get_frame_content_size;
 
 /// What clients are told.
 pub const ACCEPTED: HeaderValue = HeaderValue::from_static("gzip,zstd");
 
-/// Room is asked for by so many bytes.
-const STEP_BYTES: usize = 64 << 10;
 /// The window of a frame that does not say how long its content is: what every decoder must support.
 const WINDOW_LOG_MAX: u32 = 23;
-
-/// Room for so many bytes more, or the error to end with.
-type Room<'a> = &'a mut dyn FnMut(usize) -> Result<(), Status>;
 
 /// How messages of this `grpc-encoding` are decompressed.
 pub fn of(encoding: &str) -> Option<Decompress> {
     match encoding {
-        "gzip" => Some(gzip),
+        "gzip" => Some(gunzip),
         "zstd" => Some(zstd),
         _ => None,
     }
 }
 
-fn gzip(message: &[u8], bytes_max: usize, room: Room<'_>) -> Result<Vec<u8>, Status> {
-    read("gzip", MultiGzDecoder::new(message), bytes_max, room)
-}
-
-fn zstd(message: &[u8], bytes_max: usize, room: Room<'_>) -> Result<Vec<u8>, Status> {
+fn zstd(message: &[u8], bytes_max: usize, room: RoomFor<'_>) -> Result<Vec<u8>, Status> {
+    let broken = |error| cannot_decompress("zstd", &error);
     if let Ok(Some(length)) = get_frame_content_size(message) {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > bytes_max {
-            return Err(too_long(bytes_max));
+            return Err(too_long_decompressed(bytes_max));
         }
         room(length)?;
-        return zstd::bulk::decompress(message, length).map_err(|error| broken("zstd", &error));
+        return zstd::bulk::decompress(message, length).map_err(broken);
     }
-    let mut decoder = zstd::Decoder::with_buffer(message).map_err(|error| broken("zstd", &error))?;
-    decoder.window_log_max(WINDOW_LOG_MAX).map_err(|error| broken("zstd", &error))?;
+    let mut decoder = zstd::Decoder::with_buffer(message).map_err(broken)?;
+    decoder.window_log_max(WINDOW_LOG_MAX).map_err(broken)?;
     room(1 << WINDOW_LOG_MAX)?;
-    read("zstd", decoder, bytes_max, room)
-}
-
-fn read(encoding: &str, mut plain: impl Read, bytes_max: usize, room: Room<'_>) -> Result<Vec<u8>, Status> {
-    let mut message = Vec::new();
-    loop {
-        room(STEP_BYTES)?;
-        let step = plain.by_ref().take(STEP_BYTES as u64).read_to_end(&mut message);
-        if step.map_err(|error| broken(encoding, &error))? == 0 {
-            return Ok(message);
-        }
-        if message.len() > bytes_max {
-            return Err(too_long(bytes_max));
-        }
-    }
-}
-
-fn too_long(bytes_max: usize) -> Status {
-    let message = format!("grpc: received message after decompression larger than max {bytes_max}");
-    Status::new(Code::ResourceExhausted, message)
-}
-
-fn broken(encoding: &str, error: &std::io::Error) -> Status {
-    Status::new(Code::Internal, format!("grpc: failed to decompress the received message, {encoding}: {error}"))
+    decompressed("zstd", decoder, bytes_max, room)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use service_kit::grpc::Code;
     use std::io::Write as _;
 
     fn compressed(encoding: &str, plain: &[u8], says_length: bool) -> Vec<u8> {

@@ -17,7 +17,7 @@ use crate::api::Api;
 use crate::backfill;
 use crate::block::ProofRules;
 use crate::clients::{Clients, ClientsError};
-use crate::data_directory::{self, DataDirectoryError};
+use crate::data_directory::{self, DATA_DIR, DataDirectoryError};
 use crate::messages::proto;
 use crate::node::Node;
 use crate::scrub;
@@ -33,10 +33,10 @@ const FRAME_BYTES_MAX: u32 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The directory.
-    #[error("--files-recent-live-root-path: {0}")]
+    #[error("{DATA_DIR}: {0}")]
     Directory(#[from] DataDirectoryError),
     /// What is in it.
-    #[error("--files-recent-live-root-path: {0}")]
+    #[error("{DATA_DIR}: {0}")]
     Store(#[from] OpenError),
     /// Certificates.
     #[error("--tls-certificate: {0}")]

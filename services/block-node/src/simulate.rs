@@ -16,6 +16,7 @@ use clap::Args;
 use service_kit::client::{Channel, GrpcError, Options};
 use service_kit::tls::{ClientTls, ClientTlsFiles, Protocol};
 
+use crate::messages::proto;
 use crate::{connect, console};
 
 /// How long a node may take to answer a unary call.
@@ -62,19 +63,33 @@ fn block_on<T>(work: impl Future<Output = Result<T, GrpcError>>) -> Result<T, Bo
     Ok(runtime.block_on(work)?)
 }
 
-/// Publishes, and prints how that went.
+/// Publishes, and prints how that went. Errors: not all of it came about, nor the fault that was asked for.
 pub fn publisher(flags: &PublisherFlags) -> Result<(), Box<dyn Error>> {
     let published = block_on(publish(flags))?;
     console::print(format_args!("{published}\n"))?;
-    Ok(())
+    ended(published.shortfall(flags))
 }
 
-/// Reads and verifies, and prints how that went.
+/// Reads and verifies, and prints how that went. Errors: a block is wrong, or not all that were asked for came.
 pub fn consumer(flags: &ConsumerFlags) -> Result<(), Box<dyn Error>> {
     let read = block_on(read(flags, |_| ()))?;
     console::print(format_args!("{read}\n"))?;
-    match read.wrong {
-        None => Ok(()),
-        Some(wrong) => Err(wrong.into()),
-    }
+    // Nobody is asked what it has where nothing is missing.
+    let stored = match read.shortfall(flags, None) {
+        Some(_) => block_on(stored(&flags.address, &flags.tls)).ok(),
+        None => None,
+    };
+    ended(read.shortfall(flags, stored))
+}
+
+/// The first block that a node has, and the last; [`crate::messages::NO_BLOCK`]: none.
+async fn stored(address: &str, tls: &TlsFlags) -> Result<(u64, u64), GrpcError> {
+    let mut channel = connect_with(address, tls).await?;
+    let call = channel.call(STATUS);
+    let status: proto::ServerStatusResponse = channel.unary(&call, &proto::ServerStatusRequest {}).await?;
+    Ok((status.first_available_block, status.last_available_block))
+}
+
+fn ended(shortfall: Option<String>) -> Result<(), Box<dyn Error>> {
+    shortfall.map_or(Ok(()), |shortfall| Err(shortfall.into()))
 }

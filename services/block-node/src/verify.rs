@@ -10,7 +10,7 @@ use wal::files::{Directory, RealDirectory};
 
 use crate::block::{Chain, Limits, ProofRules, Verified};
 use crate::console;
-use crate::data_directory;
+use crate::data_directory::{self, DATA_DIR};
 use crate::store::{self, Reader, Store, Stored};
 
 /// What is verified.
@@ -34,7 +34,7 @@ pub struct Found {
 
 /// Opens the store of a node that does not run, which must be there. A torn end is mended, as it is by every start.
 pub(crate) fn open(path: &Path) -> Result<Store<RealDirectory>, String> {
-    let named = |error: &dyn std::fmt::Display| format!("--files-recent-live-root-path: {error}");
+    let named = |error: &dyn std::fmt::Display| format!("{DATA_DIR}: {error}");
     let directory = data_directory::open_existing(path).map_err(|error| named(&error))?;
     Store::open(directory, store::Options::default()).map_err(|error| named(&error))
 }

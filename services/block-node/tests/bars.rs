@@ -8,6 +8,7 @@
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod filled;
 #[path = "process/server.rs"]
 #[allow(dead_code)]
 mod server;
@@ -17,15 +18,12 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use block_node::block::{Evidence, Footer, Verified};
-use block_node::hash::leaf;
 use block_node::messages::{GET_BLOCK, STATUS, WireEra, proto};
 use block_node::simulate::{ConsumerFlags, Fault, PublisherFlags, TlsFlags, connect, publish, read};
-use block_node::store::{Options, Prepared, Store};
+use filled::fill;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use server::Server;
-use wal::files::RealDirectory;
 
 fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
@@ -106,23 +104,6 @@ fn ten_thousand_idle_connections_cost_little_and_honest_clients_are_served_besid
     assert!(beside < alone * 3 + Duration::from_secs(1), "{beside:?} beside them, {alone:?} without");
     drop(idle);
     run(served(&server, 2 * BLOCKS, BLOCKS));
-}
-
-/// So many blocks of 132 bytes, without a server and without a hash: what is measured is how they are found, not how they came.
-fn fill(directory: &Path, blocks: u64) {
-    const BATCH: u64 = 4_096;
-    let options = Options { salt: 1, ..Options::default() };
-    let mut store = Store::open(RealDirectory::open(directory).unwrap(), options).unwrap();
-    let block = |number: u64| {
-        let root = leaf(&number.to_le_bytes());
-        let footer = Footer { previous_root: root, all_previous_root: Some(root), state_root: None };
-        // One item, which is a transaction.
-        let bytes = [&[0x0a, 129, 1][..], &[0x22, 127], &root, &root, &[7; 31]].concat();
-        Prepared::of(&Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 1 })
-    };
-    for first in (0..blocks).step_by(BATCH as usize) {
-        store.append(&(first..blocks.min(first + BATCH)).map(block).collect::<Vec<_>>()).unwrap();
-    }
 }
 
 /// Asks for these blocks one after the other; the latencies, the shortest first.

@@ -32,8 +32,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use d_engine_client::wire;
+use http::HeaderValue;
 use prost::Message;
-use service_kit::grpc::{self, Caller, Code, Requests, Responses, Service, Status, Stream, Unary};
+use service_kit::grpc::{self, Caller, Code, Decompress, Requests, Responses, Service, Status, Stream, Unary};
 use tokio::sync::Semaphore;
 
 use crate::engine::{Node, NotLeading, denied};
@@ -265,6 +266,14 @@ impl Service for Api {
                 }))
             }
         }
+    }
+
+    fn decompress(&self, encoding: &str) -> Option<Decompress> {
+        (encoding == "gzip").then_some(grpc::gunzip)
+    }
+
+    fn accepted_encodings(&self) -> Option<HeaderValue> {
+        Some(HeaderValue::from_static("gzip"))
     }
 
     fn stream(&self, method: Method, caller: Caller, requests: Requests, responses: Responses) -> Stream {

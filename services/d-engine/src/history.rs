@@ -1,28 +1,33 @@
-//! What has happened lately, for those who watch: bounded, shared by all, and never with a silent gap. Who watches goes through it at
-//! its own pace; who is so slow that what it has not seen is gone, is told so.
+//! What has happened lately, for those who watch: bounded, shared by all, and never with a silent gap. Who watches is woken by what concerns it
+//! ([`watchers`]), and takes it at its own pace; who is so slow that what it has not seen is gone, is told so.
+
+mod watchers;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use d_engine_client::{Event, EventKind, WatchOptions};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::state::{Change, ChangeKind};
+use watchers::{Next, Watchers};
 
 /// Changes that are kept.
 const CHANGES_MAX: usize = 100_000;
 /// Their keys and values, and what was there before, bytes.
 const BYTES_MAX: usize = 32 << 20;
 /// Batches that are looked at in one step.
-const STEP_BATCHES: usize = 64;
+const STEP_BATCHES: u64 = 64;
 
 /// What was applied together.
+#[derive(Debug)]
 struct Batch {
     changes: Vec<Change>,
     applied: u64,
     bytes: usize,
 }
 
+#[derive(Debug)]
 struct Kept {
     batches: VecDeque<Arc<Batch>>,
     changes: usize,
@@ -34,19 +39,20 @@ struct Kept {
     applied: u64,
     /// What is applied next has come by a snapshot.
     is_new: bool,
+    watchers: Watchers,
+}
+
+impl Kept {
+    /// Number of the next batch.
+    fn next(&self) -> u64 {
+        self.first + self.batches.len() as u64
+    }
 }
 
 /// The changes that are kept.
+#[derive(Debug)]
 pub struct History {
     kept: Mutex<Kept>,
-    published: watch::Sender<u64>,
-}
-
-/// Where somebody who watches has arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    batch: u64,
-    from_revision: u64,
 }
 
 /// The changes from there on are not kept any more, but those from this revision on.
@@ -75,8 +81,9 @@ impl History {
             oldest,
             applied: oldest.saturating_sub(1),
             is_new: false,
+            watchers: Watchers::default(),
         };
-        Self { kept: Mutex::new(kept), published: watch::Sender::new(0) }
+        Self { kept: Mutex::new(kept) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -86,9 +93,10 @@ impl History {
     /// The state has come by a snapshot: what led to it is not known.
     pub fn begin_anew(&self) {
         let mut kept = self.lock();
-        kept.first += kept.batches.len() as u64 + 1;
+        kept.first = kept.next() + 1;
         kept.batches.clear();
         (kept.changes, kept.bytes, kept.is_new) = (0, 0, true);
+        kept.watchers.cut();
     }
 
     /// Adds what was applied up to an index.
@@ -97,13 +105,13 @@ impl History {
         kept.applied = applied;
         if std::mem::take(&mut kept.is_new) {
             kept.oldest = applied + 1;
-            drop(kept);
-            self.published.send_replace(applied);
-            return;
+            return kept.watchers.wake_all();
         }
         if changes.is_empty() {
             return;
         }
+        let next = kept.next();
+        kept.watchers.tell(next, &changes);
         let bytes = changes.iter().map(bytes_of).sum();
         kept.changes += changes.len();
         kept.bytes += bytes;
@@ -115,52 +123,88 @@ impl History {
             kept.changes -= gone.changes.len();
             kept.bytes -= gone.bytes;
         }
-        drop(kept);
-        self.published.send_replace(applied);
-    }
-
-    /// Wakes whenever something was published.
-    pub fn published(&self) -> watch::Receiver<u64> {
-        self.published.subscribe()
     }
 
     /// How many watch.
     pub fn watchers(&self) -> usize {
-        self.published.receiver_count()
+        self.lock().watchers.count()
     }
 
-    /// Where to begin: at this revision, or with what comes next if it is 0.
-    pub fn begin(&self, from_revision: u64) -> Result<Place, TooOld> {
-        let kept = self.lock();
-        let next = kept.first + kept.batches.len() as u64;
-        if from_revision == 0 || from_revision > kept.applied {
-            return Ok(Place { batch: next, from_revision });
-        }
-        if from_revision < kept.oldest {
+    /// Watches from `from_revision` on, or what comes next if that is 0.
+    pub fn watch(self: &Arc<Self>, options: WatchOptions) -> Result<Watcher, TooOld> {
+        let mut kept = self.lock();
+        let (next, from) = (kept.next(), options.from_revision);
+        let begin = if from == 0 || from > kept.applied {
+            next
+        } else if from < kept.oldest {
             return Err(TooOld(kept.oldest));
-        }
-        let before = kept.batches.partition_point(|batch| batch.applied < from_revision);
-        Ok(Place { batch: kept.first + before as u64, from_revision })
+        } else {
+            kept.first + kept.batches.partition_point(|batch| batch.applied < from) as u64
+        };
+        let (number, wake) = kept.watchers.add(options.clone(), begin..next);
+        Ok(Watcher { history: Arc::clone(self), options, number, wake })
+    }
+}
+
+/// Somebody who watches, until it is dropped.
+#[derive(Debug)]
+pub struct Watcher {
+    history: Arc<History>,
+    options: WatchOptions,
+    number: u64,
+    wake: Arc<Notify>,
+}
+
+impl Watcher {
+    /// What is watched.
+    pub fn options(&self) -> &WatchOptions {
+        &self.options
     }
 
     /// Goes on.
-    pub fn step(&self, place: &mut Place, options: &WatchOptions) -> Result<Step, TooOld> {
-        let (batches, has_more, applied) = {
-            let kept = self.lock();
-            if place.batch < kept.first {
-                return Err(TooOld(kept.oldest));
+    pub fn step(&mut self) -> Result<Step, TooOld> {
+        let WatchOptions { from_revision, with_previous, .. } = self.options;
+        let is_due = |change: &&Change| change.revision >= from_revision;
+        let mut kept = self.history.lock();
+        let Kept { batches, first, oldest, applied, watchers, .. } = &mut *kept;
+        let too_old = TooOld(*oldest);
+        let watched = watchers.get_mut(self.number).ok_or(too_old)?;
+        let next = watched.next(*first).ok_or(too_old)?;
+        let (has_more, mut index) = (watched.has_more(), *applied);
+        // It is all kept: that was looked at.
+        let batch = |number: u64| batches.get((number - *first) as usize).cloned();
+        let events = match next {
+            Next::Changes(changes) => {
+                let found: Vec<_> = changes.iter().filter_map(|(number, at)| Some((batch(*number)?, *at))).collect();
+                drop(kept);
+                let changes = found.iter().filter_map(|(batch, at)| batch.changes.get(*at as usize));
+                changes.filter(is_due).map(|change| event(change, with_previous)).collect()
             }
-            let from = (place.batch - kept.first) as usize;
-            let batches: Vec<_> = kept.batches.iter().skip(from).take(STEP_BATCHES).cloned().collect();
-            let has_more = from + batches.len() < kept.batches.len();
-            (batches, has_more, kept.applied)
+            Next::Batches(numbers) => {
+                let found: Vec<_> = numbers.filter_map(batch).collect();
+                drop(kept);
+                if let Some(last) = found.last().filter(|_| has_more) {
+                    index = last.applied;
+                }
+                let changes = found.iter().flat_map(|batch| &batch.changes).filter(is_due);
+                changes
+                    .filter(|change| self.options.covers(&change.key))
+                    .map(|change| event(change, with_previous))
+                    .collect()
+            }
         };
-        place.batch += batches.len() as u64;
-        let index = if has_more { batches.last().map_or(applied, |batch| batch.applied) } else { applied };
-        let changes = batches.iter().flat_map(|batch| &batch.changes);
-        let wanted = changes.filter(|change| change.revision >= place.from_revision && options.covers(&change.key));
-        let events = wanted.map(|change| event(change, options.with_previous)).collect();
         Ok(Step { events, index, has_more })
+    }
+
+    /// Waits until there may be something to be told.
+    pub async fn changed(&self) {
+        self.wake.notified().await;
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.history.lock().watchers.remove(self.number);
     }
 }
 
@@ -187,14 +231,14 @@ mod tests {
         Change { kind: ChangeKind::Put, key: key.into(), value: "v".into(), revision, previous: None }
     }
 
-    fn all() -> WatchOptions {
-        WatchOptions { end: Some("~".into()), ..WatchOptions::default() }
+    fn all(from_revision: u64) -> WatchOptions {
+        WatchOptions { end: Some("~".into()), from_revision, ..WatchOptions::default() }
     }
 
-    fn revisions(history: &History, place: &mut Place) -> Vec<u64> {
+    fn revisions(watcher: &mut Watcher) -> Vec<u64> {
         let mut revisions = Vec::new();
         loop {
-            let step = history.step(place, &all()).unwrap();
+            let step = watcher.step().unwrap();
             revisions.extend(step.events.iter().map(|event| event.revision));
             if !step.has_more {
                 return revisions;
@@ -207,23 +251,23 @@ mod tests {
         fn who_watches_sees_everything_once_and_in_order(
             batches in proptest::collection::vec(0_u64..4, 0..200), begun_at in any::<prop::sample::Index>(), from in 0_u64..300,
         ) {
-            let history = History::new(1);
+            let history = Arc::new(History::new(1));
             let begun_at = begun_at.index(batches.len() + 1);
             let (mut revision, mut begun, mut seen, mut first) = (0, None, Vec::new(), 0);
             for (at, size) in batches.iter().enumerate() {
                 if at == begun_at {
-                    begun = Some(history.begin(from).unwrap());
+                    begun = Some(history.watch(all(from)).unwrap());
                     first = if from == 0 { revision + 1 } else { from };
                 }
                 let changes = (1..=*size).map(|more| change("k", revision + more)).collect();
                 revision += size.max(&1);
                 history.publish(changes, revision);
-                if let Some(place) = begun.as_mut().filter(|_| at % 3 == 0) {
-                    seen.extend(revisions(&history, place));
+                if let Some(watcher) = begun.as_mut().filter(|_| at % 3 == 0) {
+                    seen.extend(revisions(watcher));
                 }
             }
-            if let Some(mut place) = begun {
-                seen.extend(revisions(&history, &mut place));
+            if let Some(mut watcher) = begun {
+                seen.extend(revisions(&mut watcher));
                 let mut revision = 0;
                 let all = batches.iter().flat_map(|size| {
                     let here = revision + 1..=revision + size;
@@ -236,41 +280,116 @@ mod tests {
         }
     }
 
-    #[test]
-    fn who_is_too_slow_is_told_and_can_go_on_from_what_is_kept() {
-        let history = History::new(1);
-        let mut slow = history.begin(0).unwrap();
+    proptest! {
+        /// As a look at every change would: naive, and slow.
+        #[test]
+        fn who_watches_some_keys_is_told_what_a_look_at_every_change_finds(
+            watches in prop::collection::vec(("[ab]{1,2}", 0_u8..3, "[ab]{1,2}", 0_usize..12, 1_usize..5), 1..6),
+            batches in prop::collection::vec(prop::collection::vec("[ab]{1,3}", 0..5), 0..30),
+        ) {
+            let (history, mut revision) = (Arc::new(History::new(1)), 0);
+            let (mut watchers, mut happened) = (Vec::new(), Vec::new());
+            for at in 0..=batches.len() {
+                for (start, which, other, begin, every) in &watches {
+                    if begin.min(&batches.len()) == &at {
+                        let start = bytes::Bytes::from(start.clone());
+                        let end = match which {
+                            0 => None,
+                            1 => d_engine_client::end_of_prefix(&start),
+                            _ => Some(other.clone().into()),
+                        };
+                        let options = WatchOptions { start, end, ..WatchOptions::default() };
+                        watchers.push((history.watch(options).unwrap(), every, happened.len(), Vec::new()));
+                    }
+                }
+                let Some(keys) = batches.get(at) else { break };
+                revision += 1;
+                let change = |key: &String| Change { key: key.clone().into(), ..change("", revision) };
+                let changes: Vec<Change> = keys.iter().map(change).collect();
+                happened.extend(changes.clone());
+                history.publish(changes, revision);
+                for (watcher, every, _, seen) in &mut watchers {
+                    if at % **every == 0 {
+                        seen.extend(told(watcher));
+                    }
+                }
+            }
+            for (watcher, _, begin, seen) in &mut watchers {
+                seen.extend(told(watcher));
+                let options = watcher.options().clone();
+                let wanted = happened[*begin..].iter().filter(|change| options.covers(&change.key));
+                let expected: Vec<Event> = wanted.map(|change| event(change, false)).collect();
+                prop_assert_eq!(&*seen, &expected[..]);
+            }
+            drop(watchers);
+            prop_assert_eq!(history.watchers(), 0);
+        }
+    }
+
+    fn told(watcher: &mut Watcher) -> Vec<Event> {
+        let mut events = Vec::new();
+        loop {
+            let step = watcher.step().unwrap();
+            events.extend(step.events);
+            if !step.has_more {
+                return events;
+            }
+        }
+    }
+
+    /// What concerns others neither wakes it nor makes it too slow.
+    #[tokio::test]
+    async fn who_watches_something_else_sleeps_on() {
+        let history = Arc::new(History::new(1));
+        let mut watcher = history.watch(WatchOptions::key("mine")).unwrap();
         for revision in 1..=CHANGES_MAX as u64 + 10 {
             history.publish(vec![change("k", revision)], revision);
         }
-        let Err(TooOld(oldest)) = history.step(&mut slow, &all()) else { panic!("nothing is gone") };
+        let woken = tokio::time::timeout(std::time::Duration::from_millis(50), watcher.changed()).await;
+        assert!(woken.is_err(), "woken by a change of another key");
+        let revision = CHANGES_MAX as u64 + 11;
+        history.publish(vec![change("k", revision), change("mine", revision)], revision);
+        watcher.changed().await;
+        let step = watcher.step().unwrap();
+        assert_eq!((step.events.len(), step.index, step.has_more), (1, revision, false));
+        assert_eq!(step.events[0].key, "mine");
+    }
+
+    #[test]
+    fn who_is_too_slow_is_told_and_can_go_on_from_what_is_kept() {
+        let history = Arc::new(History::new(1));
+        let mut slow = history.watch(all(0)).unwrap();
+        for revision in 1..=CHANGES_MAX as u64 + 10 {
+            history.publish(vec![change("k", revision)], revision);
+        }
+        let Err(TooOld(oldest)) = slow.step() else { panic!("nothing is gone") };
         assert_eq!(oldest, 11);
-        assert_eq!(history.begin(10), Err(TooOld(11)));
-        assert_eq!(revisions(&history, &mut history.begin(11).unwrap())[0], 11);
+        assert_eq!(history.watch(all(10)).unwrap_err(), TooOld(11));
+        assert_eq!(revisions(&mut history.watch(all(11)).unwrap())[0], 11);
     }
 
     #[test]
     fn what_was_there_before_counts_as_well() {
-        let history = History::new(1);
+        let history = Arc::new(History::new(1));
         let previous = Some(bytes::Bytes::from(vec![0; 1 << 20]));
         for revision in 1..=33 {
             history.publish(vec![Change { previous: previous.clone(), ..change("k", revision) }], revision);
         }
-        assert_eq!(history.begin(2), Err(TooOld(3)), "32 of them are more than 32 MiB, with their keys");
-        assert!(history.begin(3).is_ok());
+        assert_eq!(history.watch(all(2)).unwrap_err(), TooOld(3), "32 of them are more than 32 MiB, with their keys");
+        assert!(history.watch(all(3)).is_ok());
     }
 
     #[test]
     fn a_snapshot_ends_what_was_watched_before() {
-        let history = History::new(1);
+        let history = Arc::new(History::new(1));
         history.publish(vec![change("k", 1)], 1);
-        let mut before = history.begin(1).unwrap();
-        let mut waits = history.begin(0).unwrap();
+        let mut before = history.watch(all(1)).unwrap();
+        let mut waits = history.watch(all(0)).unwrap();
         history.begin_anew();
         history.publish(Vec::new(), 50);
-        assert_eq!(history.step(&mut before, &all()), Err(TooOld(51)));
-        assert_eq!(history.step(&mut waits, &all()), Err(TooOld(51)));
+        assert_eq!(before.step(), Err(TooOld(51)));
+        assert_eq!(waits.step(), Err(TooOld(51)));
         history.publish(vec![change("k", 51)], 51);
-        assert_eq!(revisions(&history, &mut history.begin(51).unwrap()), [51]);
+        assert_eq!(revisions(&mut history.watch(all(51)).unwrap()), [51]);
     }
 }

@@ -58,16 +58,27 @@ impl Shown {
     }
 }
 
-/// What is seen of a state that has ended: who still has a view to ask for does not keep its files open.
-struct Ended;
+impl Shown {
+    /// From here on its rows are not to be seen.
+    fn end(&self, why: String) {
+        let last = self.view();
+        let View { applied, sessions, .. } = *last;
+        let users = Arc::clone(&last.users);
+        self.view.store(Arc::new(View { rows: Arc::new(Ended(why)), applied, users, sessions }));
+    }
+}
+
+/// What is seen of a state that has ended, and why. The log may go on for a moment after one that cannot: whoever waited for what it applies
+/// shall not find what was there before. Who still has a view to ask for does not keep files open.
+struct Ended(String);
 
 impl Rows for Ended {
     fn get(&self, _: Table, _: &[u8]) -> Result<Option<Bytes>, StorageError> {
-        Err(StorageError("the engine has stopped".into()))
+        Err(StorageError(self.0.clone()))
     }
 
     fn scan(&self, _: Table, _: &[u8], _: Option<&[u8]>, _: &mut EachRow<'_>) -> Result<(), StorageError> {
-        Err(StorageError("the engine has stopped".into()))
+        Err(StorageError(self.0.clone()))
     }
 }
 
@@ -106,9 +117,10 @@ impl<S: Storage> Machine<S> {
         self.shown.clone()
     }
 
-    /// From here on nothing is applied. The first reason counts.
+    /// From here on nothing is applied, and nothing is read. The first reason counts.
     fn end(&self, why: StateError) {
         tracing::error!(error = %why, "the state cannot go on");
+        self.shown.end(why.to_string());
         let _ = self.shown.broken.set(why);
     }
 }
@@ -116,10 +128,7 @@ impl<S: Storage> Machine<S> {
 impl<S> Drop for Machine<S> {
     fn drop(&mut self) {
         self.shown.defragmentation.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let last = self.shown.view();
-        let View { applied, sessions, .. } = *last;
-        let users = Arc::clone(&last.users);
-        self.shown.view.store(Arc::new(View { rows: Arc::new(Ended), applied, users, sessions }));
+        self.shown.end("the engine has stopped".into());
     }
 }
 
@@ -184,5 +193,88 @@ impl<S: Storage> StateMachine for Machine<S> {
         // What happened in between is not known here.
         self.shown.history.begin_anew();
         restored
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use d_engine_client::Transaction;
+    use replog::EntryKind;
+
+    use super::*;
+    use crate::state::{AllRows, Command, Memory};
+
+    /// Tables on a disk that is full at last.
+    struct Full {
+        rows: Memory,
+        commits_left: u32,
+    }
+
+    impl Rows for Full {
+        fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
+            self.rows.get(table, key)
+        }
+
+        fn scan(
+            &self,
+            table: Table,
+            start: &[u8],
+            end: Option<&[u8]>,
+            each: &mut EachRow<'_>,
+        ) -> Result<(), StorageError> {
+            self.rows.scan(table, start, end, each)
+        }
+
+        fn detach(&self) -> Option<AllRows> {
+            self.rows.detach()
+        }
+    }
+
+    impl Storage for Full {
+        fn put(&mut self, table: Table, key: Bytes, value: Bytes) -> Result<(), StorageError> {
+            self.rows.put(table, key, value)
+        }
+
+        fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StorageError> {
+            self.rows.delete(table, key)
+        }
+
+        fn commit(&mut self, applied: u64) -> Result<(), StorageError> {
+            self.commits_left = self.commits_left.checked_sub(1).ok_or(StorageError("no room".into()))?;
+            self.rows.commit(applied)
+        }
+
+        fn applied(&self) -> u64 {
+            self.rows.applied()
+        }
+
+        fn view(&self) -> Arc<dyn Rows + Send + Sync> {
+            self.rows.view()
+        }
+
+        fn clear(&mut self) -> Result<(), StorageError> {
+            self.rows.clear()
+        }
+    }
+
+    fn put(machine: &mut Machine<Full>, index: u64) -> Reply {
+        let data = Command::Write(Transaction::put("k", index.to_string()), None).encode();
+        let reply = machine.apply(&Entry { index, term: 1, kind: EntryKind::Command, time_millis: 1, data });
+        machine.applied(index);
+        reply
+    }
+
+    /// The log counts what was given to it as applied: a strong read that waited for that found what was there before.
+    #[test]
+    fn a_state_that_cannot_go_on_shows_nothing_old() {
+        let mut machine = Machine::new(Full { rows: Memory::default(), commits_left: 1 }).unwrap();
+        let shown = machine.shown();
+        put(&mut machine, 1).unwrap();
+        assert!(shown.view().rows.get(Table::Keys, b"k").unwrap().is_some());
+        put(&mut machine, 2).unwrap();
+        assert!(shown.broken().is_some());
+        let found = shown.view().rows.get(Table::Keys, b"k");
+        assert!(found.as_ref().is_err_and(|error| error.0.contains("no room")), "{found:?}");
+        assert_eq!(put(&mut machine, 3), Err(Broken));
     }
 }

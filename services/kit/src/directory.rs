@@ -24,6 +24,11 @@ pub fn make_private(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The file that stands where a directory should be: at this path, or above it.
+pub fn file_in_place_of(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|above| above.is_file())
+}
+
 /// Writes a file for its user alone: after a crash it is as before or as now, and once this returns, as now. Beside it `NAME.next` is made
 /// and renamed.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -64,6 +69,16 @@ mod tests {
         assert_eq!(mode(&path), 0o755);
         // Nobody but the kernel owns it.
         make_private(Path::new("/proc/self")).unwrap();
+    }
+
+    #[test]
+    fn a_file_in_place_of_a_directory_is_found_wherever_it_stands() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        assert_eq!(file_in_place_of(&file), None);
+        fs::write(&file, "").unwrap();
+        assert_eq!(file_in_place_of(&file), Some(&*file));
+        assert_eq!(file_in_place_of(&file.join("below/it")), Some(&*file));
     }
 
     #[test]

@@ -35,11 +35,22 @@ pub enum StartError {
     #[error("the limit on open files (ulimit -n) leaves no room for connections: it is {0}, raise it to some thousand")]
     OpenFiles(u64),
     /// A socket.
-    #[error("cannot listen on {0}; is another server running there?")]
+    #[error("cannot listen on {0}{remedy}", remedy = what_to_do(.0))]
     Listen(io::Error),
     /// A thread.
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
+}
+
+/// What to do about a socket that cannot be bound.
+fn what_to_do(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; is another server running there?",
+        io::ErrorKind::AddrNotAvailable => {
+            "; that address is not of this machine: name one that is, or 0.0.0.0 for all of them"
+        }
+        _ => "",
+    }
 }
 
 /// What connections are served with.

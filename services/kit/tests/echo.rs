@@ -226,6 +226,10 @@ fn mistakes_are_told_before_anything_happens() {
     let (code, said) = mistake(&[&format!("--listen=http://{}", taken.local_addr().unwrap())]);
     assert_eq!(code, Some(1));
     assert!(said.contains("is another server running there?"), "{said}");
+    // Of the addresses for documents: no machine has it.
+    let (code, said) = mistake(&["--listen=http://192.0.2.1:0"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("is not of this machine") && !said.contains("another server"), "{said}");
     let (code, said) = mistake(&["--listen=https://127.0.0.1:0"]);
     assert_eq!(code, Some(1));
     assert!(said.contains("give --tls-certificate and --tls-key"), "{said}");

@@ -1,6 +1,31 @@
-//! Who we are to S3: from the configuration, the environment, or AWS's credentials file, in this order.
+//! Who we are to S3: from the configuration, the environment, or AWS's credentials file, in this order; or by keys on loan ([`temporary`]).
 
+use crate::StoreError;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+pub mod temporary;
+
+/// Who says who we are, for each request anew: keys on loan end.
+pub trait Provider: Send + Sync {
+    /// The keys of now.
+    ///
+    /// # Errors
+    /// Whoever lends them failed or refused.
+    fn current(&self) -> Result<Credentials, StoreError>;
+}
+
+impl Provider for Credentials {
+    fn current(&self) -> Result<Credentials, StoreError> {
+        Ok(self.clone())
+    }
+}
+
+impl<P: Provider + ?Sized> Provider for Arc<P> {
+    fn current(&self) -> Result<Credentials, StoreError> {
+        P::current(self)
+    }
+}
 
 /// A pair of keys, and a token where they are temporary.
 #[derive(Clone)]

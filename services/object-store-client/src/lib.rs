@@ -108,6 +108,10 @@ pub trait Store: Send + Sync {
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError>;
     /// Removes an object; one that is not there is no error.
     fn delete(&self, key: &str) -> Result<(), StoreError>;
+    /// Removes objects, in as few requests as the store allows. After an error some are gone, and others are not.
+    fn delete_all(&self, keys: &[String]) -> Result<(), StoreError> {
+        keys.iter().try_for_each(|key| self.delete(key))
+    }
 }
 
 /// Calls `action` until it succeeds, fails for good, or has been tried `tries` times; waits in between with jitter.

@@ -6,8 +6,9 @@
 //! ([`multipart`]) under the same condition; a server that honours it for one PUT and not for parts gets every object by one PUT.
 
 mod multipart;
+mod removal;
 
-use crate::credentials::Credentials;
+use crate::credentials::Provider;
 use crate::http::agent;
 use crate::listing::{Page, element};
 use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
@@ -38,12 +39,13 @@ pub struct S3Settings {
 /// A bucket.
 pub struct S3Store {
     settings: S3Settings,
-    credentials: Credentials,
+    credentials: Box<dyn Provider>,
     agent: ureq::Agent,
     scheme: String,
     host: String,
     honours_conditions: OnceLock<bool>,
     honours_conditions_of_parts: OnceLock<bool>,
+    removes_many: OnceLock<bool>,
     /// Larger objects are sent in parts of as many.
     part_bytes: u64,
 }
@@ -98,7 +100,7 @@ impl S3Settings {
 
 impl S3Store {
     /// Connects at the first call.
-    pub fn new(settings: S3Settings, credentials: Credentials) -> Result<S3Store, StoreError> {
+    pub fn new(settings: S3Settings, credentials: impl Provider + 'static) -> Result<S3Store, StoreError> {
         let refuse = |why: String| Err(StoreError::Permanent(why));
         let Some((scheme, host)) = settings.endpoint.trim_end_matches('/').split_once("://") else {
             return refuse(format!("endpoint \"{}\": write it as https://host or http://host:port", settings.endpoint));
@@ -113,12 +115,13 @@ impl S3Store {
         let part_bytes = multipart::PART_BYTES;
         Ok(S3Store {
             settings,
-            credentials,
+            credentials: Box::new(credentials),
             agent,
             scheme,
             host,
             honours_conditions,
             honours_conditions_of_parts,
+            removes_many: OnceLock::new(),
             part_bytes,
         })
     }
@@ -136,22 +139,24 @@ impl S3Store {
         headers.push(("host", self.host.clone()));
         headers.push(("x-amz-content-sha256", request.payload_hash.clone()));
         headers.push(("x-amz-date", time.clone()));
-        if let Some(token) = &self.credentials.session_token {
+        let credentials = self.credentials.current()?;
+        if let Some(token) = &credentials.session_token {
             headers.push(("x-amz-security-token", token.clone()));
         }
         headers.sort();
         let signed: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let (method, query, payload_hash) = (request.method, request.query, request.payload_hash.as_str());
         let canonical = Canonical { method, path: &path, query, headers: &signed, payload_hash };
-        let authorization = authorization(&canonical, &self.credentials, &self.settings.region, &time);
+        let authorization = authorization(&canonical, &credentials, &self.settings.region, &time);
         let separator = if query.is_empty() { "" } else { "?" };
-        let url = format!("{}://{}{path}{separator}{query}", self.scheme, self.host);
+        let place = format!("{}://{}{path}", self.scheme, self.host);
+        let url = format!("{place}{separator}{query}");
         let mut builder = ureq::http::Request::builder().method(method).uri(url).header("authorization", authorization);
         for (name, value) in &headers {
             builder = builder.header(*name, value);
         }
-        let failed = |error: ureq::Error| StoreError::Transient(format!("{method} /{}: {error}", request.key));
-        let malformed = |error: ureq::http::Error| StoreError::Permanent(format!("{method} /{}: {error}", request.key));
+        let failed = |error: ureq::Error| StoreError::Transient(format!("{method} {place}: {error}"));
+        let malformed = |error: ureq::http::Error| StoreError::Permanent(format!("{method} {place}: {error}"));
         let request_work = request.work_bytes;
         let most = |length| Some(body_time(self.settings.timeout, length));
         match body {
@@ -242,8 +247,9 @@ impl S3Store {
         }
     }
 
-    fn delete_object(&self, key: &str) -> Result<(), StoreError> {
-        let response = self.send(Request::new("DELETE", key), None)?;
+    /// Deletes an object, or what `query` says of it. What is not there is deleted.
+    fn delete_object(&self, key: &str, query: &str) -> Result<(), StoreError> {
+        let response = self.send(Request { query, ..Request::new("DELETE", key) }, None)?;
         match response.status().is_success() {
             true => Ok(()),
             false => match self.failure(key, response) {
@@ -258,7 +264,7 @@ impl S3Store {
         let folder = key.rsplit_once('/').map_or("", |(folder, _)| folder);
         let probe = format!("{folder}.probe-{:016x}", rand::random::<u64>());
         let answer = attempt(&probe);
-        if let Err(error) = retry(TRIES, || self.delete_object(&probe)) {
+        if let Err(error) = retry(TRIES, || self.delete_object(&probe, "")) {
             tracing::warn!(probe, %error, remedy = "remove it", "a probe is left in the store");
         }
         answer
@@ -428,151 +434,13 @@ impl Store for S3Store {
     }
 
     fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.delete_object(key)
+        self.delete_object(key, "")
+    }
+
+    fn delete_all(&self, keys: &[String]) -> Result<(), StoreError> {
+        self.delete_objects(keys)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write as _;
-    use std::net::{TcpListener, TcpStream};
-    use std::sync::mpsc;
-
-    const TIMEOUT: Duration = Duration::from_millis(300);
-    /// Long enough for a busy machine.
-    const PATIENCE: Duration = Duration::from_secs(30);
-
-    /// A store of which each answer is `head`, and then whatever `then` does to the connection.
-    fn store(head: &'static str, then: fn(TcpStream)) -> S3Store {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        std::thread::spawn(move || {
-            for socket in listener.incoming() {
-                let mut socket = socket.unwrap();
-                let mut request = Vec::new();
-                let mut byte = [0];
-                while !request.ends_with(b"\r\n\r\n") && socket.read(&mut byte).is_ok_and(|read| read > 0) {
-                    request.push(byte[0]);
-                }
-                if socket.write_all(head.as_bytes()).is_ok() {
-                    then(socket);
-                }
-            }
-        });
-        let region = "us-east-1".into();
-        let settings =
-            S3Settings { bucket: "b".into(), endpoint, region, path_style: true, timeout: TIMEOUT, certificates: None };
-        let credentials = Credentials { access_key_id: "a".into(), secret_access_key: "s".into(), session_token: None };
-        S3Store::new(settings, credentials).unwrap()
-    }
-
-    /// Until the client goes.
-    fn says_nothing(mut socket: TcpStream) {
-        let _ = socket.read(&mut [0]);
-    }
-
-    /// A byte at a time, each before anybody loses patience.
-    fn trickles(mut socket: TcpStream) {
-        while socket.write_all(b" ").is_ok() {
-            std::thread::sleep(TIMEOUT / 4);
-        }
-    }
-
-    const HALF: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n<ListBucketResult>";
-
-    /// What comes of a call that must end.
-    fn in_time<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
-        let (sender, receiver) = mpsc::channel();
-        std::thread::spawn(move || drop(sender.send(call())));
-        receiver.recv_timeout(PATIENCE).expect("the call ends")
-    }
-
-    #[test]
-    fn a_bucket_is_at_aws_unless_somebody_says_where() {
-        let at_aws = S3Settings::find("b", None, None, |name| (name == "AWS_REGION").then(|| "eu-west-1".into()));
-        assert_eq!((at_aws.endpoint.as_str(), at_aws.path_style), ("https://s3.eu-west-1.amazonaws.com", false));
-        let said = |name: &str| (name == "AWS_ENDPOINT_URL").then(|| "http://store:9000".to_owned());
-        let elsewhere = S3Settings::find("b", None, Some("here"), said);
-        assert_eq!((elsewhere.endpoint.as_str(), elsewhere.path_style), ("http://store:9000", true));
-        assert_eq!(elsewhere.region, "here");
-        assert_eq!(S3Settings::find("b", Some("http://other"), None, said).endpoint, "http://other");
-    }
-
-    #[test]
-    fn a_store_that_stalls_in_the_middle_of_an_object_is_an_error_in_time() {
-        for then in [says_nothing, trickles] {
-            let store = store(HALF, then);
-            let error = in_time(move || {
-                let mut bytes = Vec::new();
-                store.get("k", None).unwrap().read_to_end(&mut bytes).unwrap_err()
-            });
-            assert!(StoreError::from(error).is_transient());
-        }
-    }
-
-    #[test]
-    fn a_store_that_stalls_in_the_middle_of_a_listing_is_an_error_in_time() {
-        for then in [says_nothing, trickles] {
-            let store = store(HALF, then);
-            let error = in_time(move || store.list("")).unwrap_err();
-            assert!(error.is_transient() && error.to_string().contains("LIST"), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_store_that_stalls_in_the_middle_of_an_error_is_that_error() {
-        let store =
-            store("HTTP/1.1 503 Slow Down\r\ncontent-length: 1000\r\n\r\n<Error><Code>SlowDown</Code>", says_nothing);
-        let error = in_time(move || store.get("k", None).map(drop)).unwrap_err();
-        assert!(error.is_transient() && error.to_string().contains("503 SlowDown"), "{error}");
-    }
-
-    #[test]
-    fn a_part_is_of_the_object_and_of_the_bytes_that_were_asked_for() {
-        let part =
-            |head: &'static str, range: Range<u64>| store(head, says_nothing).get_part("k", range, Some("\"v\""));
-        let right =
-            "HTTP/1.1 206 Partial Content\r\netag: \"v\"\r\ncontent-range: bytes 2-4/9\r\ncontent-length: 3\r\n\r\nabc";
-        let mut found = part(right, 2..5).unwrap();
-        let mut bytes = Vec::new();
-        found.body.read_to_end(&mut bytes).unwrap();
-        assert_eq!((bytes.as_slice(), found.object_bytes, found.version.as_deref()), (&b"abc"[..], 9, Some("\"v\"")));
-        // Other bytes than those that were asked for would be taken for them.
-        for range in [1..5, 3..6, 2..4] {
-            let error = part(right, range).map(drop).unwrap_err();
-            assert!(error.to_string().contains("k: asked for bytes"), "{error}");
-        }
-        let whole = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc";
-        assert_eq!(part(whole, 0..3).unwrap().object_bytes, 3, "all is what was asked for");
-        assert!(matches!(part(whole, 1..3), Err(StoreError::Permanent(_))));
-        for head in [
-            "HTTP/1.1 412 Precondition Failed\r\ncontent-length: 0\r\n\r\n",
-            "HTTP/1.1 416 X\r\ncontent-length: 0\r\n\r\n",
-        ] {
-            assert!(matches!(part(head, 0..3), Err(StoreError::Changed(key)) if key == "k"), "{head}");
-        }
-    }
-
-    #[test]
-    fn a_listing_that_never_ends_is_an_error() {
-        const PAGE: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 141\r\n\r\n<ListBucketResult>\
-            <IsTruncated>true</IsTruncated><NextContinuationToken>same</NextContinuationToken>                      </ListBucketResult>";
-        assert_eq!(PAGE.split_once("\r\n\r\n").unwrap().1.len(), 141);
-        let store = store(PAGE, drop);
-        let error = in_time(move || store.list("")).unwrap_err();
-        assert!(matches!(&error, StoreError::Permanent(text) if text.contains("next page")), "{error}");
-    }
-
-    /// Who takes long over what it has read has not been kept waiting.
-    #[test]
-    fn the_time_of_who_reads_does_not_count() {
-        let mut paced = Paced::new(Cursor::new([7; 100]), Duration::from_millis(20));
-        for _ in 0..3 {
-            assert_eq!(paced.read(&mut [0; 10]).unwrap(), 10);
-            std::thread::sleep(Duration::from_millis(30));
-        }
-        paced.waited = Duration::from_millis(21);
-        assert_eq!(paced.read(&mut [0; 10]).unwrap_err().kind(), io::ErrorKind::TimedOut);
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Entry, Inner, Node};
+use super::{Entry, Node};
 
 /// Entries in order, from where a probe began.
 #[derive(Debug)]
@@ -21,7 +21,8 @@ impl<'a, E: Entry> Iter<'a, E> {
                     path.push((node, entries.partition_point(|entry| probe(entry).is_lt())));
                     return Self { path };
                 }
-                Node::Inner(Inner { children, .. }) => {
+                Node::Inner(inner) => {
+                    let children = &inner.children;
                     let after = children.partition_point(|child| child.begins(|first| probe(first).is_lt()));
                     let at = after.saturating_sub(1);
                     path.push((node, at + 1));
@@ -38,7 +39,7 @@ impl<'a, E: Entry> Iterator for Iter<'a, E> {
     fn next(&mut self) -> Option<&'a E> {
         loop {
             let (node, at) = self.path.last_mut()?;
-            match *node {
+            match node {
                 Node::Leaf(entries) => {
                     if let Some(entry) = entries.get(*at) {
                         *at += 1;
@@ -46,7 +47,7 @@ impl<'a, E: Entry> Iterator for Iter<'a, E> {
                     }
                     self.path.pop();
                 }
-                Node::Inner(Inner { children, .. }) => match children.get(*at) {
+                Node::Inner(inner) => match inner.children.get(*at) {
                     Some(child) => {
                         *at += 1;
                         self.path.push((&child.node, 0));

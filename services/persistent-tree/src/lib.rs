@@ -1,8 +1,9 @@
 //! An ordered, persistent tree: a clone costs a reference, and keeps what it saw while the original goes on changing.
 //!
 //! A B+ tree whose nodes are shared. A change copies the nodes on its path that a clone shares, and changes the others in place,
-//! so that a batch of changes between two clones copies each node once. Every child is kept with its number of entries: how many
-//! entries lie in a range takes two descents.
+//! so that a batch of changes between two clones copies each node once. A node is one allocation, with its entries or children
+//! inside: a search takes one step through the memory for each. Every child is kept with its number of entries: how many entries
+//! lie in a range takes two descents.
 //!
 //! There is no type of keys. [`Entry::order`] orders entries, and a search is a *probe*: a function that says how an entry
 //! compares with what is sought, as in [`slice::binary_search_by`].
@@ -17,6 +18,8 @@
 use std::cmp::Ordering;
 use std::mem;
 use std::sync::Arc;
+
+use arrayvec::ArrayVec;
 
 mod iterate;
 #[cfg(test)]
@@ -38,27 +41,31 @@ pub trait Entry: Clone {
 /// An ordered, persistent tree.
 #[derive(Clone, Debug)]
 pub struct Tree<E> {
-    root: Arc<Node<E>>,
+    root: Node<E>,
     len: usize,
 }
 
-#[derive(Debug)]
+type Entries<E> = ArrayVec<E, LEAF_MAX>;
+type Children<E> = ArrayVec<Child<E>, INNER_MAX>;
+
+/// A reference to a node. A leaf takes no more than its entries need: that is why not both are in one allocation of one type.
+#[derive(Clone, Debug)]
 enum Node<E> {
-    Leaf(Vec<E>),
-    Inner(Inner<E>),
+    Leaf(Arc<Entries<E>>),
+    Inner(Arc<Inner<E>>),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner<E> {
     /// The first entry below.
     first: E,
-    children: Vec<Child<E>>,
+    children: Children<E>,
 }
 
 #[derive(Clone, Debug)]
 struct Child<E> {
     len: usize,
-    node: Arc<Node<E>>,
+    node: Node<E>,
 }
 
 /// What an insertion did to a node.
@@ -75,26 +82,9 @@ struct Removed<E> {
     first_changed: bool,
 }
 
-impl<E: Clone> Clone for Node<E> {
-    /// With room for what comes next.
-    fn clone(&self) -> Self {
-        fn roomy<T: Clone>(items: &[T], room: usize) -> Vec<T> {
-            let mut copy = Vec::with_capacity(room);
-            copy.extend_from_slice(items);
-            copy
-        }
-        match self {
-            Self::Leaf(entries) => Self::Leaf(roomy(entries, LEAF_MAX)),
-            Self::Inner(Inner { first, children }) => {
-                Self::Inner(Inner { first: first.clone(), children: roomy(children, INNER_MAX) })
-            }
-        }
-    }
-}
-
 impl<E: Entry> Default for Tree<E> {
     fn default() -> Self {
-        Self { root: Arc::new(Node::Leaf(Vec::new())), len: 0 }
+        Self { root: Node::leaf(Entries::new()), len: 0 }
     }
 }
 
@@ -116,7 +106,13 @@ impl<E: Entry> Tree<E> {
 
     /// The last entry.
     pub fn last(&self) -> Option<&E> {
-        self.floor(|_| Ordering::Less)
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf(entries) => return entries.last(),
+                Node::Inner(inner) => node = &inner.children.last()?.node,
+            }
+        }
     }
 
     /// The entry that compares equal.
@@ -128,12 +124,13 @@ impl<E: Entry> Tree<E> {
     pub fn floor(&self, probe: impl Fn(&E) -> Ordering) -> Option<&E> {
         let mut node = &self.root;
         loop {
-            match &**node {
+            match node {
                 Node::Leaf(entries) => {
                     let after = entries.partition_point(|entry| probe(entry).is_le());
                     return after.checked_sub(1).map(|at| &entries[at]);
                 }
-                Node::Inner(Inner { children, .. }) => {
+                Node::Inner(inner) => {
+                    let children = &inner.children;
                     let after = children.partition_point(|child| child.begins(|first| probe(first).is_le()));
                     node = &children[after.checked_sub(1)?].node;
                 }
@@ -146,9 +143,10 @@ impl<E: Entry> Tree<E> {
         let mut before = 0;
         let mut node = &self.root;
         loop {
-            match &**node {
+            match node {
                 Node::Leaf(entries) => return before + entries.partition_point(|entry| probe(entry).is_lt()),
-                Node::Inner(Inner { children, .. }) => {
+                Node::Inner(inner) => {
+                    let children = &inner.children;
                     let after = children.partition_point(|child| child.begins(|first| probe(first).is_lt()));
                     let Some(at) = after.checked_sub(1) else { return before };
                     before += children[..at].iter().map(|child| child.len).sum::<usize>();
@@ -173,11 +171,10 @@ impl<E: Entry> Tree<E> {
         let Inserted { replaced, right, .. } = insert(&mut self.root, entry);
         self.len += usize::from(replaced.is_none());
         if let Some(right) = right {
-            let left = mem::replace(&mut self.root, Arc::new(Node::Leaf(Vec::new())));
-            let mut children = Vec::with_capacity(INNER_MAX);
-            children.extend([Child::of(left), right]);
+            let left = mem::replace(&mut self.root, Node::leaf(Entries::new()));
+            let children = Children::from_iter([Child::of(left), right]);
             if let Some(root) = Node::inner(children) {
-                self.root = Arc::new(root);
+                self.root = root;
             }
         }
         replaced
@@ -189,8 +186,8 @@ impl<E: Entry> Tree<E> {
         self.get(&probe)?;
         let Removed { entry, .. } = remove(&mut self.root, &probe)?;
         self.len -= 1;
-        while let Node::Inner(Inner { children, .. }) = &*self.root
-            && let [only] = children.as_slice()
+        while let Node::Inner(inner) = &self.root
+            && let [only] = inner.children.as_slice()
         {
             self.root = only.node.clone();
         }
@@ -198,46 +195,52 @@ impl<E: Entry> Tree<E> {
     }
 }
 
+impl<E> Node<E> {
+    fn leaf(entries: Entries<E>) -> Self {
+        Self::Leaf(Arc::new(entries))
+    }
+}
+
 impl<E: Entry> Node<E> {
     /// `None` without children.
-    fn inner(children: Vec<Child<E>>) -> Option<Self> {
+    fn inner(children: Children<E>) -> Option<Self> {
         let first = children.first()?.node.first()?.clone();
-        Some(Self::Inner(Inner { first, children }))
+        Some(Self::Inner(Arc::new(Inner { first, children })))
     }
 
     fn len(&self) -> usize {
         match self {
             Self::Leaf(entries) => entries.len(),
-            Self::Inner(Inner { children, .. }) => children.iter().map(|child| child.len).sum(),
+            Self::Inner(inner) => inner.children.iter().map(|child| child.len).sum(),
         }
     }
 
     fn first(&self) -> Option<&E> {
         match self {
             Self::Leaf(entries) => entries.first(),
-            Self::Inner(Inner { first, .. }) => Some(first),
+            Self::Inner(inner) => Some(&inner.first),
         }
     }
 
-    /// How much room one node for both would have left. `None` if they do not fit into one.
-    fn room(&self, other: &Self) -> Option<usize> {
+    /// Whether one node has room for what is in both.
+    fn fits(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Leaf(one), Self::Leaf(other)) => LEAF_MAX.checked_sub(one.len() + other.len()),
-            (Self::Inner(one), Self::Inner(other)) => INNER_MAX.checked_sub(one.children.len() + other.children.len()),
-            _ => None,
+            (Self::Leaf(one), Self::Leaf(other)) => one.len() + other.len() <= LEAF_MAX,
+            (Self::Inner(one), Self::Inner(other)) => one.children.len() + other.children.len() <= INNER_MAX,
+            _ => false,
         }
     }
 
     fn is_small(&self) -> bool {
         match self {
             Self::Leaf(entries) => entries.len() < LEAF_MAX / 4,
-            Self::Inner(Inner { children, .. }) => children.len() < INNER_MAX / 4,
+            Self::Inner(inner) => inner.children.len() < INNER_MAX / 4,
         }
     }
 }
 
 impl<E: Entry> Child<E> {
-    fn of(node: Arc<Node<E>>) -> Self {
+    fn of(node: Node<E>) -> Self {
         Self { len: node.len(), node }
     }
 
@@ -256,19 +259,23 @@ impl<E: Entry> Inner<E> {
     }
 }
 
-fn insert<E: Entry>(node: &mut Arc<Node<E>>, entry: E) -> Inserted<E> {
-    match Arc::make_mut(node) {
-        Node::Leaf(entries) => match entries.binary_search_by(|other| other.order(&entry)) {
-            Ok(at) => {
-                let replaced = Some(mem::replace(&mut entries[at], entry));
-                Inserted { replaced, right: None, first_changed: at == 0 }
+fn insert<E: Entry>(node: &mut Node<E>, entry: E) -> Inserted<E> {
+    match node {
+        Node::Leaf(entries) => {
+            let entries = Arc::make_mut(entries);
+            match entries.binary_search_by(|other| other.order(&entry)) {
+                Ok(at) => {
+                    let replaced = Some(mem::replace(&mut entries[at], entry));
+                    Inserted { replaced, right: None, first_changed: at == 0 }
+                }
+                Err(at) => {
+                    let right = put(entries, at, entry).map(|right| Child::of(Node::leaf(right)));
+                    Inserted { replaced: None, right, first_changed: at == 0 }
+                }
             }
-            Err(at) => {
-                let right = put(entries, LEAF_MAX, at, entry).map(|right| Child::of(Arc::new(Node::Leaf(right))));
-                Inserted { replaced: None, right, first_changed: at == 0 }
-            }
-        },
+        }
         Node::Inner(inner) => {
+            let inner = Arc::make_mut(inner);
             let after = inner.children.partition_point(|child| child.begins(|first| first.order(&entry).is_le()));
             let at = after.saturating_sub(1);
             let child = &mut inner.children[at];
@@ -280,27 +287,23 @@ fn insert<E: Entry>(node: &mut Arc<Node<E>>, entry: E) -> Inserted<E> {
             }
             let right = right.and_then(|right| {
                 inner.children[at].len -= right.len;
-                put(&mut inner.children, INNER_MAX, at + 1, right)
+                put(&mut inner.children, at + 1, right)
             });
-            let right = right.and_then(Node::inner).map(|right| Child::of(Arc::new(right)));
+            let right = right.and_then(Node::inner).map(Child::of);
             Inserted { replaced, right, first_changed }
         }
     }
 }
 
 /// Puts an item in its place; what does not fit comes back. Who appends leaves full nodes behind.
-fn put<T>(items: &mut Vec<T>, max: usize, at: usize, item: T) -> Option<Vec<T>> {
-    if items.len() < max {
-        if items.is_empty() {
-            items.reserve_exact(max);
-        }
+fn put<T, const MAX: usize>(items: &mut ArrayVec<T, MAX>, at: usize, item: T) -> Option<ArrayVec<T, MAX>> {
+    if items.len() < MAX {
         items.insert(at, item);
         return None;
     }
-    let split = if at == max { max } else { max / 2 };
-    let mut right = Vec::with_capacity(max);
-    right.extend(items.drain(split..));
-    if at <= split && at < max {
+    let split = if at == MAX { MAX } else { MAX / 2 };
+    let mut right: ArrayVec<T, MAX> = items.drain(split..).collect();
+    if at <= split && at < MAX {
         items.insert(at, item);
     } else {
         right.insert(at - split, item);
@@ -308,13 +311,15 @@ fn put<T>(items: &mut Vec<T>, max: usize, at: usize, item: T) -> Option<Vec<T>> 
     Some(right)
 }
 
-fn remove<E: Entry>(node: &mut Arc<Node<E>>, probe: &impl Fn(&E) -> Ordering) -> Option<Removed<E>> {
-    match Arc::make_mut(node) {
+fn remove<E: Entry>(node: &mut Node<E>, probe: &impl Fn(&E) -> Ordering) -> Option<Removed<E>> {
+    match node {
         Node::Leaf(entries) => {
+            let entries = Arc::make_mut(entries);
             let at = entries.binary_search_by(probe).ok()?;
             Some(Removed { entry: entries.remove(at), first_changed: at == 0 })
         }
         Node::Inner(inner) => {
+            let inner = Arc::make_mut(inner);
             let after = inner.children.partition_point(|child| child.begins(|first| probe(first).is_le()));
             let at = after.checked_sub(1)?;
             let child = &mut inner.children[at];
@@ -335,18 +340,20 @@ fn remove<E: Entry>(node: &mut Arc<Node<E>>, probe: &impl Fn(&E) -> Ordering) ->
 }
 
 /// Joins a small child with a neighbour, if both fit into one.
-fn join<E: Entry>(children: &mut Vec<Child<E>>, at: usize) {
+fn join<E: Entry>(children: &mut Children<E>, at: usize) {
     let fits = |left: usize| {
         let right = children.get(left + 1);
-        right.is_some_and(|right| children[left].node.room(&right.node).is_some())
+        right.is_some_and(|right| children[left].node.fits(&right.node))
     };
     let Some(left) = [Some(at), at.checked_sub(1)].into_iter().flatten().find(|left| fits(*left)) else { return };
     let right = children.remove(left + 1);
     let left = &mut children[left];
     left.len += right.len;
-    match (Arc::make_mut(&mut left.node), Arc::unwrap_or_clone(right.node)) {
-        (Node::Leaf(into), Node::Leaf(from)) => into.extend(from),
-        (Node::Inner(into), Node::Inner(from)) => into.children.extend(from.children),
+    match (&mut left.node, right.node) {
+        (Node::Leaf(into), Node::Leaf(from)) => Arc::make_mut(into).extend(Arc::unwrap_or_clone(from)),
+        (Node::Inner(into), Node::Inner(from)) => {
+            Arc::make_mut(into).children.extend(Arc::unwrap_or_clone(from).children);
+        }
         // Neighbours have the same depth.
         (Node::Leaf(_), Node::Inner(_)) | (Node::Inner(_), Node::Leaf(_)) => unreachable!("leaves of different depth"),
     }

@@ -15,7 +15,7 @@ mod stamps;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use wal::Record;
 
@@ -565,6 +565,14 @@ impl Node {
     pub fn progress(&self) -> BTreeMap<u64, u64> {
         let is_leader = self.role() == Role::Leader;
         self.consensus.progress().filter(|_| is_leader).map(|(id, matched, _)| (id, matched)).collect()
+    }
+
+    /// Other members that have answered this one within an election timeout; none unless it leads.
+    pub fn answering(&self, now: Now) -> BTreeSet<u64> {
+        let (own, term, is_leader) = (self.id(), self.consensus.term(), self.role() == Role::Leader);
+        let is_here = |id: &u64| self.lease.heard_at(term, *id) + self.settings.election_micros() >= now.boot_micros;
+        let others = self.consensus.progress().map(|(id, ..)| id).filter(|id| *id != own);
+        others.filter(|id| is_leader && is_here(id)).collect()
     }
 
     /// The settings it runs with.

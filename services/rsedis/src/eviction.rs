@@ -278,6 +278,10 @@ pub fn make_room(server: &mut Server) -> bool {
     if server.settings.policy.choice.is_none() {
         return false;
     }
+    if server.reclaimer.counters().0 > 0 {
+        // What is being freed on another thread is not known yet, and no key has to go for it.
+        server.memory.look();
+    }
     let began = Instant::now();
     let limit = time_limit(server.settings.integer("maxmemory-eviction-tenacity"));
     while excess(server) > 0 {
@@ -295,7 +299,7 @@ fn evict(server: &mut Server, database: usize, key: &Key<'_>) {
     server.databases[database].remove(key);
     server.stats.evicted += 1;
     let before = server.memory.used();
-    server.touch(database, key.bytes);
+    server.touch_by(database, key.bytes, 0);
     server.notify(events::EVICTED, "evicted", database, key.bytes);
     server.eviction.told_bytes += server.memory.used().saturating_sub(before);
     server.effects.add(database, &[b"DEL", key.bytes]);

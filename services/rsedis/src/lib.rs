@@ -21,6 +21,7 @@ pub mod eviction;
 pub mod failure;
 pub mod glob;
 pub mod hash;
+pub mod hexadecimal;
 pub mod keyspace;
 pub mod latency;
 pub mod log;

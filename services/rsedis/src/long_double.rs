@@ -1,6 +1,8 @@
 //! Arithmetic of INCRBYFLOAT and HINCRBYFLOAT: the x87's 80-bit `long double`, which has 64 bits of mantissa, read as `strtold`
 //! reads it and written as `%.17Lf` with trailing zeros cut. Redis stores that text, so every digit counts.
 
+use crate::hexadecimal::{self, Hexadecimal};
+
 /// mantissa × 2^exponent; the mantissa's highest bit is set, unless all is zero.
 #[derive(Clone, Copy, Debug)]
 struct LongDouble {
@@ -92,6 +94,8 @@ impl Natural {
 
 /// Larger decimal exponents than any long double has.
 const EXPONENT_MAX: i64 = 5_000;
+/// The same of two.
+const BINARY_EXPONENT_MAX: i64 = 16_500;
 /// Redis's `MAX_LONG_DOUBLE_CHARS` less the terminating zero.
 const TEXT_BYTES_MAX: usize = 5 * 1024 - 1;
 
@@ -115,6 +119,15 @@ fn parse(text: &[u8]) -> Option<LongDouble> {
     };
     if text.len() > TEXT_BYTES_MAX {
         return None;
+    }
+    if let Some(Hexadecimal { mantissa, exponent, is_inexact }) = hexadecimal::parse(digits) {
+        let rounded = round(Natural::from(mantissa), i32::try_from(exponent).ok()?, is_inexact, is_negative);
+        return match rounded {
+            LongDouble { mantissa: 0, .. } => Some(LongDouble { exponent: 0, ..rounded }),
+            // What is beyond these is infinite, or too small to be told of by seventeen decimals.
+            _ if exponent.abs() > BINARY_EXPONENT_MAX => None,
+            _ => Some(rounded),
+        };
     }
     let (mantissa, exponent) = match digits.iter().position(|byte| matches!(byte, b'e' | b'E')) {
         Some(at) => {
@@ -239,11 +252,12 @@ mod tests {
             ("-1.5", "0.25", "-1.25"),
             ("0", "1e20", "100000000000000000000"),
             ("17179869184", "1.5", "17179869185.5"),
+            ("0x10", "-0x.8p1", "15"),
         ] {
             let found = sum(one.as_bytes(), other.as_bytes()).unwrap();
             assert_eq!(String::from_utf8_lossy(&found), expected, "{one} + {other}");
         }
-        for text in ["", "x", "1x", " 1", "1 ", ".", "nan", "--1"] {
+        for text in ["", "x", "1x", " 1", "1 ", ".", "nan", "--1", "0x", "0x1p99999"] {
             assert!(!is_number(text.as_bytes()), "{text}");
         }
     }

@@ -3,13 +3,13 @@
 mod allocator;
 
 use std::io::Read as _;
-use std::net::{TcpListener, ToSocketAddrs as _};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 
 use rsedis::persistence::{Aof, recover};
-use rsedis::reactor::epoll::{EpollSockets, Listener};
+use rsedis::reactor::epoll::EpollSockets;
+use rsedis::reactor::listening::listen;
 use rsedis::reactor::{Reactor, now_millis, users};
 use rsedis::server::Server;
 use rsedis::settings::{Settings, Start, read_command_line};
@@ -72,17 +72,13 @@ fn serve(mut settings: Settings) -> Result<(), String> {
     let tls = Tls::open(&settings).map_err(|error| format!("Failed to configure TLS: {error}"))?;
     // Before anything is touched: a port that is taken is the most common mistake.
     let listeners = listen(&settings)?;
-    let (stop, stopped) = UnixStream::pair().map_err(|error| format!("make a socket pair: {error}"))?;
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        let stopped = stopped.try_clone().map_err(|error| format!("copy a socket: {error}"))?;
-        signal_hook::low_level::pipe::register(signal, stopped).map_err(|error| format!("catch signals: {error}"))?;
-    }
+    let stops = [catch(signal_hook::consts::SIGTERM)?, catch(signal_hook::consts::SIGINT)?];
     let mut server = Server::new(settings, now_millis(), random[4]);
     server.tls = tls;
     server.executable = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
     load_users(&mut server)?;
     let socket_file = server.settings.text("unixsocket").to_owned();
-    let sockets = EpollSockets::new(listeners, stop).map_err(|error| format!("epoll: {error}"))?;
+    let sockets = EpollSockets::new(listeners, stops).map_err(|error| format!("epoll: {error}"))?;
     let mut reactor = Reactor::new(sockets, server, |path| RealDirectory::open(path), allocator::JEMALLOC);
     // Who asks meanwhile is answered: the reactor has the sockets.
     let aof = match reactor.server.settings.is_yes("appendonly") {
@@ -100,6 +96,13 @@ fn serve(mut settings: Settings) -> Result<(), String> {
         drop(std::fs::remove_file(&socket_file));
     }
     ended
+}
+
+/// What a byte comes from when the signal does.
+fn catch(signal: i32) -> Result<UnixStream, String> {
+    let (caught, catcher) = UnixStream::pair().map_err(|error| format!("make a socket pair: {error}"))?;
+    signal_hook::low_level::pipe::register(signal, catcher).map_err(|error| format!("catch signals: {error}"))?;
+    Ok(caught)
 }
 
 /// Errors: the directory for data is not there, or takes no files where some are to be written.
@@ -200,80 +203,4 @@ fn load(server: &mut Server) -> Result<(), String> {
     }
     let directory = RealDirectory::open(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     recover::load_rdb(server, &directory, &name).map(drop)
-}
-
-/// Listeners at each address of `bind`, one for each port; an address that begins with `-` may be missing.
-fn listen(settings: &Settings) -> Result<Vec<Listener>, String> {
-    let mut listeners = Vec::new();
-    let path = settings.text("unixsocket");
-    if !path.is_empty() {
-        listeners
-            .push(listen_at(path, settings).map_err(|error| format!("Failed opening Unix socket {path}: {error}"))?);
-    }
-    for (name, has_tls) in [("port", false), ("tls-port", true)] {
-        let port = settings.integer(name) as u16;
-        if port == 0 {
-            continue;
-        }
-        let before = listeners.len();
-        for word in settings.text("bind").split_whitespace() {
-            let (address, may_fail) = word.strip_prefix('-').map_or((word, false), |rest| (rest, true));
-            let host = match address {
-                "*" => "0.0.0.0",
-                "::*" => "::",
-                address => address,
-            };
-            match (host, port).to_socket_addrs().and_then(|addresses| bind(addresses, settings)) {
-                Ok(listener) => listeners.push(Listener::Tcp { listener, has_tls }),
-                Err(error) if may_fail && error.kind() == std::io::ErrorKind::AddrNotAvailable => {}
-                Err(error) => return Err(format!("Failed listening on port {port} ({address}): {error}")),
-            }
-        }
-        if listeners.len() == before {
-            return Err(format!("Failed listening on port {port}: bind names no address"));
-        }
-    }
-    match listeners.is_empty() {
-        true => Err("Configured to not listen anywhere: set port, tls-port or unixsocket".to_owned()),
-        false => Ok(listeners),
-    }
-}
-
-/// A socket as a file. One that is there is from a server that has ended.
-fn listen_at(path: &str, settings: &Settings) -> std::io::Result<Listener> {
-    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        std::fs::remove_file(path)?;
-    }
-    let listener = UnixListener::bind(path)?;
-    let mode = settings.text("unixsocketperm");
-    if mode != "0" {
-        let mode = u32::from_str_radix(mode, 8)
-            .map_err(|_| std::io::Error::other(format!("unixsocketperm {mode}: octal digits only, such as 770")))?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    }
-    Ok(Listener::Unix(listener, path.to_owned()))
-}
-
-fn bind(addresses: impl Iterator<Item = std::net::SocketAddr>, settings: &Settings) -> std::io::Result<TcpListener> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt};
-    let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
-    for address in addresses {
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let attempt = || -> std::io::Result<TcpListener> {
-            let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
-            sockopt::set_socket_reuseaddr(&socket, true)?;
-            if address.is_ipv6() {
-                sockopt::set_ipv6_v6only(&socket, true)?;
-            }
-            bind(&socket, &address)?;
-            listen(&socket, settings.integer("tcp-backlog") as i32)?;
-            Ok(socket.into())
-        };
-        match attempt() {
-            Ok(listener) => return Ok(listener),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }

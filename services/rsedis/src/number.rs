@@ -3,6 +3,8 @@
 //! Integers: decimal, no leading zeros, no plus sign, no spaces (`string2ll`). Doubles: what `strtod` takes whole, but not NaN;
 //! written with 17 significant digits (`%.17g`), as Redis 7.0 does.
 
+use crate::hexadecimal;
+
 /// An integer, if the text is exactly how that integer is written.
 #[inline]
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
@@ -45,7 +47,7 @@ pub fn integer_text(number: i64) -> Vec<u8> {
 /// A double, if the whole text is one. Not NaN, and not out of range.
 pub fn parse_double(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
-    let value: f64 = text.parse().ok()?;
+    let Ok(value) = text.parse::<f64>() else { return hexadecimal::double(text.as_bytes()) };
     let says_infinity = text.bytes().any(|byte| matches!(byte, b'n' | b'N'));
     let has_digit = || {
         let mantissa = text.split(['e', 'E']).next().unwrap_or_default();

@@ -77,7 +77,7 @@ pub struct Session {
     pub is_closing: bool,
     /// To be closed now.
     pub is_killed: bool,
-    /// `CLIENT NO-EVICT`; there is no eviction of clients yet.
+    /// `CLIENT NO-EVICT`: it stays, however much memory it takes.
     pub no_evict: bool,
     /// Milliseconds since 1970.
     pub created: i64,
@@ -85,7 +85,7 @@ pub struct Session {
     pub last_active: i64,
     /// Its last command's name.
     pub last_command: &'static str,
-    /// Bytes received and not understood yet; kept by the reactor.
+    /// Bytes received and not done yet, with those of the command at hand; kept by the reactor.
     pub query_bytes: usize,
     /// It waits for keys, or for the end of a pause.
     pub waiting: Option<Box<Waiting>>,

@@ -45,6 +45,15 @@ pub struct Waiting {
     args: OwnedArgs,
 }
 
+impl Waiting {
+    /// What it takes, nearly.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.args.memory()
+            + self.keys.iter().map(|key| size_of::<Vec<u8>>() + key.capacity()).sum::<usize>()
+    }
+}
+
 /// Lets a client wait for one of its keys to change; the command runs again then. `deadline`: milliseconds since 1970.
 pub fn wait(
     server: &mut Server,
@@ -215,7 +224,10 @@ fn end_with(server: &mut Server, slot: usize, error: Option<&'static str>) {
     let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { return };
     if let Some(waiting) = forget(server, &mut session) {
         match error {
-            Some(text) => crate::command::refuse(server, &mut session, &Failure::new(text)),
+            Some(text) => {
+                server.stats.note_failure(crate::command::number_of(waiting.command));
+                crate::command::refuse(server, &mut session, &Failure::new(text));
+            }
             None => answer_timeout(server, &mut session, waiting.timeout_reply),
         }
         resume(server, &mut session);

@@ -111,7 +111,7 @@ fn random_commands_have_the_replies_of_redis() {
     assert_eq!(compared, TEMPLATES.len() * seeds as usize * COMMANDS_EACH);
 }
 
-/// COMMAND INFO but for its hints: name, arity, flags, keys, categories, key specifications.
+/// COMMAND INFO: name, arity, flags, keys, categories, hints, key specifications.
 #[test]
 fn the_command_table_is_that_of_redis() {
     let directories = [harness::folder(), harness::folder()];
@@ -125,13 +125,37 @@ fn the_command_table_is_that_of_redis() {
         let (mine, other) = (ours.try_call(&question).unwrap(), theirs.try_call(&question).unwrap());
         let fields = |reply: &[u8]| -> Vec<Vec<u8>> {
             let command = elements(reply)[0].to_vec();
-            let fields = elements(&command);
-            fields[..7].iter().chain([&fields[8]]).map(|field| field.to_vec()).collect()
+            elements(&command)[..9].iter().map(|field| field.to_vec()).collect()
         };
         assert_eq!(fields(&mine), fields(&other), "{}", command.name);
         compared += 1;
     }
     assert!(compared > 170, "{compared}");
+}
+
+/// COMMAND DOCS but for complexity and history.
+#[test]
+fn commands_are_documented_as_in_redis() {
+    let directories = [harness::folder(), harness::folder()];
+    let ours = start(rsedis_program(), directories[0].path(), &[]);
+    let theirs = start(&redis_program("redis-server"), directories[1].path(), &[]);
+    let (mut ours, mut theirs) = (ours.client(), theirs.client());
+    for client in [&mut ours, &mut theirs] {
+        assert!(client.call("HELLO 3").starts_with('%'));
+    }
+    for command in rsedis::command::all() {
+        let question: [&[u8]; 3] = [b"COMMAND", b"DOCS", command.name.as_bytes()];
+        let fields = |reply: Vec<u8>| -> Vec<Vec<u8>> {
+            let docs = elements(&reply)[1].to_vec();
+            let fields = elements(&docs);
+            let untold: [&[u8]; 3] = [b"$10\r\ncomplexity\r\n", b"$7\r\nhistory\r\n", b"$11\r\nsubcommands\r\n"];
+            let told = fields.chunks(2).filter(|pair| !untold.contains(&pair[0]));
+            told.map(|pair| pair.concat()).collect()
+        };
+        let (mine, other) = (ours.try_call(&question).unwrap(), theirs.try_call(&question).unwrap());
+        let text = |fields: Vec<Vec<u8>>| String::from_utf8_lossy(&fields.concat()).into_owned();
+        assert_eq!(text(fields(mine)), text(fields(other)), "{}", command.name);
+    }
 }
 
 /// Values of every type go to the other server by DUMP and RESTORE, both ways, and keep their digests; whole files are read by

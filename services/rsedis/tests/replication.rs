@@ -502,6 +502,25 @@ fn what_expired_while_the_master_was_down_goes_on_its_replicas_too() {
     wait_until_same(&master, &replica);
 }
 
+/// No master says when such keys go, so the replica has to; keys of its master's stay until that says so.
+#[test]
+fn keys_that_clients_of_a_writable_replica_let_expire_go_there() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&["--replica-read-only", "no"]));
+    replica.follow(master.server.port);
+    replica.wait_for_link();
+    master.call("DEBUG SET-ACTIVE-EXPIRE 0");
+    let (mut on_master, mut on_replica) = (master.client(), replica.client());
+    on_master.call("SET of-master value PX 30");
+    until("the stream", || on_replica.call("DBSIZE") == ":1\r\n");
+    for line in ["SET own value PX 30", "SET later value PX 30", "PEXPIRE later 100000"] {
+        assert!(!on_replica.call(line).starts_with('-'), "{line}");
+    }
+    until("its own key to go", || on_replica.call("DBSIZE") == ":2\r\n");
+    assert!(on_replica.call("PTTL later").starts_with(":9"));
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(on_replica.call("DBSIZE"), ":2\r\n", "the master's key has gone");
+}
+
 /// Debian's Sentinel watches a master and two replicas of ours, and lets one of them lead when the master is killed.
 #[test]
 fn sentinel_fails_over() {

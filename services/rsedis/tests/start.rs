@@ -161,7 +161,14 @@ fn while_data_are_read_clients_are_answered() {
         let mut process = slow();
         let mut client = harness::eventually("a connection", || Client::connect(port).ok());
         assert_eq!(client.call("GET last"), "-LOADING Redis is loading the dataset in memory\r\n");
-        assert!(client.call("INFO persistence").contains("loading:1"));
+        let info = client.call("INFO persistence");
+        assert!(info.contains("loading:1"));
+        let number = |name: &str| -> f64 {
+            let found = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            found.unwrap_or_else(|| panic!("{name}: {info}")).parse().unwrap()
+        };
+        let (loaded, total) = (number("loading_loaded_bytes"), number("loading_total_bytes"));
+        assert!(0.0 < total && loaded < total && number("loading_loaded_perc") < 100.0, "{info}");
         assert_eq!(client.call("MULTI"), "+OK\r\n");
         assert!(client.call("SET last lost").starts_with("-LOADING"));
         assert!(client.call("EXEC").starts_with("-EXECABORT"));
@@ -176,6 +183,26 @@ fn while_data_are_read_clients_are_answered() {
         let mut client = Client::connect(port).unwrap();
         assert_eq!(client.call("SET last written"), "+OK\r\n");
     }
+}
+
+/// What was said behind the base was said of keys that were there: the base's keys do not expire before that is done again.
+#[test]
+fn a_key_that_was_kept_behind_the_base_outlives_the_time_it_had() {
+    let directory = harness::folder();
+    let options = ["--appendonly", "yes", "--appendfsync", "always"];
+    let server = start(rsedis_program(), directory.path(), &options);
+    let mut client = server.client();
+    for line in ["SET kept value PX 1500", "SET gone value PX 1500", "BGREWRITEAOF"] {
+        client.call(line);
+    }
+    harness::until("the base", || client.call("INFO persistence").contains("aof_rewrites:1"));
+    assert_eq!(client.call("PERSIST kept"), ":1\r\n");
+    server.kill();
+    std::thread::sleep(std::time::Duration::from_millis(1_600));
+    let server = start(rsedis_program(), directory.path(), &options);
+    let mut client = server.client();
+    assert_eq!(client.call("GET kept"), "$5\r\nvalue\r\n");
+    assert_eq!(client.call("GET gone"), "$-1\r\n");
 }
 
 /// A directory that is not there, is a file, or takes no files: told in one line, with what to do, before anything else is done.

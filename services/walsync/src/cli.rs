@@ -14,8 +14,11 @@ use std::path::PathBuf;
 use walsync::config::{Config, ConfigError, Location, RetentionOptions, S3Options, litestream::Litestream};
 use walsync::replica::Replica;
 use walsync::replicator::Settings;
-use walsync::restore::{Restored, Target, restore};
+use walsync::restore::{RestoreError, Restored, Target, restore};
 use walsync::retention::Policy;
+
+/// Replicas that are told by name where none was meant.
+const NAMED_MAX: usize = 3;
 
 /// Replicates SQLite databases into object storage, and restores them.
 ///
@@ -151,6 +154,28 @@ impl PlaceArgs {
             };
         }
         Ok(Location::open(&self.place, &self.s3.options())?.replica(""))
+    }
+
+    /// Says where there is no replica, and which ones lie below that place: one of them may have been meant.
+    fn no_replica(&self, replica: &Replica) -> anyhow::Error {
+        if let Some(config) = &self.config {
+            let config = config.display();
+            return anyhow::anyhow!("there is no replica of {} where {config} has it: no LTX file", self.place);
+        }
+        // What Litestream's users say of a bucket stands behind the place.
+        let is_bucket = self.place.starts_with("s3://");
+        let (place, query) = self.place.split_once('?').filter(|_| is_bucket).unwrap_or((self.place.as_str(), ""));
+        let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+        // Where nothing can be listed, nothing else is known.
+        let names = replica.names_below().unwrap_or_default();
+        let shown = names.iter().take(NAMED_MAX).map(|name| format!("{}/{name}{query}", place.trim_end_matches('/')));
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let place = &self.place;
+        match names.len() {
+            0 => anyhow::anyhow!("there is no replica here: no LTX file below {place}"),
+            1 => anyhow::anyhow!("there is no replica at {place}, but there is one at {shown}: name that"),
+            count => anyhow::anyhow!("there is no replica at {place}, but {count} below it: name one, such as {shown}"),
+        }
     }
 }
 
@@ -314,11 +339,11 @@ impl Walsync {
             Verb::Explain(arguments) => inspect::explain(&arguments.config()?),
             Verb::Restore(arguments) if arguments.follow => follow::follow(&arguments),
             Verb::Restore(arguments) => run_restore(&arguments),
-            Verb::List(arguments) | Verb::Ltx(arguments) => inspect::list(&arguments.replica()?),
-            Verb::Verify(arguments) => inspect::verify(&arguments.replica()?),
+            Verb::List(arguments) | Verb::Ltx(arguments) => inspect::list(&arguments),
+            Verb::Verify(arguments) => inspect::verify(&arguments),
             Verb::Compact(arguments) => {
                 let (policy, levels) = arguments.kept()?;
-                inspect::compact(&arguments.place.replica()?, &policy, levels as u8, arguments.force)
+                inspect::compact(&arguments.place, &policy, levels as u8, arguments.force)
             }
             Verb::Status(arguments) => control::status(&arguments.replicator()?),
             Verb::Sync(arguments) => {
@@ -343,7 +368,11 @@ fn run_restore(arguments: &RestoreArgs) -> anyhow::Result<()> {
         (None, Some(time)) => Target::Time(time.as_millisecond()),
         (None, None) => Target::Latest,
     };
-    let restored = restore(&arguments.place.replica()?, target, &arguments.output, arguments.prove)?;
+    let replica = arguments.place.replica()?;
+    let restored = restore(&replica, target, &arguments.output, arguments.prove).map_err(|error| match error {
+        RestoreError::Empty => arguments.place.no_replica(&replica),
+        error => error.into(),
+    })?;
     Ok(print_restored(arguments, &restored)?)
 }
 

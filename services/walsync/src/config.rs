@@ -3,7 +3,8 @@
 use crate::replica::Replica;
 use crate::replicator::{DrillSettings, Settings};
 use crate::retention::Policy;
-use crate::store::credentials::Credentials;
+use crate::store::credentials::temporary::Temporary;
+use crate::store::credentials::{Credentials, Provider};
 use crate::store::files::FileStore;
 use crate::store::s3::{S3Settings, S3Store};
 use crate::store::{Store, StoreError};
@@ -56,6 +57,9 @@ pub struct S3Options {
     pub access_key_id: Option<String>,
     /// Instead of the environment's.
     pub secret_access_key: Option<String>,
+    /// Keys of this machine's role, from its metadata service (EC2), where there are no others. Not asked unless this says so: elsewhere nobody
+    /// answers there.
+    pub instance_metadata: bool,
     /// Certificates to trust, in PEM.
     pub certificates: Option<PathBuf>,
     /// For one request, in seconds; 30 where absent.
@@ -324,6 +328,23 @@ pub struct Location {
     prefix: String,
 }
 
+/// Keys of the environment or its file, or on loan from whom the environment names, or at last from the machine's metadata service.
+fn credentials(
+    instance_metadata: bool,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Arc<dyn Provider>, ConfigError> {
+    if let Some(credentials) = Credentials::find(&variable) {
+        return Ok(Arc::new(credentials));
+    }
+    if let Some(temporary) = Temporary::find(&variable)? {
+        return Ok(Arc::new(temporary));
+    }
+    if instance_metadata {
+        return Ok(Arc::new(Temporary::of_instance(variable)?));
+    }
+    refuse("s3", "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials")
+}
+
 impl Location {
     fn folder(path: PathBuf) -> Location {
         Location { store: Arc::new(FileStore::new(path)), layout: Layout::Files, prefix: String::new() }
@@ -371,18 +392,14 @@ impl Location {
                 _ => None,
             })
         };
-        let credentials = match (&options.access_key_id, &options.secret_access_key) {
-            (Some(id), Some(secret)) => {
-                Some(Credentials { access_key_id: id.clone(), secret_access_key: secret.clone(), session_token: None })
-            }
-            (None, None) => Credentials::find(environment),
+        let credentials: Arc<dyn Provider> = match (&options.access_key_id, &options.secret_access_key) {
+            (Some(id), Some(secret)) => Arc::new(Credentials {
+                access_key_id: id.clone(),
+                secret_access_key: secret.clone(),
+                session_token: None,
+            }),
+            (None, None) => credentials(options.instance_metadata, environment)?,
             _ => return refuse("s3", "access-key-id and secret-access-key go together"),
-        };
-        let Some(credentials) = credentials else {
-            return refuse(
-                "s3",
-                "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials",
-            );
         };
         let found = S3Settings::find(bucket, options.endpoint.as_deref(), options.region.as_deref(), environment);
         let settings = S3Settings {

@@ -4,6 +4,7 @@ use crate::arena::Staging;
 use crate::fetch::{Fetch, ReadAhead, Wanted};
 use crate::store::{Attributes, Object, Store, StoreError, retry};
 use ltx::{Decoder, FileName, HEADER_SIZE, Header, Layout, TIMESTAMP_METADATA};
+use std::collections::BTreeSet;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
@@ -92,6 +93,17 @@ impl Replica {
         Ok(files)
     }
 
+    /// Names of replicas below this place: what who named a folder of replicas may have meant.
+    pub fn names_below(&self) -> Result<BTreeSet<String>, StoreError> {
+        let objects = retry(TRIES, || self.store.list(&self.prefix))?;
+        let name = |object: &Object| {
+            let key = object.key.strip_prefix(&self.prefix)?;
+            let mut ends = key.match_indices('/').map(|(end, _)| end);
+            ends.find(|end| self.layout.parse(&key[end + 1..]).is_some()).map(|end| key[..end].to_owned())
+        };
+        Ok(objects.iter().filter_map(name).collect())
+    }
+
     /// A file's header, by a read of 100 bytes.
     pub fn header(&self, file: &RemoteFile) -> Result<Header, StoreError> {
         let key = self.key(file.level, file.name);
@@ -158,7 +170,13 @@ impl Replica {
 
     /// Removes a file; one that is gone already is no error.
     pub fn remove(&self, file: &RemoteFile) -> Result<(), StoreError> {
-        retry(TRIES, || self.store.delete(&self.key(file.level, file.name)))
+        self.remove_all(std::slice::from_ref(file))
+    }
+
+    /// Removes files, in few requests where the store knows how.
+    pub fn remove_all(&self, files: &[RemoteFile]) -> Result<(), StoreError> {
+        let keys: Vec<String> = files.iter().map(|file| self.key(file.level, file.name)).collect();
+        retry(TRIES, || self.store.delete_all(&keys))
     }
 
     /// Writes a file once. An object of that name is accepted where it is this very file (an answer was lost).

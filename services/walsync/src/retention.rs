@@ -72,6 +72,9 @@ pub struct Plan {
     pub points: BTreeSet<u64>,
 }
 
+/// Files that are removed between two looks at whether to go on.
+pub const FILES_AT_ONCE: usize = 1000;
+
 /// Milliseconds as an `i64`.
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
@@ -182,12 +185,12 @@ pub fn enforce(
         return Err(RetentionError::StaleListing { listed, confirmed });
     }
     let mut removed = 0;
-    for file in plan(&files, policy, levels)?.remove {
+    for files in plan(&files, policy, levels)?.remove.chunks(FILES_AT_ONCE) {
         if !goes_on() {
             break;
         }
-        replica.remove(&file)?;
-        removed += 1;
+        replica.remove_all(files)?;
+        removed += files.len();
     }
     Ok(removed)
 }

@@ -5,16 +5,15 @@
 
 mod support;
 
-use harness::{Process, TempDir, command, folder, free_address, free_port, peer, until};
+use harness::{Authority, folder, free_port, until};
 use std::io::{Cursor, Read, Seek, SeekFrom};
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
+use support::gateway::{Gateway, KEY, SECRET, with_credentials};
 use support::{Application, Walsync, content};
 use walsync::arena::Arena;
-use walsync::config::{Location, S3Options};
+use walsync::config::Location;
 use walsync::fetch::ReadAhead;
 use walsync::replica::{LtxFile, PutError, Replica};
 use walsync::restore::{Target, restore};
@@ -26,61 +25,6 @@ use walsync::store::{Attributes, Store, StoreError};
 #[ignore = "the body of child processes, started by the other tests"]
 fn application_process() {
     support::application_process();
-}
-
-const KEY: &str = "walsync-test";
-const SECRET: &str = "walsync-secret";
-
-struct Gateway {
-    process: Process,
-    port: u16,
-    folder: TempDir,
-}
-
-/// versitygw with a bucket `bucket`.
-fn gateway() -> Gateway {
-    let folder = folder();
-    // Metadata lie beside the files: not every file system has extended attributes.
-    let (data, metadata) = (folder.path().join("data"), folder.path().join("metadata"));
-    std::fs::create_dir_all(data.join("bucket")).unwrap();
-    std::fs::create_dir(&metadata).unwrap();
-    let address = free_address();
-    let mut command = command(peer("versitygw", "versitygw"));
-    command.args(["--access", KEY, "--secret", SECRET, "--region", "us-east-1", "--port", &address.to_string()]);
-    command.args(["posix", "--sidecar"]).args([metadata, data]).stdout(Stdio::null()).stderr(Stdio::null());
-    let process = Process::start(&mut command);
-    until("the gateway", || TcpStream::connect(address).is_ok());
-    Gateway { process, port: address.port(), folder }
-}
-
-impl Gateway {
-    fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    fn options(&self) -> S3Options {
-        S3Options {
-            endpoint: Some(self.endpoint()),
-            access_key_id: Some(KEY.into()),
-            secret_access_key: Some(SECRET.into()),
-            ..S3Options::default()
-        }
-    }
-
-    /// Of uploads that are not complete.
-    fn parts(&self) -> usize {
-        fn files(folder: &Path) -> usize {
-            let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-            let of = |path: std::path::PathBuf| if path.is_dir() { files(&path) } else { 1 };
-            entries.map(|entry| of(entry.unwrap().path())).sum()
-        }
-        files(&self.folder.path().join("data/bucket/.sgwtmp/multipart"))
-    }
-}
-
-/// With credentials of the gateway.
-fn with_credentials(command: &mut Command) -> &mut Command {
-    command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET).env_remove("AWS_CA_BUNDLE")
 }
 
 fn settings(port: u16) -> S3Settings {
@@ -109,8 +53,16 @@ fn get(store: &S3Store, key: &str, range: Option<std::ops::Range<u64>>) -> Resul
 }
 
 #[test]
+fn a_store_that_is_away_is_named_by_its_endpoint() {
+    let port = free_port();
+    let store = S3Store::new(settings(port), credentials(SECRET)).unwrap();
+    let error = store.list("").unwrap_err().to_string();
+    assert!(error.starts_with(&format!("GET http://127.0.0.1:{port}/bucket/: ")), "{error}");
+}
+
+#[test]
 fn objects_are_created_once_read_listed_and_deleted() {
-    let gateway = gateway();
+    let gateway = Gateway::start();
     let store = S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap();
     let large: Vec<u8> = (0..3_000_000u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
     let names = ["a/one", "a/two words", "a/ä+&=?%", "b/three"];
@@ -146,7 +98,7 @@ fn ltx_file(seed: u64, page_size: u32) -> LtxFile {
 
 #[test]
 fn a_second_writer_is_fenced_whether_its_object_is_shorter_longer_or_as_long() {
-    let gateway = gateway();
+    let gateway = Gateway::start();
     let store = Arc::new(S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap());
     for (name, page_size) in [("shorter", 512), ("as-long", 4096), ("longer", 65_536)] {
         let replica = Replica::new(store.clone(), ltx::Layout::Objects, name);
@@ -160,7 +112,7 @@ fn a_second_writer_is_fenced_whether_its_object_is_shorter_longer_or_as_long() {
 
 #[test]
 fn a_long_listing_comes_in_pages_and_is_whole() {
-    let gateway = gateway();
+    let gateway = Gateway::start();
     let store = S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap();
     for number in 0..1100 {
         put(&store, &format!("many/{number:04}"), b"x").unwrap();
@@ -171,8 +123,22 @@ fn a_long_listing_comes_in_pages_and_is_whole() {
 }
 
 #[test]
+fn many_objects_go_by_few_requests_and_those_that_are_gone_are_no_error() {
+    let gateway = Gateway::start();
+    let store = S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap();
+    let names: Vec<String> = (0..40).map(|number| format!("some/{number} of <&\"> ä")).collect();
+    names.iter().for_each(|name| put(&store, name, b"x").unwrap());
+    put(&store, "other", b"x").unwrap();
+    for _ in 0..2 {
+        store.delete_all(&names).unwrap();
+        let left: Vec<String> = store.list("").unwrap().into_iter().map(|object| object.key).collect();
+        assert_eq!(left, ["other"]);
+    }
+}
+
+#[test]
 fn a_wrong_secret_and_a_wrong_bucket_are_final_and_a_dead_server_is_not() {
-    let gateway = gateway();
+    let gateway = Gateway::start();
     let error = S3Store::new(settings(gateway.port), credentials("wrong")).unwrap().list("").unwrap_err();
     assert!(!error.is_transient() && error.to_string().contains("SignatureDoesNotMatch"), "{error}");
     let elsewhere = S3Settings { bucket: "nowhere".into(), ..settings(gateway.port) };
@@ -193,7 +159,7 @@ fn a_server_that_never_answers_is_given_up() {
 
 #[test]
 fn a_database_goes_to_s3_and_comes_back_also_by_litestream() {
-    let gateway = gateway();
+    let gateway = Gateway::start();
     let folder = folder();
     let database = folder.path().join("app.db");
     let mut application = Application::start(&database, "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)");
@@ -224,8 +190,42 @@ fn a_database_goes_to_s3_and_comes_back_also_by_litestream() {
 }
 
 #[test]
+fn over_tls_a_database_goes_to_whom_an_authority_that_is_trusted_has_signed_and_to_nobody_else() {
+    let (trusted, unknown) = (Authority::new(), Authority::new());
+    let gateway = Gateway::start_with_certificate(trusted.sign("gateway"));
+    let folder = folder();
+    let (database, output) = (folder.path().join("app.db"), folder.path().join("restored.db"));
+    let application = Application::start(&database, "CREATE TABLE t(v); INSERT INTO t VALUES (randomblob(30000))");
+    let with = |authority: &Authority, words: &[&str]| {
+        let mut command = support::walsync();
+        command.args(words).args(["--endpoint", &gateway.endpoint()]).env("SSL_CERT_FILE", authority.path());
+        with_credentials(&mut command);
+        command
+    };
+    let paths = [&database, &output].map(|path| path.to_str().unwrap().to_owned());
+    harness::output(&mut with(&trusted, &["snapshot", &paths[0], "--to", "s3://bucket"]));
+    let restore = ["restore", "s3://bucket/app.db", "-o", &paths[1]];
+    let refused = with(&unknown, &restore).output().unwrap();
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && text.contains("certificate") && !output.exists(), "{text}");
+    harness::output(&mut with(&trusted, &restore));
+    assert!(std::fs::read(&output).unwrap() == content(&database));
+    // The configuration's own file comes first.
+    let settings = |authority: &Authority| S3Settings {
+        endpoint: gateway.endpoint(),
+        certificates: Some(authority.path()),
+        ..settings(gateway.port)
+    };
+    let listed = |authority| S3Store::new(settings(authority), credentials(SECRET)).unwrap().list("");
+    assert!(!listed(&trusted).unwrap().is_empty());
+    let error = listed(&unknown).unwrap_err().to_string();
+    assert!(error.contains("certificate"), "{error}");
+    application.close();
+}
+
+#[test]
 fn what_a_killed_restore_left_behind_goes_with_the_next_of_the_same_words() {
-    let gateway = gateway();
+    let gateway = Gateway::start();
     let folder = folder();
     let database = folder.path().join("app.db");
     let application = Application::start(&database, "CREATE TABLE t(v); INSERT INTO t VALUES (1)");
@@ -303,7 +303,7 @@ impl<F> Seek for Interrupted<F> {
 
 #[test]
 fn a_large_object_is_sent_in_parts_and_once() {
-    let gateway = gateway();
+    let gateway = Gateway::start();
     let store = store_of_parts(&gateway);
     let content = large(1);
     let metadata = [("litestream-timestamp", "2026-11-23T00:00:00Z".to_owned())];
@@ -324,7 +324,7 @@ fn a_large_object_is_sent_in_parts_and_once() {
 
 #[test]
 fn of_two_writers_of_a_large_object_the_one_that_ends_last_is_refused() {
-    let gateway = gateway();
+    let gateway = Gateway::start();
     let (ours, theirs) = (store_of_parts(&gateway), store_of_parts(&gateway));
     let content = large(1);
     // Theirs is there when our last part is sent: only the last request can tell.
@@ -341,7 +341,7 @@ fn of_two_writers_of_a_large_object_the_one_that_ends_last_is_refused() {
 
 #[test]
 fn an_upload_in_parts_that_fails_leaves_nothing() {
-    let gateway = gateway();
+    let gateway = Gateway::start();
     let store = store_of_parts(&gateway);
     let action = || -> std::io::Result<()> {
         assert!(gateway.parts() > 0, "parts are there, to be left");

@@ -5,6 +5,7 @@
 //! - [`process`]: child processes that end with their test, whatever becomes of it
 //! - [`address`]: addresses for servers that must be told their own
 //! - [`authority`]: certificates, and who signs them
+//! - [`dashboard`]: whether a dashboard asks for what a server says
 //! - [`random`]: chance from a seed
 //! - [`folder`] and [`folder_on_disk`]: places for files, gone when dropped
 //! - [`eventually`]: waiting with a bound
@@ -15,6 +16,7 @@
 
 pub mod address;
 pub mod authority;
+pub mod dashboard;
 pub mod etcd;
 pub mod peers;
 pub mod process;

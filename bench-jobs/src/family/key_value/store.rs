@@ -10,7 +10,7 @@ use service_kit::client::{Channel, GrpcError, StreamReceiver, StreamSender};
 use storebench_crds::workload::key_value::{Door, ReadLevel};
 
 use super::d_engine::{self, Client};
-use super::streaming::{Link, Streaming};
+use super::streaming::{self, Link, Streaming};
 use crate::failure::Failure;
 use crate::net::etcd::messages::{
     Compare, EVENT_PUT, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest, WatchCreateRequest,
@@ -165,7 +165,7 @@ impl Store {
                 Watched::Etcd { _keeps_open: keeps_open, events, told: VecDeque::new() }
             }
             Self::DEngine(client) => Watched::DEngine(client.watch(key).await?),
-            Self::Streaming(_) => return Err(Failure::new("watches are asked for by unary doors").without_effect()),
+            Self::Streaming(client) => Watched::Streaming(client.watch(key).await?),
         };
         Ok(Watch { from, endpoint })
     }
@@ -212,6 +212,7 @@ pub(super) struct Watch {
 enum Watched {
     Etcd { _keeps_open: StreamSender<WatchRequest>, events: StreamReceiver<WatchResponse>, told: VecDeque<Bytes> },
     DEngine(StreamReceiver<d_engine::Event>),
+    Streaming(streaming::Watch),
 }
 
 impl Watch {
@@ -248,6 +249,7 @@ impl Watch {
                         _ => return Err(other()),
                     }
                 }
+                Watched::Streaming(watch) => return watch.next().await?.ok_or_else(other),
             }
         }
     }

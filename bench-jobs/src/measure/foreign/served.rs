@@ -7,7 +7,7 @@
 //! taken for it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs as _, UdpSocket};
 use std::path::Path;
 
 use procfs::net::{RouteEntry, TcpState, route, tcp, tcp6};
@@ -35,19 +35,44 @@ struct Listener {
     inode: u64,
 }
 
+/// How closely an address at which somebody listens fits one that is dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// Any address of the newer protocol, and of the older, too, unless it was told not to.
+    EitherProtocol,
+    /// Any address of its protocol.
+    AnyAddress,
+    /// This address.
+    Address,
+}
+
 impl Listener {
-    /// Whether who dials this address gets to it.
-    fn takes(&self, dialled: SocketAddr) -> bool {
+    /// How it fits this address; `None`: who dials that does not get to it.
+    fn fit(&self, dialled: SocketAddr) -> Option<Fit> {
+        if self.address.port() != dialled.port() {
+            return None;
+        }
         let (here, there) = (self.address.ip(), dialled.ip().to_canonical());
-        let is_any = match here {
-            IpAddr::V4(address) => address.is_unspecified() && there.is_ipv4(),
-            // Takes the older protocol, too, unless it was told not to, which nobody shows.
-            IpAddr::V6(address) => address.is_unspecified(),
-        };
         // Who dials no address in particular gets to loopback.
-        let is_same = here.to_canonical() == there || (there.is_unspecified() && here.to_canonical().is_loopback());
-        self.address.port() == dialled.port() && (is_any || is_same)
+        if here.to_canonical() == there || (there.is_unspecified() && here.to_canonical().is_loopback()) {
+            return Some(Fit::Address);
+        }
+        match (here.is_unspecified(), here.is_ipv6(), there.is_ipv6()) {
+            (true, true, false) => Some(Fit::EitherProtocol),
+            (true, here, there) if here == there => Some(Fit::AnyAddress),
+            _ => None,
+        }
     }
+}
+
+/// Who gets a connection to this address: those whose own fits it best, as the kernel has it.
+fn taking(listeners: &[Listener], dialled: SocketAddr) -> Vec<&Listener> {
+    let best = listeners.iter().filter_map(|one| one.fit(dialled)).max();
+    // Nobody shows of a socket of the newer protocol whether it takes the older one; where it does, nobody else can listen there.
+    if best == Some(Fit::EitherProtocol) && TcpListener::bind(dialled).is_ok() {
+        return Vec::new();
+    }
+    listeners.iter().filter(|one| best.is_some() && one.fit(dialled) == best).collect()
 }
 
 impl Served {
@@ -70,7 +95,7 @@ impl Served {
         let holders = holders(&listeners.iter().map(|listener| listener.inode).collect());
         let above = above_this_process();
         for (endpoint, addresses) in here {
-            let taking = listeners.iter().filter(|one| addresses.iter().any(|address| one.takes(*address)));
+            let taking = addresses.iter().flat_map(|address| taking(&listeners, *address));
             let all: BTreeMap<i32, String> =
                 taking.filter_map(|one| holders.get(&one.inode)).flatten().cloned().collect();
             // What starts this very run, or everything, serves nothing by itself; all that is below it would be taken for the store.
@@ -151,10 +176,46 @@ fn above_this_process() -> BTreeSet<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
+
+    fn listener(address: &str) -> Listener {
+        Listener { address: address.parse().unwrap(), inode: 1 }
+    }
 
     fn takes(listening: &str, dialled: &str) -> bool {
-        Listener { address: listening.parse().unwrap(), inode: 1 }.takes(dialled.parse().unwrap())
+        listener(listening).fit(dialled.parse().unwrap()).is_some()
+    }
+
+    #[test]
+    fn who_listens_everywhere_gets_nothing_that_somebody_listens_for_more_closely() {
+        let all = ["[::]:6379", "0.0.0.0:6379", "127.0.0.1:6379", "[::1]:6379"].map(listener);
+        for (dialled, expected) in [
+            ("127.0.0.1:6379", "127.0.0.1:6379"),
+            ("127.0.0.2:6379", "0.0.0.0:6379"),
+            ("[::1]:6379", "[::1]:6379"),
+            ("[::2]:6379", "[::]:6379"),
+        ] {
+            assert_eq!(taking(&all, dialled.parse().unwrap()), [&listener(expected)], "{dialled}");
+        }
+    }
+
+    /// Whoever was told to take the newer protocol alone serves nobody at an address of the older.
+    #[test]
+    fn who_takes_the_newer_protocol_alone_is_not_who_is_dialled_by_the_older() {
+        for takes_both in [true, false] {
+            let port = harness::free_port();
+            let Ok(listening) = socket(AddressFamily::INET6, SocketType::STREAM, None) else { return };
+            sockopt::set_ipv6_v6only(&listening, !takes_both).unwrap();
+            let address: SocketAddr = format!("[::]:{port}").parse().unwrap();
+            // A machine may have no IPv6.
+            if bind(&listening, &address).is_err() {
+                return;
+            }
+            listen(&listening, 1).unwrap();
+            let served = Served::at(&[format!("127.0.0.1:{port}")]);
+            assert_eq!(served.processes.is_empty(), !takes_both, "{served:?}");
+            assert_eq!(served.unseen.is_empty(), takes_both, "{served:?}");
+        }
     }
 
     #[test]

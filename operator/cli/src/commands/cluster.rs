@@ -1,18 +1,17 @@
-//! A BenchmarkRun in a cluster, as `wait` and `report` share it: how the command line names it, how it is reached, how far
-//! it has come, and what went wrong in one line.
+//! Runs and suites in a cluster, as `wait` and `report` share them: how the command line names them, how they are reached, how far
+//! a run has come, and what went wrong in one line.
 
 use std::error::Error as _;
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::{ApiResource, DynamicObject, NamespaceResourceScope};
 use kube::{Api, Client, Config, Resource};
+use serde::de::DeserializeOwned;
 use storebench_crds::{BenchmarkRun, GROUP};
-
-/// What `kubectl` calls the kind, its short name included.
-const KINDS: [&str; 3] = ["benchmarkrun", "benchmarkruns", "benchrun"];
 
 /// Where to look for a run.
 #[derive(clap::Args)]
@@ -24,9 +23,18 @@ pub(crate) struct Place {
 
 /// The name in `benchmarkrun/NAME`, in any form that `kubectl` takes or prints; `None`: this is not the name of a run.
 pub(crate) fn run_name(text: &str) -> Option<&str> {
+    name_in(text, ["benchmarkrun", "benchmarkruns", "benchrun"])
+}
+
+/// The name in `benchmarksuite/NAME`, likewise.
+pub(crate) fn suite_name(text: &str) -> Option<&str> {
+    name_in(text, ["benchmarksuite", "benchmarksuites", "benchsuite"])
+}
+
+fn name_in<'a>(text: &'a str, kinds: [&str; 3]) -> Option<&'a str> {
     let (kind, name) = text.split_once('/')?;
     let kind = kind.strip_suffix(GROUP).and_then(|kind| kind.strip_suffix('.')).unwrap_or(kind);
-    KINDS.contains(&kind).then_some(name)
+    kinds.contains(&kind).then_some(name)
 }
 
 /// Does `work`, for so long at most; `None`: it took longer.
@@ -38,26 +46,38 @@ pub(crate) fn within<T>(limit: Duration, work: impl Future<Output = anyhow::Resu
     result.ok().transpose()
 }
 
-/// A run, and the API server that knows it.
-pub(crate) struct ClusterRun {
+/// What may be asked for by name.
+pub(crate) trait Kind:
+    Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned
+{
+}
+
+impl<K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned> Kind for K {}
+
+/// An object, and the API server that knows it.
+pub(crate) struct InCluster<K> {
     name: String,
     namespace: String,
     server: String,
     client: Client,
+    kind: PhantomData<fn() -> K>,
 }
 
+/// A run, and the API server that knows it.
+pub(crate) type ClusterRun = InCluster<BenchmarkRun>;
+
 /// As in `benchmarkrun/demo in namespace bench`.
-impl fmt::Display for ClusterRun {
+impl<K: Kind> fmt::Display for InCluster<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "benchmarkrun/{} in namespace {}", self.name, self.namespace)
+        write!(f, "{}/{} in namespace {}", K::kind(&()).to_lowercase(), self.name, self.namespace)
     }
 }
 
-impl ClusterRun {
+impl<K: Kind> InCluster<K> {
     /// Finds the cluster as `kubectl` does. Asks it nothing yet.
     pub(crate) async fn find(name: &str, place: &Place) -> anyhow::Result<Self> {
         // Both become part of a path, in which other characters would mean something else.
-        for (what, text) in [("BenchmarkRun", Some(name)), ("namespace", place.namespace.as_deref())] {
+        for (what, text) in [(&*K::kind(&()), Some(name)), ("namespace", place.namespace.as_deref())] {
             if let Some(text) = text.filter(|text| !is_name(text)) {
                 bail!("`{text}` cannot be the name of a {what}: use at most 63 of a-z, 0-9 and -");
             }
@@ -72,27 +92,37 @@ impl ClusterRun {
             anyhow!("the kubeconfig cannot be used: {}: check its users and clusters", innermost(&error))
         })?;
         let namespace = place.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-        Ok(Self { name: name.into(), namespace, server, client })
+        Ok(Self { name: name.into(), namespace, server, client, kind: PhantomData })
     }
 
-    /// What lies in the run's namespace.
-    pub(crate) fn api<K>(&self) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope>,
-        K::DynamicType: Default,
-    {
+    /// Another object of the same namespace.
+    pub(crate) fn beside<L: Kind>(&self, name: &str) -> InCluster<L> {
+        let Self { namespace, server, client, .. } = self;
+        let (namespace, server, client) = (namespace.clone(), server.clone(), client.clone());
+        InCluster { name: name.into(), namespace, server, client, kind: PhantomData }
+    }
+
+    /// What lies in the object's namespace.
+    pub(crate) fn api<L: Kind>(&self) -> Api<L> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The run as it is in the cluster, with fields that this storebench does not know.
+    /// The object as it is in the cluster, with fields that this storebench does not know.
     pub(crate) async fn object(&self) -> anyhow::Result<DynamicObject> {
-        let kind = ApiResource::erase::<BenchmarkRun>(&());
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
-        api.get(&self.name).await.map_err(|error| self.failure(&error))
+        self.dynamic().get(&self.name).await.map_err(|error| self.failure(&error))
     }
 
-    /// The run as this storebench understands it.
-    pub(crate) fn understood(&self, object: DynamicObject) -> anyhow::Result<BenchmarkRun> {
+    /// The same; `None`: there is none of this name.
+    pub(crate) async fn object_if_any(&self) -> anyhow::Result<Option<DynamicObject>> {
+        self.dynamic().get_opt(&self.name).await.map_err(|error| self.failure(&error))
+    }
+
+    fn dynamic(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, &ApiResource::erase::<K>(&()))
+    }
+
+    /// The object as this storebench understands it.
+    pub(crate) fn understood(&self, object: DynamicObject) -> anyhow::Result<K> {
         object.try_parse().map_err(|error| self.not_understood(&error))
     }
 
@@ -103,7 +133,7 @@ impl ClusterRun {
         )
     }
 
-    /// What went wrong when the run, or what belongs to it, was read. kube's own messages say most things twice.
+    /// What went wrong when the object, or what belongs to it, was read. kube's own messages say most things twice.
     pub(crate) fn failure(&self, error: &kube::Error) -> anyhow::Error {
         let status = match error {
             kube::Error::Api(status) => status,
@@ -119,7 +149,8 @@ impl ClusterRun {
                 "{self}: the cluster does not know the kind: install it with: storebench crds | kubectl apply -f -"
             ),
             404 => {
-                anyhow!("{self} does not exist: list those that do with: kubectl get benchmarkruns --all-namespaces")
+                let kinds = K::plural(&());
+                anyhow!("{self} does not exist: list those that do with: kubectl get {kinds} --all-namespaces")
             }
             401 | 403 => anyhow!("{self} may not be read: {}: check the user in your kubeconfig", status.message),
             code => anyhow!("{self} cannot be read: the cluster answered {code}, {}: try again", status.message),

@@ -64,8 +64,15 @@ fn read(source: &Path, place: &Place) -> anyhow::Result<Vec<SavedRun>> {
     if place.namespace.is_some() {
         bail!("{name}: a file has no namespace: leave out --namespace, or write benchmarkrun/NAME");
     }
+    let newest = find::files(source, Which::Newest)?;
+    let older = find::files(source, Which::All)?.len().saturating_sub(newest.len());
+    if older > 0 {
+        console::tell(format_args!(
+            "storebench: {name}: only the newest of each run is exported: pass the folders of the {older} older ones to have them too"
+        ));
+    }
     let mut runs = Vec::new();
-    for file in find::files(source, Which::Newest)? {
+    for file in newest {
         let mut reports = file.reports()?.reports;
         match (reports.pop(), reports.len()) {
             (Some(report), 0) => runs.push(SavedRun::read(&file, report)?),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use service_kit::console;
@@ -88,7 +88,7 @@ pub(crate) fn init(arguments: &Arguments) -> anyhow::Result<Exit> {
     let file = arguments.file.display().to_string();
     let text = written(arguments)?;
     // What is written here can be run: a value that cannot is named as `run` would name it.
-    load(&[(file.clone(), text.clone().into_bytes())])?;
+    load(&[(file.clone(), text.clone().into_bytes())], Path::new(""))?;
     let created = File::options().write(true).create_new(true).open(&arguments.file);
     let mut created = created.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => anyhow!("{file}: is there already: name another file, or remove it"),
@@ -230,7 +230,7 @@ mod tests {
                 let mut words = words;
                 words.extend(["--durability", first.as_str()]);
                 let Ok(text) = text(&words) else { continue };
-                let input = load(&[("run.yaml".into(), text.clone().into_bytes())]);
+                let input = load(&[("run.yaml".into(), text.clone().into_bytes())], Path::new(""));
                 let input = input.unwrap_or_else(|error| panic!("{error}\n{text}"));
                 assert_eq!(input.runs.len(), 1);
                 count += 1;

@@ -19,12 +19,17 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use storebench_core::input::{Input, load};
+use storebench_core::input::{Input, InputErrors, load};
 use storebench_crds::document::FILE_BYTES_MAX;
 
 /// Reads and validates files together.
 fn read_input(files: &[PathBuf]) -> anyhow::Result<Input> {
-    Ok(load(&files.iter().map(|file| read_file(file)).collect::<anyhow::Result<Vec<_>>>()?)?)
+    Ok(load_from_here(&files.iter().map(|file| read_file(file)).collect::<anyhow::Result<Vec<_>>>()?)?)
+}
+
+/// Validates files together whose names are meant from the current folder. Where that cannot be told, paths stay as they were written.
+fn load_from_here(files: &[(String, Vec<u8>)]) -> Result<Input, InputErrors> {
+    load(files, &std::env::current_dir().unwrap_or_default())
 }
 
 /// A file with its name. Reads at most one byte more than is allowed, so that a huge or endless file costs nothing.

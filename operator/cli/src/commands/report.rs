@@ -24,6 +24,7 @@ use storebench_crds::line::one_line;
 use storebench_crds::{BenchmarkRun, Verdict};
 
 use super::cluster::{self, ClusterRun, Place};
+use super::suite;
 use crate::Output;
 use crate::exit::Exit;
 use crate::find::{self, Found, READABLE, Which, tell_change};
@@ -40,14 +41,18 @@ pub(crate) fn report(sources: &[PathBuf], place: &Place, output: Output) -> anyh
 }
 
 fn of_one(source: &Path, place: &Place, output: Output) -> anyhow::Result<Exit> {
-    match source.to_str().and_then(cluster::run_name).filter(|_| !source.exists()) {
-        Some(name) => of_cluster(name, place, output),
-        None if place.namespace.is_some() => {
-            let source = source.display();
-            bail!("{source}: a file has no namespace: leave out --namespace, or write benchmarkrun/NAME");
-        }
-        None => of_file(source, output),
+    let text = source.to_str().filter(|_| !source.exists());
+    if let Some(name) = text.and_then(cluster::run_name) {
+        return of_cluster(name, place, output);
     }
+    if let Some(name) = text.and_then(cluster::suite_name) {
+        return suite::of_cluster(name, place, output);
+    }
+    if place.namespace.is_some() {
+        let source = source.display();
+        bail!("{source}: a file has no namespace: leave out --namespace, or write benchmarkrun/NAME");
+    }
+    of_file(source, output)
 }
 
 /// How much of a difference between stores reaches who uses Kubernetes on them. The exit code is that of the graver verdict.
@@ -137,19 +142,52 @@ pub(super) fn show_beside(document: Document, output: Output) -> anyhow::Result<
 pub(super) fn of_complete(name: &str, place: &Place) -> anyhow::Result<Report> {
     let fetched = cluster::within(CLUSTER_TIMEOUT, fetch(name, place, Output::Json))?;
     let (_, run, record) = fetched.with_context(|| late(name))?;
-    let verdict = run.status.as_ref().and_then(|status| status.verdict);
-    let (true, Some(verdict), Some((record, baseline))) = (cluster::is_complete(&run), verdict, record) else {
-        let state = one_line(&cluster::state(&run));
-        bail!("benchmarkrun/{name} is not complete ({state}): wait for it with: storebench wait benchmarkrun/{name}");
-    };
-    let report = Report { judgement: judge(&record), record };
-    // What is exported is the run by itself; its verdict in the cluster is that together with what it was held against.
-    let mut held = report.clone();
+    match record.and_then(|record| ended(&run, record)) {
+        // What is exported is the run by itself.
+        Some(ended) => Ok(ended.alone),
+        None => {
+            let state = one_line(&cluster::state(&run));
+            bail!(
+                "benchmarkrun/{name} is not complete ({state}): wait for it with: storebench wait benchmarkrun/{name}"
+            );
+        }
+    }
+}
+
+/// A run that has come to its end, judged anew.
+struct Ended {
+    alone: Report,
+    /// Together with what it was held against, as its verdict in the cluster is.
+    held: Report,
+}
+
+/// `None`: the run has not come to its end. A verdict that is another one now is told.
+fn ended(run: &BenchmarkRun, (record, baseline): Recorded) -> Option<Ended> {
+    let verdict = run.status.as_ref().and_then(|status| status.verdict).filter(|_| cluster::is_complete(run))?;
+    let alone = Report { judgement: judge(&record), record };
+    let mut held = alone.clone();
     if let Some((baseline, terms)) = baseline.zip(run.spec.baseline_ref.as_ref()) {
         baseline.hold(&mut held, terms);
     }
-    tell_change(&format!("benchmarkrun/{name}"), verdict, &held.judgement);
-    Ok(report)
+    tell_change(&format!("benchmarkrun/{}", run.name_any()), verdict, &held.judgement);
+    Some(Ended { alone, held })
+}
+
+/// What came of a run that was made by `owner`, judged anew. `None`: there is none, or it has not come to its end, which is told.
+pub(super) async fn of_owned(found: &ClusterRun, owner: &str) -> anyhow::Result<Option<Report>> {
+    let Some(object) = found.object_if_any().await? else { return Ok(None) };
+    let run = found.understood(object)?;
+    if !run.owner_references().iter().any(|reference| reference.uid == owner) {
+        console::tell(format_args!("storebench: {found} is somebody else's: it is left out"));
+        return Ok(None);
+    }
+    if !cluster::is_complete(&run) {
+        let state = one_line(&cluster::state(&run));
+        console::tell(format_args!("storebench: {found} is not complete ({state}): it is left out"));
+        return Ok(None);
+    }
+    let record = record(found, &run).await?;
+    Ok(ended(&run, record).map(|ended| ended.held))
 }
 
 fn late(name: &str) -> String {
@@ -178,6 +216,9 @@ async fn fetch(
 async fn record(found: &ClusterRun, run: &BenchmarkRun) -> anyhow::Result<Recorded> {
     let Some(reference) = run.status.as_ref().and_then(|status| status.report_ref.as_ref()) else {
         let state = cluster::state(run);
+        if cluster::is_complete(run) {
+            bail!("{found} ended without a report ({state}): make a new run");
+        }
         bail!("{found} has no report yet ({state}): wait for it with: storebench wait benchmarkrun/{}", run.name_any());
     };
     let files = found.api::<ConfigMap>();
@@ -305,7 +346,7 @@ impl Printer {
 
     /// `above` stands above the runs where they are one page.
     pub(crate) fn finish(self, above: Option<Document>) -> anyhow::Result<()> {
-        if self.kept.is_empty() {
+        if self.kept.is_empty() && above.is_none() {
             return Ok(());
         }
         let text = match (self.output, above) {

@@ -1,16 +1,25 @@
-//! Suites in an embedded run: which of their runs are left out, and what all of them say together.
+//! Suites: which of their runs an embedded run leaves out, and what all of them say together, here or in a cluster.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use anyhow::{Context as _, anyhow};
+use kube::ResourceExt as _;
 use storebench_core::input::{Input, SuiteOfRuns};
 use storebench_core::report::{self, Document, Matrix, MatrixRow, Report};
-use storebench_core::suite::stops;
+use storebench_core::suite::{plan, stops};
+use storebench_crds::benchmark_suite::{BenchmarkSuite, SuiteRunState};
 use storebench_crds::document::InputError;
 
-use super::report::{colours, width};
+use super::cluster::{self, InCluster, Place};
+use super::report::{Printer, colours, of_owned, show_beside, width};
 use crate::Output;
+use crate::exit::Exit;
 use crate::{console, saved};
+
+/// How long a cluster may take to hand over the records of all runs of a suite.
+const CLUSTER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The suites of an invocation, and what came of their runs so far.
 pub(crate) struct Suites<'a> {
@@ -80,15 +89,7 @@ impl<'a> Suites<'a> {
     /// Shows what each suite says, where reports for people go.
     pub(crate) fn show(&self, output: Output) -> anyhow::Result<()> {
         for suite in self.measured() {
-            let document = report::matrix(&self.matrix(suite));
-            match output {
-                Output::Text => console::print(format!("\n{}", report::document_text(document, width(), colours())))?,
-                Output::Markdown => console::print(format!("\n{}", report::document_markdown(document)))?,
-                // One document for machines stays one.
-                Output::Html | Output::Json | Output::Yaml | Output::Junit => {
-                    console::tell(report::document_text(document, 100, false).trim_end());
-                }
-            }
+            show_beside(report::matrix(&self.matrix(suite)), output)?;
         }
         Ok(())
     }
@@ -110,6 +111,59 @@ impl<'a> Suites<'a> {
         }
         Ok(pages)
     }
+}
+
+/// `storebench report benchmarksuite/NAME`: what the runs of a suite in a cluster came to, each judged anew, in one table; a page has the
+/// runs themselves below it, and formats for machines have them alone. The exit code is that of the gravest verdict.
+pub(crate) fn of_cluster(name: &str, place: &Place, output: Output) -> anyhow::Result<Exit> {
+    let fetched = cluster::within(CLUSTER_TIMEOUT, fetch(name, place))?;
+    let seconds = CLUSTER_TIMEOUT.as_secs();
+    let (suite, reports) =
+        fetched.with_context(|| format!("benchmarksuite/{name} could not be read within {seconds} s: try again"))?;
+    let state = |run: &str| {
+        let runs = suite.status.iter().flat_map(|status| &status.runs);
+        runs.clone().find(|one| one.name == run).map(|one| one.state)
+    };
+    let rows = reports.iter().map(|(run, values, report)| MatrixRow {
+        values: values.clone(),
+        report: report.as_ref(),
+        is_left_out: report.is_none() && state(run) == Some(SuiteRunState::Skipped),
+    });
+    let parameters = suite.spec.parameters.iter().map(|parameter| parameter.name.clone()).collect();
+    let matrix = Matrix { suite: name, parameters, rows: rows.collect() };
+    let exit = Exit::of(matrix.verdict());
+    let document = report::matrix(&matrix);
+    match output {
+        Output::Text => console::print(report::document_text(document, width(), colours()))?,
+        Output::Markdown => console::print(report::document_markdown(document))?,
+        Output::Html | Output::Json | Output::Yaml | Output::Junit => {
+            let mut printer = Printer::new(output, true);
+            reports.into_iter().filter_map(|(_, _, report)| report).try_for_each(|report| printer.add(report))?;
+            printer.finish(Some(document))?;
+        }
+    }
+    Ok(exit)
+}
+
+/// A run of a suite: its name, the values of its parameters, and what came of it.
+type Row = (String, Vec<String>, Option<Report>);
+
+/// A suite in a cluster, and its runs in its order.
+async fn fetch(name: &str, place: &Place) -> anyhow::Result<(BenchmarkSuite, Vec<Row>)> {
+    let found = InCluster::<BenchmarkSuite>::find(name, place).await?;
+    let suite = found.understood(found.object().await?)?;
+    let planned = plan(&suite).map_err(|problems| {
+        let problems = problems.iter().map(|problem| format!("{} {}", problem.field, problem.text));
+        anyhow!("{found} makes no runs: {}", problems.collect::<Vec<_>>().join("; "))
+    })?;
+    let owner = suite.uid().unwrap_or_default();
+    let mut rows = Vec::new();
+    for run in planned {
+        let report = of_owned(&found.beside(&run.name), &owner).await?;
+        let values = run.values.iter().map(|(_, value)| value.to_string()).collect();
+        rows.push((run.name, values, report));
+    }
+    Ok((suite, rows))
 }
 
 /// What a reader must know who wrote a schedule: nothing here keeps the time.

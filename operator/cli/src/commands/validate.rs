@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use service_kit::console;
 use storebench_core::equality::unranked;
-use storebench_core::input::{Input, InputErrors, load};
+use storebench_core::input::{Input, InputErrors};
 use storebench_core::record::Unavailable;
 use storebench_core::validate::{STATED_BY_USER, Target, ValidatedArm, ValidatedRun, for_cluster, for_kubernetes};
 use storebench_crds::document::{InputError, Object, parse};
@@ -17,7 +17,7 @@ pub(crate) fn validate(paths: &[PathBuf], here: bool) -> anyhow::Result<Exit> {
     let mut mistakes: Vec<InputError> = Vec::new();
     for scope in scopes(paths)? {
         // What else there is in a directory is shown once, where it stands.
-        match load(&scope.files) {
+        match super::load_from_here(&scope.files) {
             Err(errors) => mistakes.extend(errors.iter().filter(|error| scope.is_own(&error.file)).cloned()),
             Ok(input) => mistakes.extend(show(&input, &scope, here)?),
         }

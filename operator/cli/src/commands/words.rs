@@ -24,16 +24,16 @@ pub(crate) fn man(command: Command, directory: Option<&Path>) -> anyhow::Result<
     for (name, text) in pages {
         let path = directory.join(name);
         std::fs::write(&path, text).with_context(|| format!("{}: cannot be written", path.display()))?;
+        console::print(format!("{}\n", path.display()))?;
     }
     Ok(Exit::Passed)
 }
 
-/// The page of the program, and those of the commands that users type, by the names of their files.
+/// The page of the program, and those of its commands, by the names of their files.
 fn pages(command: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
-    let commands = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
-    let commands = commands.map(|subcommand| {
-        let name = format!("{}-{}", command.get_name(), subcommand.get_name());
-        subcommand.clone().display_name(name)
+    let commands = command.get_subcommands().map(|subcommand| {
+        let (program, name) = (command.get_name(), subcommand.get_name());
+        subcommand.clone().display_name(format!("{program}-{name}")).bin_name(format!("{program} {name}"))
     });
     let mut pages = Vec::new();
     for of in std::iter::once(command.clone()).chain(commands) {

@@ -48,6 +48,13 @@ pub(crate) struct Options {
 /// The data directory: the one asked for, or one in the user's cache, which unlike the temporary directory is on a disk.
 pub(crate) fn data_directory(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     let directory = match asked {
+        // One that is not there is more likely a mistake, or a disk that is not mounted, than a wish.
+        Some(directory) if !directory.is_dir() => {
+            anyhow::bail!(
+                "{}: there is no such directory: create it, or choose another with --data-dir",
+                directory.display()
+            );
+        }
         Some(directory) => directory.to_path_buf(),
         None => {
             let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);

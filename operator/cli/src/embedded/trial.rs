@@ -10,7 +10,6 @@ use storebench_core::record::{FailureCause, TrialFailure, TrialRecord, Usage};
 use storebench_core::trial::{Loaded, job, needs_fault_proxy};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
 use storebench_crds::benchmark_run::Isolation;
-use storebench_crds::external::External;
 use storebench_crds::status::TrialState;
 use storebench_crds::storage_service::Footprint;
 
@@ -132,8 +131,6 @@ impl<'a> Stage<'a> {
         progress: &Progress,
     ) -> anyhow::Result<Option<Loaded>> {
         let mut job = job(self.run, &arm.name, index, deployed.endpoints());
-        // The load runs elsewhere.
-        job.external.as_mut().map_or(Ok(()), with_absolute_paths)?;
         if let Some(Started { control_plane, store }) = deployed.started() {
             job.kubeconfig = control_plane.as_ref().map(|plane| plane.kubeconfig().to_owned());
             job.store_metrics = store.metrics();
@@ -147,14 +144,6 @@ impl<'a> Stage<'a> {
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
         load::load(&job, deployed, &directory, begun + self.timeout, progress)
     }
-}
-
-/// Paths as they are wherever a process runs.
-fn with_absolute_paths(external: &mut External) -> anyhow::Result<()> {
-    for path in external.paths_mut() {
-        *path = std::path::absolute(&*path).with_context(|| format!("external: {path}"))?.display().to_string();
-    }
-    Ok(())
 }
 
 fn watch_idle(store: &Service) -> Usage {

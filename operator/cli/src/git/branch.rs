@@ -34,8 +34,10 @@ impl Branch {
             bail!("{place}: {path} cannot be a folder of a branch: write names with / between them");
         }
         if let Some(checkout) = checkout(&reference).with_context(said)? {
+            let branch = &place.revision;
             bail!(
-                "{place}: the branch is checked out in {checkout}, whose files would be behind it: export to a branch of its own, such as git:results"
+                "{place}: the branch is checked out in {checkout}, whose files would be behind it: check out another one there, or export to a \
+                 branch of its own, such as git:{branch}-of-runs"
             );
         }
         let folder = path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
@@ -71,7 +73,9 @@ impl Branch {
         // That it must not be there is written as an empty text.
         let expected = before.as_deref().unwrap_or_default();
         let moved = ask(&["update-ref", "-m", "storebench export", &self.reference, &commit, expected], b"")?;
-        moved.map_err(|said| anyhow!("{said}: if somebody else has just moved the branch, export again"))?;
+        moved.map_err(|said| anyhow!(
+                "{said}: if somebody else has just moved the branch, export again; a folder of a branch is written git:BRANCH:FOLDER"
+            ))?;
         Ok(format!("committed to {} as {commit}", self.place))
     }
 }

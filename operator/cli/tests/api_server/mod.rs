@@ -21,6 +21,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[derive(Clone, Default)]
 pub struct Contents {
     pub run: Option<Value>,
+    pub suite: Option<Value>,
     pub config_maps: Vec<Value>,
     /// What each watch is told, in the order they come; what comes after the last hears nothing.
     pub watches: Vec<Watch>,
@@ -147,14 +148,17 @@ fn answer(contents: &Contents, path: &str, fields: &str, labels: &str) -> (u16, 
     if let Some(code) = contents.refuses {
         return failure(code, "Refused", "no entry\nfor you");
     }
-    let runs = format!("/apis/storebench.dev/v1alpha1/namespaces/{NAMESPACE}/benchmarkruns");
-    let config_maps = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
-    let (objects, rest): (Vec<&Value>, _) = match (path.strip_prefix(&runs), path.strip_prefix(&config_maps)) {
-        _ if contents.lacks_definitions => return (404, "404 page not found\n".into()),
-        (Some(rest), _) => (contents.run.iter().collect(), rest),
-        (None, Some(rest)) => (contents.config_maps.iter().collect(), rest),
-        (None, None) => (Vec::new(), path),
-    };
+    if contents.lacks_definitions {
+        return (404, "404 page not found\n".into());
+    }
+    let of = |group: &str, kinds: &str| format!("{group}/namespaces/{NAMESPACE}/{kinds}");
+    let kinds: [(String, Vec<&Value>); 3] = [
+        (of("/apis/storebench.dev/v1alpha1", "benchmarkruns"), contents.run.iter().collect()),
+        (of("/apis/storebench.dev/v1alpha1", "benchmarksuites"), contents.suite.iter().collect()),
+        (of("/api/v1", "configmaps"), contents.config_maps.iter().collect()),
+    ];
+    let found = kinds.into_iter().find_map(|(kinds, objects)| Some((objects, path.strip_prefix(&kinds)?)));
+    let (objects, rest) = found.unwrap_or((Vec::new(), path));
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap().to_owned();
     if rest.is_empty() {
         let labelled = |object: &&&Value| {

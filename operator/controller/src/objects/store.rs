@@ -288,9 +288,9 @@ fn network_policy(request: &StoreRequest, planned: &RolePlan, name: &str, labels
     let offered = engine.ports.iter().filter(|port| port.name != PEER).map(|port| tcp(port.number));
     let clients = NetworkPolicyIngressRule { from: Some(from), ports: Some(offered.collect()) };
     let meters = NetworkPolicyIngressRule { from: Some(vec![load, operator]), ports: Some(vec![tcp(METER_PORT)]) };
-    let peers = engine.port(PEER).map(|peer| NetworkPolicyIngressRule {
+    let peers = (engine.replicas.len() > 1).then(|| NetworkPolicyIngressRule {
         from: Some(vec![pods(&selecting(request, &planned.role))]),
-        ports: Some(vec![tcp(peer), tcp(engine.client_port())]),
+        ports: Some(engine.port(PEER).into_iter().chain([engine.client_port()]).map(tcp).collect()),
     });
     let own = vec![pods(&selecting(request, &planned.role)), pods(&instance(COMPANION, request.name))];
     NetworkPolicy {

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::LogParams;
 use kube::{Api, Client, ResourceExt as _};
 use storebench_core::archive::{COMPONENT_LABEL, RECORD_COMPONENT, TRIAL_KEY, TrialFile};
+use storebench_core::ledger::number;
 use storebench_core::placement;
 use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
 use storebench_core::trial::{Gathering, Loaded, merge};
@@ -163,14 +164,14 @@ fn nodes(pods: &[Pod], trial: &Trial, members: &Members) -> BTreeMap<String, Str
 }
 
 /// Why trials cannot be compared with one another: a tag came to mean another image in mid-run.
-pub fn changed_image(files: &[Arc<TrialFile>]) -> Option<String> {
+pub fn changed_image(trials: &[TrialRecord], files: &[Arc<TrialFile>]) -> Option<String> {
     let mut known: BTreeMap<&str, &str> = BTreeMap::new();
     for file in files {
         for (fact, digest) in file.facts.iter().filter(|(fact, _)| fact.starts_with(IMAGE_FACT)) {
             let first = *known.entry(fact).or_insert(digest);
             if first != digest {
-                let index = file.trial.index;
-                return Some(format!("the {fact} was another in trial {index}: {digest}, and {first} before"));
+                let number = number(trials, file.trial.index);
+                return Some(format!("the {fact} was another in trial {number}: {digest}, and {first} before"));
             }
         }
     }
@@ -272,12 +273,12 @@ mod tests {
         assert_eq!(facts["image of a"], "sha256:1");
         assert_eq!(facts["image of the load"], "sha256:1");
         assert_eq!(
-            changed_image(&[file(0, "a", "sha256:1"), file(0, "b", "sha256:1"), file(1, "a", "sha256:1")]),
+            changed_image(&[], &[file(0, "a", "sha256:1"), file(0, "b", "sha256:1"), file(1, "a", "sha256:1")]),
             None
         );
-        let said = changed_image(&[file(0, "a", "sha256:1"), file(1, "a", "sha256:2")]).unwrap();
-        assert_eq!(said, "the image of a was another in trial 1: sha256:2, and sha256:1 before");
-        assert_eq!(changed_image(&[file(0, "a", ""), file(1, "a", "")]), None, "no node told");
+        let said = changed_image(&[], &[file(0, "a", "sha256:1"), file(1, "a", "sha256:2")]).unwrap();
+        assert_eq!(said, "the image of a was another in trial 2: sha256:2, and sha256:1 before");
+        assert_eq!(changed_image(&[], &[file(0, "a", ""), file(1, "a", "")]), None, "no node told");
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! The baseline that a run is held against: found before anything is measured, and from then on a part of the run's own record, so that
 //! nothing that becomes of the baseline afterwards changes what the run comes to.
 
-use kube::core::error_boundary::DeserializeGuard;
-use kube::{Api, Resource as _};
 use storebench_core::across::Baseline;
 use storebench_core::archive::BASELINE_LABEL;
 use storebench_crds::BenchmarkRun;
+use storebench_crds::benchmark_baseline::BenchmarkBaseline;
 
 use super::references::Problem;
-use crate::baseline::{self, kept};
+use crate::baseline::kept;
 use crate::context::Context;
-use crate::error::{Error, Tried as _};
+use crate::error::Error;
 use crate::health::Trouble;
+use crate::kind::{self, Named as _};
 use crate::objects::Owner;
 
 /// The baseline of a run; `None`: it is held against nothing. The inner error is the user's to mend.
@@ -23,20 +23,9 @@ pub async fn baseline(
     let Some(reference) = &run.spec.baseline_ref else { return Ok(Ok(None)) };
     let name = &reference.name;
     let problem = |reason, message| Ok(Err(Problem { reason, message }));
-    let baselines = Api::<baseline::Guarded>::namespaced(context.client.clone(), namespace);
-    let found = match baselines.get_opt(name).await.tried(|| format!("get BenchmarkBaseline {name}"))? {
-        Some(DeserializeGuard(Ok(found))) if found.meta().deletion_timestamp.is_none() => found,
-        Some(DeserializeGuard(Err(invalid))) => {
-            let why = &invalid.error;
-            return problem(
-                "InvalidBaseline",
-                format!("BenchmarkBaseline/{name} cannot be read by this version: {why}"),
-            );
-        }
-        _ => {
-            let message = format!("there is no BenchmarkBaseline/{name} in namespace {namespace}: create it");
-            return problem("BaselineMissing", message);
-        }
+    let found = match kind::find::<BenchmarkBaseline>(name, namespace, context).await? {
+        Ok(found) => found,
+        Err(Trouble { reason, message }) => return problem(reason, message),
     };
     let owner = Owner::of(&found, BASELINE_LABEL)
         .ok_or(Error::Incomplete("a BenchmarkBaseline without name, uid or namespace"))?;
@@ -47,6 +36,8 @@ pub async fn baseline(
             let said = said.unwrap_or_else(|| "nothing was kept yet".into());
             problem("BaselineNotReady", format!("BenchmarkBaseline/{name} is not ready: {said}"))
         }
-        Err(Trouble { message, .. }) => problem("InvalidBaseline", format!("BenchmarkBaseline/{name}: {message}")),
+        Err(Trouble { message, .. }) => {
+            problem(BenchmarkBaseline::INVALID, format!("BenchmarkBaseline/{name}: {message}"))
+        }
     }
 }

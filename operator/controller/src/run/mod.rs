@@ -23,16 +23,17 @@ use serde_json::{Value, json};
 use storebench_core::archive::{RUN_LABEL, TrialFile};
 use storebench_core::conditions::{RunState, Stamp, of_run};
 use storebench_core::judgement::stop_half_widths;
+use storebench_core::ledger::number;
 use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
 use storebench_core::status::progress;
 use storebench_crds::BenchmarkRun;
-use storebench_crds::status::{BenchmarkRunStatus, TrialEntry, TrialState, Verdict};
+use storebench_crds::status::{BenchmarkRunStatus, TrialEntry, TrialState};
 
 use crate::baseline;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
-use crate::kind::{self, Kind};
+use crate::kind::{self, Kind, Named};
 use crate::objects::Owner;
 use crate::objects::names;
 pub use crate::queue::Guarded;
@@ -40,7 +41,6 @@ use crate::queue::is_true;
 use crate::secrets;
 pub use observe::whole_record;
 use observe::{existing, observe};
-use outcome::Begun;
 use references::{Problem, References, dereference};
 use step::{Existing, Step, View, decide};
 
@@ -84,6 +84,11 @@ impl Kind for BenchmarkRun {
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
         json!({ "message": message, "conditions": of_run(RunState::Stalled("Unreadable"), message, stamp) })
     }
+}
+
+impl Named for BenchmarkRun {
+    const MISSING: &'static str = "RunMissing";
+    const INVALID: &'static str = "InvalidRun";
 }
 
 /// Brings one run a step further.
@@ -169,7 +174,7 @@ async fn end(run: &BenchmarkRun, error: &Error, context: &Context) -> Result<Act
         Err(error) => return Err(error),
     };
     if has_begun {
-        outcome::close(run, Verdict::Invalid, error.for_user(), context).await?;
+        outcome::close(run, error.for_user(), context).await?;
         return Ok(Action::requeue(Duration::ZERO));
     }
     let problem = Problem { reason: error.reason(), message: error.for_user() };
@@ -226,26 +231,23 @@ async fn advance(
         let observed = observe(context, owner, &references.shared_pods()).await?;
         let Some(head) = &observed.head else {
             match outcome::begin(run, owner, references, context).await? {
-                Begun::Yes => continue,
-                Begun::Stalled(problem) => return stall(run, &uid, problem, context).await,
-                Begun::Unlike(message) => {
-                    outcome::close(run, Verdict::NoBaseline, message, context).await?;
-                    return Ok(Action::requeue(Duration::ZERO));
-                }
+                Ok(()) => continue,
+                Err(problem) => return stall(run, &uid, problem, context).await,
             }
         };
+        let record = outcome::record(head, &observed);
         if let Some(lost) = lost(&context.statuses.latest(run).trials, &observed.files) {
-            let (index, arm) = (lost.index, lost.arm);
-            return Err(Error::Tampered(format!("trial {index} of {arm} was measured, but its ConfigMap is gone")));
+            let (number, arm) = (number(&record.trials, lost.index), lost.arm);
+            return Err(Error::Tampered(format!("trial {number} of {arm} was measured, but its ConfigMap is gone")));
         }
-        let changed = references.changed_since(&head.services).or_else(|| outcome::changed(head, &observed, context));
+        let changed = references.changed_since(&head.services);
+        let changed = changed.or_else(|| outcome::changed(head, &record, &observed, context));
         if let Some(problem) = changed {
             return match outcome::abandon(run, owner, &problem, context).await? {
                 Some(action) => Ok(action),
                 None => Ok(Action::requeue(CLEAN_UP_INTERVAL)),
             };
         }
-        let record = outcome::record(head, &observed);
         if let Some(problem) = outcome::too_long(&record, &observed.existing, Timestamp::now(), context) {
             return match outcome::abandon(run, owner, &problem, context).await? {
                 Some(action) => Ok(action),
@@ -254,12 +256,16 @@ async fn advance(
         }
         let now = Timestamp::now();
         let view = View { spec: &run.spec, trials: &record.trials, existing: &observed.existing, now };
-        let step = decide(
-            &view,
-            || stop_half_widths(&record),
-            |index, arm| names::trial(&name, &uid, index, arm),
-            |arm, trial| references.members(arm, trial),
-        );
+        let step = match outcome::is_worth_measuring(&head.record, head.baseline.as_ref()) {
+            true => decide(
+                &view,
+                || stop_half_widths(&record),
+                |index, arm| names::trial(&name, &uid, index, arm),
+                |arm, trial| references.members(arm, trial),
+            ),
+            // Nothing was made for it.
+            false => Step::Finish,
+        };
         tracing::debug!(run = name, ?step, "decided");
         let state = if step == Step::Hold { RunState::Suspended } else { RunState::Running };
         match step {

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::{Resource as _, ResourceExt as _};
+use storebench_core::across::Baseline;
 use storebench_core::archive::{BASELINE_KEY, COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, TrialFile, assemble};
 use storebench_core::conditions::{RunState, Stamp, of_run};
 use storebench_core::engine;
@@ -41,31 +42,21 @@ use crate::signature::Signer;
 /// While something is being deleted, a look is due this often, should an event be missed.
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(3);
 
-/// What came of beginning a run.
-pub enum Begun {
-    /// The record's head is written.
-    Yes,
-    /// Its user must change something first.
-    Stalled(Problem),
-    /// It would be held against what was kept of an unlike cluster, which does not change by waiting.
-    Unlike(String),
-}
-
 /// Writes the record's head: from here on the run has begun. It does not begin where the clusters that are there already cannot be compared,
-/// or where what it is held against is missing or unlike.
+/// or where what it is held against is missing. The inner error is the user's to mend.
 pub async fn begin(
     run: &BenchmarkRun,
     owner: &Owner,
     references: &References,
     context: &Context,
-) -> Result<Begun, Error> {
+) -> Result<Result<(), Problem>, Error> {
     let baseline = match held::baseline(run, &owner.namespace, context).await? {
         Ok(baseline) => baseline,
-        Err(problem) => return Ok(Begun::Stalled(problem)),
+        Err(problem) => return Ok(Err(problem)),
     };
     let clusters = match clusters::facts(references).await {
         Ok(clusters) => clusters,
-        Err(problem) => return Ok(Begun::Stalled(problem)),
+        Err(problem) => return Ok(Err(problem)),
     };
     let now = Timestamp::now();
     let kubernetes = context.client.apiserver_version().await.tried(|| "get the API server's version".into())?;
@@ -100,15 +91,21 @@ pub async fn begin(
         (HEAD_KEY.to_owned(), serde_json::to_string(&record)?),
         (SERVICES_KEY.to_owned(), serde_json::to_string(&references.identities)?),
     ]);
-    if let (Some(baseline), Some(terms)) = (&baseline, &run.spec.baseline_ref) {
-        if let Err(message) = baseline.check(&record, terms) {
-            return Ok(Begun::Unlike(message));
-        }
+    if let Some(baseline) = &baseline {
         data.insert(BASELINE_KEY.into(), serde_json::to_string(baseline)?);
     }
     create(&context.client, &report_map(owner, data, &context.signer)).await?;
-    events::started(context, run).await;
-    Ok(Begun::Yes)
+    if is_worth_measuring(&record, baseline.as_ref()) {
+        events::started(context, run).await;
+    }
+    Ok(Ok(()))
+}
+
+/// Whether there is anything to compare a run with that has begun: it is not held against what was kept of an unlike cluster, which does not
+/// change by waiting.
+pub fn is_worth_measuring(record: &RunRecord, baseline: Option<&Baseline>) -> bool {
+    let held = baseline.zip(record.spec.baseline_ref.as_ref());
+    held.is_none_or(|(baseline, terms)| baseline.check(record, terms).is_ok())
 }
 
 /// What the operator itself brings into a comparison: its build, and the images that it takes for loads and meters.
@@ -122,7 +119,7 @@ fn own(context: &Context) -> [(String, String); 3] {
 }
 
 /// Why trials from now on would not be comparable with those before: the operator or an image is not what it was.
-pub fn changed(head: &Head, observed: &Observed, context: &Context) -> Option<Problem> {
+pub fn changed(head: &Head, record: &RunRecord, observed: &Observed, context: &Context) -> Option<Problem> {
     let facts = &head.record.fingerprint.facts;
     let other = own(context).into_iter().find(|(name, now)| facts.get(name) != Some(now));
     let of_operator = || {
@@ -132,7 +129,7 @@ pub fn changed(head: &Head, observed: &Observed, context: &Context) -> Option<Pr
         Some(Problem { reason: "OperatorChanged", message: format!("{message}: make a new run") })
     };
     let of_image = || {
-        let message = super::collect::changed_image(&observed.files)?;
+        let message = super::collect::changed_image(&record.trials, &observed.files)?;
         Some(Problem {
             reason: "ImageChanged",
             message: format!("{message}: name images by digest, and make a new run"),
@@ -347,14 +344,14 @@ pub async fn abandon(
     Ok(Some(Action::requeue(Duration::ZERO)))
 }
 
-/// Ends a run without a record: one that has begun and of which none can be written, or one that is not worth beginning. What it has left is deleted afterwards: a run
-/// that is complete and has no report may have left something.
-pub async fn close(run: &BenchmarkRun, verdict: Verdict, message: String, context: &Context) -> Result<(), Error> {
+/// Ends a run that has begun and of which no record can be written or believed. What it has left is deleted afterwards: a run that is
+/// complete and has no report may have left something.
+pub async fn close(run: &BenchmarkRun, message: String, context: &Context) -> Result<(), Error> {
     let trials = context.statuses.latest(run).trials;
     let mut status = progress(&run.spec, trials, message.clone());
-    status.verdict = Some(verdict);
-    patch(run, status, RunState::Complete(verdict), context).await?;
-    events::completed(context, run, verdict, &message).await;
+    status.verdict = Some(Verdict::Invalid);
+    patch(run, status, RunState::Complete(Verdict::Invalid), context).await?;
+    events::completed(context, run, Verdict::Invalid, &message).await;
     Ok(())
 }
 

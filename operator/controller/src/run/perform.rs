@@ -11,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::engine;
+use storebench_core::ledger::number;
 use storebench_core::placement::{self, Pins};
 use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
 use storebench_core::trial::{Loaded, job, needs_fault_proxy};
@@ -260,7 +261,7 @@ pub async fn fail(
     // The load, which would have cleaned up and said what it could not, did not come to its end.
     let left = references.external(&trial.arm).map(|store| left_behind(store, existing, &trial.name));
     let failure = TrialFailure { detail: failure.detail + &left.unwrap_or_default(), ..failure };
-    events::trial_failed(context, run, &trial.arm, trial.index, &failure.detail).await;
+    events::trial_failed(context, run, &trial.arm, number(&record.trials, trial.index), &failure.detail).await;
     let loaded = Loaded::failed(failure.cause, failure.detail);
     file(trial, loaded, owner, references, existing, record, context).await
 }

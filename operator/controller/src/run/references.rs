@@ -1,12 +1,9 @@
 //! What a run refers to: services, control planes and clusters, read from the API server and validated.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
 
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Resource, ResourceExt as _};
-use serde::de::DeserializeOwned;
+use kube::{Resource, ResourceExt as _};
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
 use storebench_core::validate::{self, ExternalStore, ValidatedArm, ValidatedRun, ValidatedService};
@@ -16,13 +13,11 @@ use super::clusters::{self, Cluster};
 use super::observe::Identity;
 use super::step::Members;
 use crate::context::Context;
-use crate::error::{Error, Tried as _};
+use crate::error::Error;
 use crate::health::Trouble;
+use crate::kind::{self, Named};
 use crate::objects::{self, COMPANION, CONTROL_PLANE, STORE, control_plane, names, store};
 use crate::secrets;
-
-/// A service's spec can be corrected, a run's cannot: who waits for a run is told by the reason.
-const INVALID_SERVICE: &str = "InvalidService";
 
 /// A run with everything that it refers to.
 #[derive(Debug)]
@@ -121,7 +116,7 @@ impl Reader<'_> {
                 self.identities.insert(name.into(), identity(&service));
                 Ok(())
             }
-            Err(problem) => Err(Problem { reason: INVALID_SERVICE, message: problem.to_string() }),
+            Err(problem) => Err(Problem { reason: StorageService::INVALID, message: problem.to_string() }),
         })
     }
 
@@ -143,7 +138,7 @@ impl Reader<'_> {
                 self.identities.insert(key, identity(&plane));
                 Ok(())
             }
-            Err(problem) => Err(Problem { reason: "InvalidControlPlane", message: problem.to_string() }),
+            Err(problem) => Err(Problem { reason: ControlPlane::INVALID, message: problem.to_string() }),
         })
     }
 
@@ -164,25 +159,10 @@ impl Reader<'_> {
         self.identities.insert(format!("Secret/{}", secret.name_any()), identity);
     }
 
-    /// An object that is there and not being deleted.
-    async fn get<K>(&self, arm: &str, name: &str) -> Result<Result<K, Problem>, Error>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
-    {
-        let (kind, namespace) = (K::kind(&()), self.namespace);
-        let is_service = kind == "StorageService";
-        match Api::<K>::namespaced(self.context.client.clone(), namespace).get_opt(name).await {
-            Ok(Some(object)) if object.meta().deletion_timestamp.is_none() => Ok(Ok(object)),
-            Ok(_) => Ok(Err(Problem {
-                reason: if is_service { "ServiceMissing" } else { "ControlPlaneMissing" },
-                message: format!("arm {arm}: there is no {kind}/{name} in namespace {namespace}: create it"),
-            })),
-            Err(kube::Error::SerdeError(error)) => Ok(Err(Problem {
-                reason: if is_service { INVALID_SERVICE } else { "InvalidControlPlane" },
-                message: format!("{kind}/{name} cannot be read by this version: {error}"),
-            })),
-            Err(error) => Err(error).tried(|| format!("get {kind} {name}")),
-        }
+    /// An object that an arm names.
+    async fn get<K: Named>(&self, arm: &str, name: &str) -> Result<Result<K, Problem>, Error> {
+        let found = kind::find::<K>(name, self.namespace, self.context).await?;
+        Ok(found.map_err(|Trouble { reason, message }| Problem { reason, message: format!("arm {arm}: {message}") }))
     }
 }
 

@@ -101,6 +101,13 @@ mod tests {
                 "workload": "put", "arm": "rusd", "baseline": "etcd", "metric": "ThroughputPerSecond", "trials": 3,
                 "ratioBasisPoints": 12_000, "lowBasisPoints": 11_000, "highBasisPoints": 13_000, "detectableBasisPoints": 1,
             }],
+            "baseline": {
+                "name": "last", "run": "nightly", "measuredAt": "2026-01-01T00:00:00Z", "verdict": "Regressed", "message": "",
+                "moved": [{
+                    "workload": "put", "arm": "rusd", "metric": "ThroughputPerSecond", "control": "etcd", "outcome": "Missed",
+                    "ratioBasisPoints": 8_000, "lowBasisPoints": 7_000, "highBasisPoints": 9_000,
+                }],
+            },
         }))
         .unwrap()
     }
@@ -137,6 +144,8 @@ mod tests {
         let shown = text(&registry);
         let of_workload = r#"namespace="team",run="run",workload="put",arm="etcd""#;
         let of_comparison = r#"workload="put",arm="rusd",baseline="etcd",metric="ThroughputPerSecond""#;
+        let of_baseline =
+            r#"namespace="team",run="run",workload="put",arm="rusd",baseline="last",metric="ThroughputPerSecond""#;
         for line in [
             format!("result_throughput_per_second{{{of_workload}}} 2.5"),
             format!("result_cpu_seconds_per_operation{{{of_workload}}} 0.000004"),
@@ -147,6 +156,10 @@ mod tests {
             r#"result_cpu_cores{namespace="team",run="run",arm="etcd",part="store"} 0.5"#.into(),
             format!(r#"comparison_ratio_low{{namespace="team",run="run",{of_comparison}}} 1.1"#),
             r#"run_verdict{namespace="team",run="run",verdict="Passed"} 1"#.into(),
+            r#"baseline_verdict{namespace="team",run="run",baseline="last",verdict="Regressed"} 1"#.into(),
+            format!(r#"baseline_ratio{{{of_baseline}}} 0.8"#),
+            format!(r#"baseline_ratio_low{{{of_baseline}}} 0.7"#),
+            format!(r#"baseline_ratio_high{{{of_baseline}}} 0.9"#),
         ] {
             assert!(shown.lines().any(|found| found.starts_with(&line)), "{line} is not in\n{shown}");
         }

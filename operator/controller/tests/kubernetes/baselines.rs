@@ -255,6 +255,47 @@ fn what_the_operator_did_not_write_is_no_baseline() {
     waits(&world, "the deleted one", || status(&world, "deleted"), "FiguresGone: ConfigMap deleted-baseline");
 }
 
+/// Before its first trial it is known that there is nothing to compare with: it ends with a record that says so, and nothing is deployed.
+#[test]
+#[ignore = "needs peers/fetch kubernetes"]
+fn a_run_that_would_be_held_against_an_unlike_cluster_ends_before_its_first_trial_and_is_no_baseline() {
+    let mut world = world("baseline-unlike");
+    run(&world, "first", None);
+    measured(&mut world, "first", USUAL);
+    let uid = baseline(&world, "last", "first")["metadata"]["uid"].as_str().unwrap().to_owned();
+    world.within(60, "the baseline", || is_true(&status(&world, "last"), "Ready").then_some(()));
+    // As if it had been kept of another cluster.
+    world.stop_operator();
+    let mut map = figures(&world, "last").unwrap();
+    let mut kept: Value = serde_json::from_str(map["data"]["figures.json"].as_str().unwrap()).unwrap();
+    kept["record"]["fingerprint"]["facts"]["kubernetes"] = "v1.0.0".into();
+    map["data"]["figures.json"] = kept.to_string().into();
+    let metadata = map["metadata"].as_object_mut().unwrap();
+    for field in ["uid", "resourceVersion", "managedFields", "creationTimestamp"] {
+        metadata.remove(field);
+    }
+    world.delete(&world.path("", "configmaps", "last-baseline"));
+    let mut signed: ConfigMap = serde_json::from_value(map.clone()).unwrap();
+    world.cluster.wait(Signer::load(world.cluster.client(), &world.system())).unwrap().sign(&uid, &mut signed);
+    map["metadata"]["annotations"] = serde_json::to_value(signed.metadata.annotations).unwrap();
+    world.apply(map);
+    world.start_operator(&[]);
+
+    run(&world, "held", Some("last"));
+    let message = world.ends("held");
+    assert!(message.starts_with("nothing was measured; against BenchmarkBaseline/last: not compared"), "{message}");
+    let held = world.status("held");
+    assert_eq!((&held["verdict"], &held["columns"]["baseline"]), (&json!("NoBaseline"), &json!("last: not compared")));
+    assert!(!world.has_store("held"));
+    let report = world.cluster.get(&world.path("", "configmaps", "held-report")).unwrap();
+    let (text, why) = (report["data"]["report.txt"].as_str().unwrap(), held["baseline"]["message"].as_str().unwrap());
+    assert!(text.contains("NoBaseline") && why.contains("kubernetes: v1.0.0, then "), "{why}\n{text}");
+
+    baseline(&world, "of-held", "held");
+    let said = "RunInvalid: BenchmarkRun/held has no trial that counts, so make another run and baseline: nothing was";
+    waits(&world, "the baseline", || status(&world, "of-held"), said);
+}
+
 #[test]
 #[ignore = "needs peers/fetch kubernetes"]
 fn a_run_that_cannot_be_trusted_is_not_kept() {
@@ -263,6 +304,11 @@ fn a_run_that_cannot_be_trusted_is_not_kept() {
     world.run("invalid", "ready");
     baseline(&world, "of-invalid", "invalid");
     waits(&world, "the baseline", || status(&world, "of-invalid"), "RunInvalid: BenchmarkRun/invalid is Invalid");
+    // Events count trials as reports do.
+    let notes: Vec<Value> =
+        world.list("events.k8s.io/v1", "events").iter().map(|event| event["note"].clone()).collect();
+    let is_first = |note: &Value| note.as_str().is_some_and(|note| note.starts_with("trial 1 of store: "));
+    assert!(notes.iter().any(is_first), "{notes:?}");
     // Nor is one of which a trial was deleted after its end.
     run(&world, "first", None);
     measured(&mut world, "first", USUAL);

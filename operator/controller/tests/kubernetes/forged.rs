@@ -97,7 +97,7 @@ fn a_trial_that_somebody_deleted_is_not_measured_again() {
     }
     world.start_operator(&[]);
     let message = world.ends("run");
-    assert!(message.starts_with("trial 0 of store was measured, but its ConfigMap is gone"), "{message}");
+    assert!(message.starts_with("trial 1 of store was measured, but its ConfigMap is gone"), "{message}");
 }
 
 #[test]

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use storebench_crds::Metric;
 use storebench_crds::status::Verdict;
 
-use super::logarithms_of;
 use crate::judgement::{Report, counted_trials, paired_values};
 use crate::record::RunRecord;
 
@@ -69,12 +68,16 @@ impl Figures {
         self.trials.get(arm).copied().unwrap_or_default()
     }
 
-    /// See [`super::logarithms`].
+    /// Logarithms of a metric of an arm, trial by trial, or of its ratio to another arm in the same trial; `None` where any trial lacks it.
     pub(super) fn logarithms(&self, arm: &str, to: Option<&str>, workload: &str, metric: Metric) -> Option<Vec<f64>> {
-        let of = |arm: &str| {
+        let values = |arm: &str| {
             let is_it = |one: &&Measured| one.metric == metric && one.arm == arm && one.workload == workload;
-            Some(self.series.iter().find(is_it)?.values.clone())
+            Some(self.series.iter().find(is_it)?.values.iter().copied())
         };
-        logarithms_of(of, arm, to)
+        let own = values(arm)?.map(f64::ln);
+        Some(match to {
+            None => own.collect(),
+            Some(control) => own.zip(values(control)?).map(|(own, control)| own - control.ln()).collect(),
+        })
     }
 }

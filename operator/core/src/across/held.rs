@@ -51,17 +51,22 @@ impl Baseline {
     pub fn check(&self, record: &RunRecord, terms: &BaselineRef) -> Result<(), String> {
         let mut before = self.figures.record.clone();
         before.fingerprint.facts.retain(|name, _| record.fingerprint.facts.contains_key(name));
-        check_machines(&before, record, terms.allow_different_machine)
-            .map_err(|error| format!("against BenchmarkBaseline/{}: {}", self.name, why_not(&error)))
+        check_machines(&before, record, terms.allow_different_machine).map_err(|error| why_not(&error))
     }
 
     /// Holds a run that has ended against this. The verdict and message of its judgement become those of both together.
     pub fn hold(&self, report: &mut Report, terms: &BaselineRef) -> Held {
-        let own = report.judgement.verdict;
-        let compared = match own {
+        let refused = self.check(&report.record, terms).err().filter(|_| report.record.trials.is_empty());
+        if refused.is_some() {
+            // For this it has no trial, which by itself would make it Invalid.
+            report.judgement.verdict = Verdict::NoBaseline;
+            report.judgement.message = "nothing was measured".into();
+        }
+        let compared = match (refused, report.judgement.verdict) {
+            (Some(why), _) => Err((Verdict::NoBaseline, why)),
             // Of what cannot be trusted nothing is said.
-            Verdict::Invalid => Err((Verdict::Invalid, "the run itself is Invalid".to_owned())),
-            _ => {
+            (None, Verdict::Invalid) => Err((Verdict::Invalid, "the run itself is Invalid".to_owned())),
+            (None, _) => {
                 let tolerance = terms.tolerance_basis_points;
                 let after = Figures::of(report);
                 TwoRuns::between(&self.figures, &after, tolerance, terms.allow_different_machine)

@@ -26,7 +26,6 @@ pub use held::{Baseline, Held, decided};
 pub use trend::{Change, Point, RECENT_RUNS, Series, Trend};
 pub use two_runs::{Against, Outcome, Row, Side, TwoRuns, check_machines};
 
-use crate::judgement::paired_values;
 use crate::record::{ArmRecord, RunRecord};
 
 /// Why runs cannot be compared, with the remedy.
@@ -78,18 +77,4 @@ fn control<'a>(before: &'a RunRecord, after: &RunRecord) -> Option<&'a ArmRecord
         && conditions::of_arms(arm, other).is_empty()
         && conditions::executable(before, arm) == conditions::executable(after, other);
     is_same.then_some(arm)
-}
-
-/// Logarithms of a metric of an arm, trial by trial, or of its ratio to another arm in the same trial; `None` where any trial lacks it.
-fn logarithms(record: &RunRecord, arm: &str, to: Option<&str>, workload: &str, metric: Metric) -> Option<Vec<f64>> {
-    logarithms_of(|arm| paired_values(record, arm, workload, metric), arm, to)
-}
-
-/// The same, given the values of an arm.
-fn logarithms_of(of: impl Fn(&str) -> Option<Vec<f64>>, arm: &str, to: Option<&str>) -> Option<Vec<f64>> {
-    let own = of(arm)?;
-    Some(match to {
-        None => own.into_iter().map(f64::ln).collect(),
-        Some(control) => own.into_iter().zip(of(control)?).map(|(own, control)| own.ln() - control.ln()).collect(),
-    })
 }

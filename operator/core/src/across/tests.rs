@@ -250,10 +250,7 @@ fn a_run_on_an_unlike_machine_has_nothing_to_compare_with_and_says_why() {
     let mut report = run_of(2, &[]);
     report.record.fingerprint.facts.insert("kernel".into(), "7.0".into());
     let refused = baseline.check(&report.record, &terms()).unwrap_err();
-    assert!(
-        refused.starts_with("against BenchmarkBaseline/last: not compared, for the machines are unlike"),
-        "{refused}"
-    );
+    assert!(refused.starts_with("not compared, for the machines are unlike (kernel: "), "{refused}");
     let held = baseline.hold(&mut report, &terms());
     assert_eq!((held.pair, report.judgement.verdict), (None, Verdict::NoBaseline));
     let result = held.result;
@@ -265,6 +262,35 @@ fn a_run_on_an_unlike_machine_has_nothing_to_compare_with_and_says_why() {
     report.record.fingerprint.facts.insert("kernel".into(), "7.0".into());
     assert_eq!(baseline.check(&report.record, &allowed), Ok(()));
     assert_eq!(baseline.hold(&mut report, &allowed).result.verdict, Verdict::Passed);
+}
+
+/// It has no trials, which is not its fault.
+#[test]
+fn a_run_that_was_not_begun_for_its_baseline_has_nothing_to_compare_with_and_is_not_invalid() {
+    let mut before = run_of(1, &[]);
+    before.record.fingerprint.facts.insert("nodes".into(), "store on n1".into());
+    let baseline = baseline_of(&before);
+    let ended = |kernel: &str| {
+        let mut report = run_of(2, &[]);
+        report.record.trials.clear();
+        report.record.fingerprint.facts.insert("kernel".into(), kernel.into());
+        report.judgement = judge(&report.record);
+        assert_eq!(report.judgement.verdict, Verdict::Invalid);
+        report
+    };
+    let mut report = ended("7.0");
+    let held = baseline.hold(&mut report, &terms());
+    assert_eq!((report.judgement.verdict, held.result.verdict), (Verdict::NoBaseline, Verdict::NoBaseline));
+    let message = &report.judgement.message;
+    assert!(
+        message.starts_with("nothing was measured; against BenchmarkBaseline/last: not compared, for the machines"),
+        "{message}"
+    );
+    assert!(message.contains("kernel: ") && !message.contains("nodes: "), "{message}");
+    // One that could have begun, and did not, is.
+    let mut report = ended(&before.record.fingerprint.facts["kernel"]);
+    baseline.hold(&mut report, &terms());
+    assert_eq!(report.judgement.verdict, Verdict::Invalid, "{}", report.judgement.message);
 }
 
 /// What a node says of itself shows in the first trial, and is no reason to refuse a run before it.

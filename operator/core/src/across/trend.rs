@@ -5,9 +5,8 @@ use storebench_crds::Metric;
 use storebench_crds::status::Verdict;
 
 use super::conditions::{Difference, Differences, Part};
-use super::{control, decides, logarithms};
+use super::{Figures, control, decides};
 use crate::judgement::Report;
-use crate::record::RunRecord;
 use crate::statistics::{change_points, hodges_lehmann};
 
 /// A change for the worse is an alarm for so many runs; then it is the new level.
@@ -92,11 +91,12 @@ impl Trend {
             set_aside.extend(why.map(|why| (report.record.started_at.clone(), why)));
             is_kept
         });
+        let figures: Vec<Figures> = ordered.iter().map(|report| Figures::of(report)).collect();
         let mut series = Vec::new();
         for workload in &newest.record.spec.workloads {
             for arm in &newest.record.arms {
                 let metrics = Metric::all().filter(|metric| decides(*metric));
-                series.extend(metrics.filter_map(|metric| follow(&ordered, &workload.name, &arm.name, metric)));
+                series.extend(metrics.filter_map(|metric| follow(&figures, &workload.name, &arm.name, metric)));
             }
         }
         let (verdict, message) = decide(&series, ordered.len());
@@ -125,17 +125,16 @@ fn why_not(report: &Report, newest: &Report, allow_different_machine: bool) -> O
     spec.next().map(|difference| format!("another spec than that of the newest run: {}", difference.what))
 }
 
-fn follow(reports: &[&Report], workload: &str, arm: &str, metric: Metric) -> Option<Series> {
-    let newest = reports.last()?;
+fn follow(runs: &[Figures], workload: &str, arm: &str, metric: Metric) -> Option<Series> {
+    let newest = runs.last()?;
     // A control has never changed; the arm itself is none.
     let never_changed = |name: &str| {
-        reports.iter().all(|report| control(&report.record, &newest.record).is_some_and(|control| control.name == name))
+        runs.iter().all(|run| control(&run.record, &newest.record).is_some_and(|control| control.name == name))
     };
     let baseline = newest.record.arms.iter().find(|one| one.baseline && one.name != arm);
     let control = baseline.map(|arm| arm.name.as_str()).filter(|name| never_changed(name));
-    let value = |record: &RunRecord| hodges_lehmann(&logarithms(record, arm, control, workload, metric)?).ok();
-    let measured: Vec<(&Report, f64)> =
-        reports.iter().filter_map(|report| Some((*report, value(&report.record)?))).collect();
+    let value = |run: &Figures| hodges_lehmann(&run.logarithms(arm, control, workload, metric)?).ok();
+    let measured: Vec<(&Figures, f64)> = runs.iter().filter_map(|run| Some((run, value(run)?))).collect();
     let logs: Vec<f64> = measured.iter().map(|(_, value)| *value).collect();
     if logs.is_empty() {
         return None;
@@ -158,9 +157,8 @@ fn follow(reports: &[&Report], workload: &str, arm: &str, metric: Metric) -> Opt
         }
     });
     let changes = changes.collect();
-    let points = measured
-        .iter()
-        .map(|(report, value)| Point { started_at: report.record.started_at.clone(), value: value.exp() });
+    let points =
+        measured.iter().map(|(run, value)| Point { started_at: run.record.started_at.clone(), value: value.exp() });
     Some(Series {
         workload: workload.into(),
         arm: arm.into(),

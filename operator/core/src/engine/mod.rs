@@ -342,9 +342,7 @@ mod tests {
                 let [process] = processes.as_slice() else { panic!("{}: one member", engine.name) };
                 assert_eq!(process.binary, engine.binary());
                 let words = format!("{:?} {:?} {:?}", process.arguments, process.environment, process.files);
-                // Members of the original come to the clients' port.
-                let is_original = engine.name == "d-engine-original";
-                for port in engine.ports.iter().filter(|port| !is_original || port.name != PEER) {
+                for port in engine.ports {
                     assert!(
                         words.contains(&port.number.to_string()),
                         "{}: {} is not in {words}",

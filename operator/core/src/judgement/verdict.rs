@@ -90,7 +90,8 @@ fn invalid(valid: &Valid) -> Option<String> {
         voided.dedup();
         let last = failures(FailureCause::Disturbed).next_back().map(describe).unwrap_or_default();
         let trials = if voided.len() == 1 { "1 trial was".into() } else { format!("{} trials were", voided.len()) };
-        return Some(format!("{trials} disturbed, more than trials.retries allows; the last: {last}"));
+        let allowed = record.spec.trials.retries;
+        return Some(format!("{trials} disturbed, more than trials.retries allows ({allowed}); the last: {last}"));
     }
     let valid_trials = record.trials.iter().any(|trial| trial.state == TrialState::Valid);
     (!valid_trials || valid.indexes.is_empty()).then(|| "no trial was completed by every arm".into())

@@ -9,6 +9,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "a benchmark")]
 
 mod client;
+#[path = "../../tests/filled/mod.rs"]
+mod filled;
 #[path = "../../tests/process/server.rs"]
 #[allow(dead_code)]
 mod server;
@@ -16,15 +18,13 @@ mod server;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use block_node::block::{Evidence, Footer, Verified};
 use block_node::craft::{Crafter, Shape};
 use block_node::hash::leaf;
 use block_node::messages::items;
-use block_node::store::{Options, Prepared, Store};
 use bytes::Bytes;
-use wal::files::RealDirectory;
 
 use client::{Latencies, Pace};
+use filled::fill;
 use server::Server;
 
 /// Sizes of blocks, bytes.
@@ -322,21 +322,6 @@ fn race(table: &mut Table) {
 fn median_of(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-/// A store of so many blocks, which nobody could verify: a start reads the last segment alone.
-fn fill(path: &Path, blocks: u64) {
-    const BATCH: u64 = 4_096;
-    let mut store = Store::open(RealDirectory::open(path).unwrap(), Options { salt: 7, ..Options::default() }).unwrap();
-    let block = |number: u64| {
-        let root = leaf(&number.to_le_bytes());
-        let footer = Footer { previous_root: root, all_previous_root: Some(root), state_root: None };
-        let bytes = [&[0x0a, 129, 1][..], &[0x22, 127], &root, &root, &[7; 31]].concat();
-        Prepared::of(&Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 1 })
-    };
-    for first in (0..blocks).step_by(BATCH as usize) {
-        store.append(&(first..blocks.min(first + BATCH)).map(block).collect::<Vec<_>>()).unwrap();
-    }
 }
 
 fn start(table: &mut Table) {

@@ -17,7 +17,7 @@ use wal::files::Directory;
 use super::{Archive, JavaFileError, Packing, block_of, read_recent};
 use crate::block::{Chain, Limits, ProofRules, Verified};
 use crate::console;
-use crate::data_directory;
+use crate::data_directory::{self, DATA_DIR};
 use crate::settings::record_files;
 use crate::store::{self, Prepared, Store, Trainer};
 
@@ -103,7 +103,7 @@ pub fn run(flags: &ImportFlags) -> Result<(), Box<dyn Error>> {
     let record_files = record_files(flags.rsa_address_book.as_deref(), flags.record_file_signers_percent)?;
     let source = Source::scan(&flags.directory)?;
     let path = &flags.files_recent_live_root_path;
-    let named = |error: &dyn std::fmt::Display| format!("--files-recent-live-root-path: {error}");
+    let named = |error: &dyn std::fmt::Display| format!("{DATA_DIR}: {error}");
     let directory = data_directory::open(path).map_err(|error| named(&error))?;
     let options = store::Options {
         segment_bytes: flags.segment_bytes,

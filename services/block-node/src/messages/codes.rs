@@ -9,6 +9,8 @@
 //!
 //! What an era has no code for is told with the nearest one it has: each function says which.
 
+use std::fmt;
+
 /// The time whose numbers and framing are spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WireEra {
@@ -126,6 +128,21 @@ impl EndCode {
     }
 }
 
+/// Its name in the API of today.
+impl fmt::Display for EndCode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Success => "SUCCESS",
+            Self::Error => "ERROR",
+            Self::InvalidRequest => "INVALID_REQUEST",
+            Self::Timeout => "TIMEOUT",
+            Self::DuplicateBlock => "DUPLICATE_BLOCK",
+            Self::BadBlockProof => "BAD_BLOCK_PROOF",
+            Self::PersistenceFailed => "PERSISTENCE_FAILED",
+        })
+    }
+}
+
 /// `PublishStreamRequest.EndStream.Code`; the same in all eras.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndStreamCode {
@@ -183,6 +200,15 @@ pub enum SubscribeCode {
 }
 
 impl SubscribeCode {
+    /// All of them; of those with the same number in an era the first is what it says.
+    const ALL: [Self; 6] =
+        [Self::Success, Self::NotAvailable, Self::InvalidRequest, Self::Error, Self::InvalidStart, Self::InvalidEnd];
+
+    /// By its number.
+    pub fn of(number: i32, era: WireEra) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.number(era) == number)
+    }
+
     /// On the wire. In `v0.13` an invalid request and an error are NOT_AVAILABLE.
     pub fn number(self, era: WireEra) -> i32 {
         match self {
@@ -193,6 +219,20 @@ impl SubscribeCode {
             Self::InvalidEnd => era.of_two(3, 5),
             Self::NotAvailable => era.of_two(4, 6),
         }
+    }
+}
+
+/// Its name in the API of today.
+impl fmt::Display for SubscribeCode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Success => "SUCCESS",
+            Self::InvalidRequest => "INVALID_REQUEST",
+            Self::Error => "ERROR",
+            Self::InvalidStart => "INVALID_START_BLOCK_NUMBER",
+            Self::InvalidEnd => "INVALID_END_BLOCK_NUMBER",
+            Self::NotAvailable => "NOT_AVAILABLE",
+        })
     }
 }
 
@@ -324,6 +364,9 @@ mod tests {
         use SubscribeCode as S;
         let all = [S::Success, S::InvalidRequest, S::Error, S::InvalidStart, S::InvalidEnd, S::NotAvailable];
         assert_eq!(all.map(|code| code.number(V013)), [1, 4, 4, 2, 3, 4]);
+        assert_eq!(SubscribeCode::of(4, V013), Some(S::NotAvailable), "of three it says what is asked for most");
+        assert_eq!(all.map(|code| SubscribeCode::of(code.number(Today), Today)), all.map(Some));
+        assert_eq!((SubscribeCode::of(0, Today), SubscribeCode::of(7, Today)), (None, None));
         use BlockCode as B;
         let all_of_blocks = [B::Success, B::InvalidRequest, B::Error, B::NotFound, B::NotAvailable];
         assert_eq!(all_of_blocks.map(|code| code.number(V013)), [1, 2, 3, 3, 4]);

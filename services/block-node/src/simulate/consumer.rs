@@ -8,7 +8,7 @@ use service_kit::client::GrpcError;
 
 use super::{SUBSCRIBE, TlsFlags, connect_with};
 use crate::block::{Limits, ProofRules, Verified};
-use crate::messages::{NO_BLOCK, WireEra, ends_with_proof, proto};
+use crate::messages::{NO_BLOCK, SubscribeCode, WireEra, ends_with_proof, proto};
 
 /// What is read.
 #[derive(Clone, Debug, Args)]
@@ -54,14 +54,55 @@ impl ConsumerFlags {
 pub struct Read {
     /// Number of blocks.
     pub blocks: u64,
+    /// The last of them.
+    pub last: Option<u64>,
     /// Their bytes.
     pub bytes: u64,
     /// How long it took.
     pub took: Duration,
-    /// The status at the end, as the node's number says.
+    /// The status at the end, as the node's number says; 0: none came.
     pub status: i32,
+    /// What that number means.
+    pub code: Option<SubscribeCode>,
     /// What was wrong first.
     pub wrong: Option<String>,
+}
+
+impl Read {
+    /// Why not all that was asked for came; `None`: it did. `stored`: the node's first and last block, if it said so.
+    pub fn shortfall(&self, flags: &ConsumerFlags, stored: Option<(u64, u64)>) -> Option<String> {
+        let is_done = match flags.end {
+            Some(end) => self.last == Some(end),
+            None => self.code == Some(SubscribeCode::Success),
+        };
+        if self.wrong.is_some() || is_done {
+            return self.wrong.clone();
+        }
+        let stored = match stored {
+            Some((_, NO_BLOCK)) => "; the node has no block yet".to_owned(),
+            Some((first, last)) => format!("; the node has blocks {first} to {last}"),
+            None => String::new(),
+        };
+        let remedy = match self.code {
+            Some(SubscribeCode::Success) => ": it stopped before the last block came",
+            Some(SubscribeCode::InvalidEnd) => ": --end must not be before --start",
+            Some(SubscribeCode::InvalidRequest) => {
+                ": --only-items and --without-items must name what hashes can stand for"
+            }
+            Some(SubscribeCode::NotAvailable) => ": --start must be one of its blocks, or one that is soon to come",
+            Some(SubscribeCode::InvalidStart) => ": --start must be one of its blocks",
+            Some(SubscribeCode::Error) | None => ": its log says why",
+        };
+        Some(format!("the stream ended with {}{stored}{remedy}", self.status_by_name()))
+    }
+
+    fn status_by_name(&self) -> String {
+        match (self.code, self.status) {
+            (Some(code), _) => code.to_string(),
+            (None, 0) => "no status".to_owned(),
+            (None, unknown) => format!("status {unknown}, which is not known"),
+        }
+    }
 }
 
 impl fmt::Display for Read {
@@ -69,11 +110,11 @@ impl fmt::Display for Read {
         let seconds = self.took.as_secs_f64().max(f64::MIN_POSITIVE);
         write!(
             formatter,
-            "{} blocks read and verified in {seconds:.2} s: {:.0} blocks/s, {:.1} MB/s; status {}",
+            "{} blocks read and verified in {seconds:.2} s: {:.0} blocks/s, {:.1} MB/s; {}",
             self.blocks,
             self.blocks as f64 / seconds,
             self.bytes as f64 / seconds / 1e6,
-            self.status
+            self.status_by_name()
         )
     }
 }
@@ -104,6 +145,7 @@ pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Res
             Response::EndOfBlock(end) => Some(Some(end.block_number)),
             Response::Status(status) => {
                 result.status = status;
+                result.code = SubscribeCode::of(status, flags.wire_era);
                 None
             }
         };
@@ -113,6 +155,7 @@ pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Res
                 seen(&verified);
                 result.blocks += 1;
                 result.bytes += verified.bytes.len() as u64;
+                result.last = Some(verified.number);
                 before = Some(verified);
             }
             Err(wrong) => {

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::{PUBLISH, STATUS, TlsFlags, connect_with};
 use crate::craft::{Crafter, Shape};
-use crate::messages::{EndCode, EndStreamCode, PublishResponse, WireEra, item_ranges, proto, sets};
+use crate::messages::{EndCode, EndStreamCode, NO_BLOCK, PublishResponse, WireEra, item_ranges, proto, sets};
 use crate::wire::WireError;
 
 /// Answers that were read and not looked at.
@@ -96,6 +96,62 @@ pub struct Published {
     pub took: Duration,
     /// How the node ended the stream, if it did: code, and its last block.
     pub end: Option<(EndCode, u64)>,
+    /// The node has all blocks that were to be published, whoever sent them.
+    pub is_complete: bool,
+    /// What was to go wrong on purpose has gone wrong.
+    pub has_failed_on_purpose: bool,
+}
+
+impl Published {
+    /// Why not all that was asked for came about, and what to do; `None`: it did. A fault is asked for with its answer.
+    pub fn shortfall(&self, flags: &PublisherFlags) -> Option<String> {
+        let code = self.end.map(|(code, _)| code);
+        let is_as_asked = match flags.fault {
+            Fault::MidBlockEnd | Fault::MidBlockEndStream if self.has_failed_on_purpose => true,
+            Fault::InvalidHash | Fault::Scrambled if self.has_failed_on_purpose => code == Some(EndCode::BadBlockProof),
+            Fault::Slow if self.has_failed_on_purpose => self.is_complete || code == Some(EndCode::Timeout),
+            _ => self.is_complete,
+        };
+        if is_as_asked {
+            return None;
+        }
+        let Some((code, last)) = self.end else {
+            return Some(match self.is_complete {
+                true => format!(
+                    "block {} was sent wrong, and the node did not refuse it: did another publisher send it right?",
+                    flags.fault_block
+                ),
+                false => "the node closed the stream before it had acknowledged all: its log says why".into(),
+            });
+        };
+        let next = last.wrapping_add(1);
+        let remedy = match code {
+            EndCode::DuplicateBlock => format!("--first {next} goes on behind them"),
+            EndCode::BadBlockProof => {
+                "crafted blocks have no signatures: the node must run with --accept-dummy-proofs; \
+                 where it does, its blocks are of another --seed or --block-bytes"
+                    .into()
+            }
+            EndCode::Success => format!("it stops: once it is back, --first {next} goes on"),
+            EndCode::InvalidRequest => "its log says what it did not understand; is it of another --wire-era?".into(),
+            EndCode::PersistenceFailed => "it cannot write to its disk: its log says why".into(),
+            EndCode::Timeout => "a block took too long: its log says which".into(),
+            EndCode::Error => "its log says why".into(),
+        };
+        Some(format!("the node has {} and ended the stream with {code}: {remedy}", LastBlock(last)))
+    }
+}
+
+/// The last block that a node has, in words.
+struct LastBlock(u64);
+
+impl fmt::Display for LastBlock {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            NO_BLOCK => formatter.write_str("no block yet"),
+            last => write!(formatter, "blocks up to {last}"),
+        }
+    }
 }
 
 impl fmt::Display for Published {
@@ -117,7 +173,9 @@ impl fmt::Display for Published {
             at(0.99),
         )?;
         match self.end {
-            Some((code, last)) => write!(formatter, "; the node ended the stream: {code:?}, last block {last}"),
+            Some((code, last)) => {
+                write!(formatter, "; the node ended the stream: {code}; it has {}", LastBlock(last))
+            }
             None => Ok(()),
         }
     }
@@ -253,12 +311,16 @@ pub async fn publish(flags: &PublisherFlags) -> Result<Published, GrpcError> {
                 Ok(Some(answer)) => publisher.hear(answer),
                 Ok(None) => break,
                 // What others had sent before this publisher came is not acknowledged to it.
-                Err(_) if link.stored_until().await? >= publisher.end => break,
+                Err(_) if link.stored_until().await? >= publisher.end => {
+                    publisher.published.is_complete = true;
+                    break;
+                }
                 Err(_) => {}
             }
         }
     }
     publisher.published.took = began.elapsed();
+    publisher.published.is_complete |= publisher.is_done();
     answers.close();
     link.close(publisher.published.end.is_some()).await?;
     Ok(publisher.published)
@@ -323,8 +385,10 @@ impl Publisher<'_> {
                 link.send(&request(proto::publish_stream_request::Request::EndStream(end))).await?;
             }
             tokio::task::yield_now().await;
+            self.published.has_failed_on_purpose = true;
             return Ok(ControlFlow::Break(()));
         }
+        self.published.has_failed_on_purpose |= fault != Fault::None;
         for (index, set) in sets(&block, self.flags.message_bytes).map_err(broken)?.into_iter().enumerate() {
             if fault == Fault::Slow && index == 1 {
                 tokio::time::sleep(Duration::from_millis(self.flags.fault_millis)).await;

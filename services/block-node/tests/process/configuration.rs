@@ -34,7 +34,10 @@ fn the_environment_overrides_a_file_and_flags_override_both() {
     ] {
         let (code, said) = refusal(&text, environment, flags);
         assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains(&format!("--files-recent-live-root-path: {expected} is a file")), "{expected}: {said}");
+        assert!(
+            said.contains(&format!("--data-dir (--files-recent-live-root-path): {expected} is a file")),
+            "{expected}: {said}"
+        );
     }
 }
 

@@ -12,7 +12,8 @@ fn refusal(mut command: Command, data: &Path) -> String {
     assert_eq!(output.status.code(), Some(1), "{said}");
     let errors: Vec<_> = said.lines().filter(|line| line.starts_with("block-node: ")).collect();
     assert_eq!(errors.len(), 1, "{said}");
-    errors[0].strip_prefix("block-node: --files-recent-live-root-path: ").expect("the flag is named").to_owned()
+    let named = "block-node: --data-dir (--files-recent-live-root-path): ";
+    errors[0].strip_prefix(named).expect("the flag is named, by both names").to_owned()
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod record_files;
 mod refusals;
 mod scrub;
 mod server;
+mod simulator;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -460,7 +461,7 @@ fn a_directory_is_verified_and_a_byte_that_rots_is_found() {
     run(publish(&publisher(&server, 0, 20))).unwrap();
     let (code, _, said) = verify(&data);
     assert_eq!(code, Some(1), "a server has it open");
-    assert!(said.contains("--files-recent-live-root-path"), "{said}");
+    assert!(said.contains("--data-dir"), "{said}");
     assert!(server.terminate());
     let (code, said, _) = verify(&data);
     assert_eq!(code, Some(0));

@@ -153,7 +153,8 @@ fn scan_view(view: &View, prefix: Bytes) -> Result<wire::ScanResponse, Status> {
     let mut bytes = 0;
     while !prefix.is_empty() {
         let answer = crate::state::answer(&*view.rows, &Query::Scan(page.clone()));
-        let answer = answer.map_err(|error| Status::new(Code::Internal, error.to_string()))?;
+        // Where its storage has failed, another member may know.
+        let answer = answer.map_err(|error| errors::status(Error::Unreachable(error.to_string())))?;
         let has_more = answer.has_more;
         page.after = answer.items.last().map(|item| item.key.clone());
         bytes += answer.items.iter().map(|item| item.key.len() + item.value.len()).sum::<usize>();

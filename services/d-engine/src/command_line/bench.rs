@@ -60,6 +60,7 @@ enum Verb {
     /// Puts.
     Put,
     /// Gets of single keys.
+    #[command(visible_alias = "get")]
     Range {
         /// l (linearizable), s (lease) or e (eventual).
         #[arg(long, default_value = "l", value_parser = ctl::level)]

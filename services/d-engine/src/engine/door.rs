@@ -11,7 +11,7 @@ use replog::runtime::{Committed, ProposeError, ReadError, Ticket};
 use tokio::sync::watch;
 
 use super::Node;
-use crate::history::{Place, Step, TooOld};
+use crate::history::{Step, TooOld, Watcher};
 use crate::machine::Reply;
 use crate::state::{Command, Principal, QueryError, Refusal, UserChange, Users, answer, check};
 
@@ -208,11 +208,8 @@ impl Node {
         if !self.may_watch(&self.users(), &options) {
             return Err(denied());
         }
-        let history = &self.shown().history;
-        // Before the place, so that nothing is missed between them.
-        let published = history.published();
-        let place = history.begin(options.from_revision).map_err(too_old)?;
-        Ok(Watching { node: self.clone(), options, place, published, users })
+        let watcher = self.shown().history.watch(options).map_err(too_old)?;
+        Ok(Watching { node: self.clone(), watcher, users })
     }
 
     fn may_watch(&self, users: &Users, WatchOptions { start, end, .. }: &WatchOptions) -> bool {
@@ -263,28 +260,25 @@ fn level(level: ReadLevel) -> replog::ReadLevel {
 /// Somebody who watches.
 pub struct Watching {
     node: Node,
-    options: WatchOptions,
-    place: Place,
-    published: watch::Receiver<u64>,
+    watcher: Watcher,
     users: watch::Receiver<Arc<Users>>,
 }
 
 impl Watching {
     /// What has happened since, at once; nothing if nothing has. Who may not be told any more is told that.
     pub fn step(&mut self) -> Result<Step, Error> {
-        if !self.node.may_watch(&self.node.users(), &self.options) {
+        if !self.node.may_watch(&self.node.users(), self.watcher.options()) {
             return Err(denied());
         }
-        self.node.shown().history.step(&mut self.place, &self.options).map_err(too_old)
+        self.watcher.step().map_err(too_old)
     }
 
     /// Waits until something may have happened.
     pub async fn changed(&mut self) -> Result<(), Error> {
-        let changed = tokio::select! {
-            changed = self.published.changed() => changed,
-            changed = self.users.changed() => changed,
-        };
-        changed.map_err(|_| Error::Stopped)
+        tokio::select! {
+            () = self.watcher.changed() => Ok(()),
+            changed = self.users.changed() => changed.map_err(|_| Error::Stopped),
+        }
     }
 
     /// The next events that are wanted: never none.

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use replog::runtime::tcp;
 use serde::{Deserialize, Serialize};
-use service_kit::directory::{make_private, write_whole};
+use service_kit::directory::{file_in_place_of, make_private, write_whole};
 
 use super::options::{Address, Options};
 
@@ -31,6 +31,9 @@ const JOIN_PAUSE: Duration = Duration::from_millis(100);
 /// Why a directory is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
+    /// A file stands where the directory should be.
+    #[error("{0} is a file: name a directory as db_root_dir, or remove it")]
+    NoDirectory(String),
     /// It cannot be read or written.
     #[error("{0}: {1}")]
     File(String, io::Error),
@@ -172,8 +175,16 @@ fn understood(said: &[u8]) -> io::Result<Introduction> {
     }
 }
 
+fn refuse_file(folder: &Path) -> Result<(), IdentityError> {
+    match file_in_place_of(folder) {
+        None => Ok(()),
+        Some(file) => Err(IdentityError::NoDirectory(file.display().to_string())),
+    }
+}
+
 /// What a directory says of itself; `None`: nothing.
 fn read(folder: &Path) -> Result<Option<Identity>, IdentityError> {
+    refuse_file(folder)?;
     let path = folder.join(FILE);
     match fs::read(&path) {
         Ok(bytes) => {
@@ -190,6 +201,7 @@ pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync
     let folder = options.directory.clone();
     let shown = folder.display().to_string();
     let file = |path: &Path, error| IdentityError::File(path.display().to_string(), error);
+    refuse_file(&folder)?;
     make_private(&folder).map_err(|error| file(&folder, error))?;
     let wanted = Identity {
         group: format!("{:x}", options.group_number()),
@@ -306,6 +318,18 @@ mod tests {
         }
         let mode = fs::metadata(&options.directory).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_file_as_directory_is_refused_by_its_name() {
+        let root = harness::folder();
+        let options = options(root.path());
+        fs::write(&options.directory, "").unwrap();
+        let expected = format!("{} is a file: name a directory", options.directory.display());
+        for refused in [check(&options, nobody).map(drop), restored(&options.directory).map(drop)] {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.starts_with(&expected), "{error}");
+        }
     }
 
     #[test]

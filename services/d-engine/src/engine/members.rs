@@ -3,13 +3,13 @@
 //! The log's membership says who votes; the state says where members are, and who was removed for good. What is done in several steps is
 //! done again from the beginning if it was not ended: each step that was done is passed over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use d_engine_client::Error;
 use replog::runtime::RequestError;
-use replog::{Change, Rejected};
+use replog::{Change, Membership, Rejected};
 
 use super::{Address, Node};
 use crate::state::{Command, Known, Place, known_members};
@@ -151,8 +151,9 @@ impl Node {
         if !is_known {
             return Err(not_a_member(id));
         }
-        // While it still gets the log, so that it knows and ends.
+        // While it still gets the log, so that it knows and ends. What was begun is ended.
         if !self.shall_go(id) {
+            check_removal(&membership, self.options().id, &self.handle().status().answering, id)?;
             self.carry_out(Command::Leave(id)).await?;
         }
         if is_in_log {
@@ -215,6 +216,20 @@ impl Node {
     }
 }
 
+/// Whether those who are left can decide without who is removed: who does not answer now may never do so again. Of `answering` are members other
+/// than this one, `own`.
+fn check_removal(membership: &Membership, own: u64, answering: &BTreeSet<u64>, removed: u64) -> Result<(), Error> {
+    let left = membership.voters.iter().copied().filter(|id| *id != removed);
+    let (voters, silent): (Vec<u64>, Vec<u64>) = left.partition(|id| *id == own || answering.contains(id));
+    if !membership.voters.contains(&removed) || voters.len() > silent.len() {
+        return Ok(());
+    }
+    let silent = silent.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    Err(Error::Invalid(format!(
+        "without member {removed}, no majority of the members that vote answers: start member {silent} again, or remove that first"
+    )))
+}
+
 fn not_a_member(id: u64) -> Error {
     Error::Invalid(format!("{id} is no member"))
 }
@@ -222,4 +237,28 @@ fn not_a_member(id: u64) -> Error {
 fn address_of(Place { client, peer }: &Place) -> Address {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Address { client: text(client), peer: text(peer) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_removed_whose_vote_is_needed() {
+        let removal = |voters: u64, answering: &[u64], removed| {
+            let membership = Membership { learners: vec![9], ..Membership::of(1..=voters) };
+            check_removal(&membership, 1, &answering.iter().copied().collect(), removed)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(removal(3, &[2, 3], 3), Ok(()));
+        assert_eq!(removal(3, &[2], 3), Ok(()), "it does not answer, and is in no majority");
+        let refused = removal(3, &[2], 2).unwrap_err();
+        assert!(refused.contains("without member 2") && refused.contains("start member 3 again"), "{refused}");
+        assert_eq!(removal(3, &[2], 9), Ok(()), "who does not vote is in no majority, either");
+        // Of four, two are no majority.
+        assert!(removal(5, &[2, 3], 3).unwrap_err().contains("start member 4, 5 again"));
+        assert_eq!(removal(5, &[2, 3], 5), Ok(()));
+        assert_eq!(removal(2, &[], 2), Ok(()));
+        assert_eq!(removal(1, &[], 9), Ok(()));
+    }
 }

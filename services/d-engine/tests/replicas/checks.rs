@@ -17,6 +17,11 @@ pub fn sum(shown: &Shown) -> i64 {
     found.items.first().map_or(0, |item| std::str::from_utf8(&item.value).unwrap().parse().unwrap())
 }
 
+/// Every key of the clients, with what it had before.
+pub fn everything() -> WatchOptions {
+    WatchOptions { end: Some("~".into()), with_previous: true, ..WatchOptions::default() }
+}
+
 impl World {
     /// A term has one leader.
     pub fn check_leader(&mut self, id: u64) {
@@ -46,13 +51,12 @@ impl World {
     pub fn check_events(&mut self, id: u64) {
         let bug = self.bug;
         let Some(process) = &mut self.hosts[id as usize - 1].process else { return };
-        let all = WatchOptions { end: Some("~".into()), with_previous: true, ..WatchOptions::default() };
         loop {
-            let step = match process.shown.history.step(&mut process.watch, &all) {
+            let step = match process.watch.step() {
                 Ok(step) => step,
                 Err(TooOld(oldest)) => {
                     // A snapshot took the place of what happened: it is said from where on one can watch.
-                    process.watch = process.shown.history.begin(0).unwrap();
+                    process.watch = process.shown.history.watch(everything()).unwrap();
                     if bug != Some(Bug::WatchesOverGaps) {
                         process.watched = (oldest - 1).max(process.shown.view().applied);
                     }

@@ -6,7 +6,7 @@ use d_engine::machine::Machine;
 use replog::{Effects, Membership, Proposed, ReplicatedLog};
 
 use crate::bugs::{Bug, Planted};
-use crate::checks::sum;
+use crate::checks::{everything, sum};
 use crate::lasting::{COMMITS_MAX, Lasting};
 use crate::world::{Asked, MEMBERS, MustSee, Process, WAL, World, one_in, settings};
 
@@ -38,7 +38,7 @@ impl World {
         let log = ReplicatedLog::with_bugs(id, settings, machine, recovered, snapshots, (seed, now), bugs).unwrap();
         self.passed_over += u64::from(log.node().applied_index() > log.node().snapshot_index());
         let (batches, proposals, reads) = (Vec::new(), Vec::new(), BTreeMap::new());
-        let (watch, watched) = (shown.history.begin(0).unwrap(), shown.view().applied);
+        let (watch, watched) = (shown.history.watch(everything()).unwrap(), shown.view().applied);
         let (snapshot, long_step, files_job) = (None, None, None);
         let process =
             Process { log, wal, shown, batches, snapshot, long_step, files_job, proposals, reads, watch, watched };

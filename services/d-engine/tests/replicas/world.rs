@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use d_engine::history::Place;
+use d_engine::history::Watcher;
 use d_engine::machine::Shown;
 use d_engine_client::Event;
 use harness::Random;
@@ -46,7 +46,7 @@ pub struct Process {
     /// What they must see.
     pub reads: BTreeMap<ReadId, MustSee>,
     /// Watches everything since the process began.
-    pub watch: Place,
+    pub watch: Watcher,
     /// Up to where the watch has been told everything.
     pub watched: u64,
 }

@@ -105,7 +105,7 @@ async fn a_server_is_probed_measured_and_loaded() {
             let (_, out, error) = bench(&["range", "--consistency", level]);
             assert!(out.contains("found: 200 of 200"), "{out}{error}");
         }
-        let (_, out, _) = bench(&["--report-inflight", "range"]);
+        let (_, out, _) = bench(&["--report-inflight", "get"]);
         assert!(out.contains("limited to the connections"), "{out}");
     }
     let metrics = get(&address, "/metrics");

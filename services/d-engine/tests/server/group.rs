@@ -19,7 +19,6 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Servers with data of their own; killed when dropped.
 pub struct Group {
     root: TempDir,
-    members: String,
     /// Of each member, where others find it.
     peers: Vec<String>,
     /// How many began the group.
@@ -63,11 +62,8 @@ impl Group {
     pub fn start_by_tls(size: usize, flags: &[&str], tls: Option<Tls>) -> Self {
         let all = free(2 * size);
         let (addresses, peers) = all.split_at(size);
-        let member = |(at, (client, peer)): (usize, (&String, &String))| format!("{}={client},{peer}", at + 1);
-        let members = addresses.iter().zip(peers).enumerate().map(member).collect::<Vec<_>>().join(" ");
         let mut group = Self {
             root: harness::folder(),
-            members,
             peers: peers.to_vec(),
             founders: size,
             flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
@@ -94,12 +90,24 @@ impl Group {
             .args(&self.flags)
             .arg("--db-root-dir")
             .arg(self.directory(id))
-            .env("D_ENGINE_MEMBERS", if id <= self.founders { self.members.clone() } else { self.member(id) })
+            .env("D_ENGINE_MEMBERS", if id <= self.founders { self.founding() } else { self.member(id) })
             .stderr(fs::File::create(self.root.path().join(format!("{id}.log"))).unwrap());
         if id > self.founders {
             command.env("D_ENGINE_JOIN", self.peers[..id - 1].join(","));
         }
         command
+    }
+
+    /// The founders and where they are.
+    fn founding(&self) -> String {
+        (1..=self.founders).map(|id| self.member(id)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// A member that does not run is to be found elsewhere from now on, when it is started; its place as a flag says it.
+    pub fn moved(&mut self, id: usize) -> String {
+        let [client, peer] = <[String; 2]>::try_from(free(2)).unwrap();
+        (self.addresses[id - 1], self.peers[id - 1]) = (client.clone(), peer.clone());
+        format!("{client},{peer}")
     }
 
     /// A member and where it is, as a flag says it.

@@ -5,6 +5,7 @@
 mod backup;
 mod closed_pipes;
 mod command_line;
+mod compressed;
 mod dashboard;
 mod dialects;
 mod disk;

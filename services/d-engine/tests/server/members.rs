@@ -146,6 +146,53 @@ async fn a_member_that_lost_its_log_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_member_whose_vote_is_needed_is_not_removed() {
+    let mut group = Group::start(3);
+    let leader = group.leader().await;
+    let [silent, needed] = [leader % 3 + 1, (leader + 1) % 3 + 1];
+    group.kill(silent);
+    // Until it is missed.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let refused = group.ctl(&["member", "remove", &needed.to_string()]).unwrap_err();
+    assert!(refused.contains(&format!("start member {silent} again, or remove that first")), "{refused}");
+    wait_for_voters(&group, &[1, 2, 3]).await;
+    group.client_of(leader).await.put("k", "v").await.unwrap();
+    group.ctl_until(&["member", "remove", &silent.to_string()]);
+    group.ctl_until(&["member", "remove", &needed.to_string()]);
+    wait_for_voters(&group, &[leader as u64]).await;
+    assert_eq!(group.client_of(leader).await.get("k").await.unwrap().unwrap().value, "v");
+}
+
+#[tokio::test]
+async fn a_member_that_moved_is_found_where_it_is_added_again() {
+    let mut group = Group::start(3);
+    let leader = group.leader().await;
+    let [moved, other] = [leader % 3 + 1, (leader + 1) % 3 + 1];
+    let client = group.client_of(leader).await;
+    client.put("before", "v").await.unwrap();
+    group.kill(moved);
+    let place = group.moved(moved);
+    group.ctl_until(&["member", "add", &moved.to_string(), &place]);
+    group.start_member(moved);
+    group.wait_until_it_serves(moved).await;
+    // The third one has heard of it, too, and it counts: without the leader it is needed.
+    group.kill(leader);
+    let next = group.leader().await;
+    let written = group.client_of(next).await.put("after", "v").await.unwrap();
+    assert_ne!(next, leader);
+    let told = group.status(other).await.unwrap();
+    let told = told.members.iter().find(|member| member.id == moved as u64).unwrap();
+    assert_eq!((&told.address, told.is_voter), (&group.addresses[moved - 1], true));
+    let seen = group.client_of(moved).await.get_with("after", ReadLevel::Linearizable).await.unwrap();
+    assert!(seen.index >= written && seen.value.unwrap().value == "v");
+    // Who votes already is not made a learner by that, and a place that another has is refused.
+    wait_for_voters(&group, &[1, 2, 3]).await;
+    let other_place = format!("{},{}", group.addresses[other - 1], place.split_once(',').unwrap().1);
+    let taken = group.ctl(&["member", "add", &other.to_string(), &other_place]).unwrap_err();
+    assert!(taken.contains("already"), "{taken}");
+}
+
+#[tokio::test]
 async fn the_dialects_change_members() {
     let group = Group::start(1);
     group.leader().await;

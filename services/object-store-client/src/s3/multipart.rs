@@ -102,24 +102,14 @@ impl S3Store {
     }
 
     fn abort(&self, key: &str, upload: &str) {
-        let aborted = retry(TRIES, || {
-            let response = self.send(Request { query: upload, ..Request::new("DELETE", key) }, None)?;
-            match response.status().is_success() {
-                true => Ok(()),
-                false => match self.failure(key, response) {
-                    StoreError::NotFound(_) => Ok(()),
-                    error => Err(error),
-                },
-            }
-        });
-        if let Err(error) = aborted {
+        if let Err(error) = retry(TRIES, || self.delete_object(key, upload)) {
             let remedy = "abort it, or let the bucket have a rule for incomplete uploads";
             tracing::warn!(key, upload, %error, remedy, "parts of an upload that failed are left in the store");
         }
     }
 
     /// Sends `body`, which is short, and gives the text of an answer that is no failure.
-    fn ask(&self, request: Request<'_>, body: &[u8]) -> Result<String, StoreError> {
+    pub(super) fn ask(&self, request: Request<'_>, body: &[u8]) -> Result<String, StoreError> {
         let (key, work_bytes) = (request.key, request.work_bytes);
         let request = Request { payload_hash: sha256_hex(body), ..request };
         let mut content = Cursor::new(body);

@@ -81,13 +81,9 @@ impl Node {
         if !hangs || self.role() != Role::Leader || may_stay {
             return;
         }
-        let (own, term) = (self.id(), self.consensus.term());
-        let is_here = |id: u64| self.lease.heard_at(term, id) + self.settings.election_micros() >= now.boot_micros;
-        let others = self
-            .consensus
-            .progress()
-            .filter(|(id, ..)| *id != own && self.membership.voters.contains(id) && is_here(*id));
-        let heir = others.max_by_key(|(_, matched, _)| *matched).map(|(id, ..)| id);
+        let progress = self.progress();
+        let others = self.answering(now).into_iter().filter(|id| self.membership.voters.contains(id));
+        let heir = others.max_by_key(|id| progress.get(id).copied());
         if let Some(heir) = heir {
             // Refused only for reasons that were looked at above.
             let _ = self.transfer_leader(heir);

@@ -328,6 +328,21 @@ fn a_learner_that_is_slower_than_the_load_may_vote() {
     assert_eq!(promote(commit - commit / 10), Ok(()));
 }
 
+#[test]
+fn a_leader_knows_who_answers() {
+    let (mut group, leader, others) = Group::led(3);
+    let answering = |group: &mut Group| {
+        group.pass(2 * group.settings.election_micros());
+        let (now, leader) = (group.clock(), &group.nodes[&group.leader()]);
+        leader.answering(now).into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(answering(&mut group), others);
+    group.cut(leader, others[0]);
+    assert_eq!(answering(&mut group), [others[1]]);
+    let now = group.clock();
+    assert_eq!(group.nodes[&others[1]].answering(now).len(), 0, "who follows is answered by nobody");
+}
+
 /// A hand-over to a member that is down cost the leader its lease for the rest of its term.
 #[test]
 fn an_offer_that_is_never_made_costs_no_lease() {

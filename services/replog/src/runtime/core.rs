@@ -262,7 +262,7 @@ where
             self.carry_out(effects)?;
         }
         self.lose_leadership();
-        self.show();
+        self.show(now);
         Ok(())
     }
 
@@ -283,8 +283,11 @@ where
                 lost.done.fail_unknown();
             }
         }
-        for entry in applied {
-            self.tell(entry);
+        if !applied.is_empty() {
+            // Of a batch many may have been submitted at the same other member: it is told in one write.
+            self.transport.hold();
+            applied.into_iter().for_each(|entry| self.tell(entry));
+            self.transport.release();
         }
         for permit in reads {
             let Some(done) = self.reads.remove(&permit.id) else { continue };
@@ -365,7 +368,7 @@ where
     }
 
     /// Shows what this member is now.
-    fn show(&mut self) {
+    fn show(&mut self, now: Now) {
         let node = self.log.node();
         let leadership = Leadership {
             leader: node.leader(),
@@ -394,6 +397,10 @@ where
             let progress: Vec<(u64, u64)> = node.progress().into_iter().collect();
             if *status.progress != progress {
                 status.progress = Arc::new(progress);
+            }
+            let answering = node.answering(now);
+            if *status.answering != answering {
+                status.answering = Arc::new(answering);
             }
             status.in_flight = in_flight;
             status.unsafe_bytes = unsafe_bytes;

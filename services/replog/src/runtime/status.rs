@@ -1,5 +1,6 @@
 //! What a member is at the moment, for whoever wants to look: a copy, never more than a turn of the core thread old.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,6 +33,8 @@ pub struct Status {
     pub membership: Arc<Membership>,
     /// If it leads: up to which entry each member has the log; as of the last tick.
     pub progress: Arc<Vec<(u64, u64)>>,
+    /// If it leads: other members that have answered it within an election timeout; as of the last tick.
+    pub answering: Arc<BTreeSet<u64>>,
     /// Commands in its log whose proposers wait.
     pub in_flight: usize,
     /// Bytes that wait for its disk.

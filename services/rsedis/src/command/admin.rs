@@ -1,6 +1,7 @@
 //! The server as a whole.
 
 use super::options::is;
+use super::tracking;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
 use crate::protocol::Args;
@@ -13,16 +14,17 @@ pub(super) fn dbsize(server: &mut Server, client: &mut Session, _: Args<'_>) -> 
     Ok(())
 }
 
-/// `ASYNC` and `SYNC` are understood; both free at once.
-fn check_flush_options(args: Args<'_>) -> Outcome {
+/// Whether keys may be freed later: `ASYNC`, `SYNC`, or as `lazyfree-lazy-user-flush` says.
+fn flushes_lazily(server: &Server, args: Args<'_>) -> Outcome<bool> {
     match args.get(1) {
-        None => Ok(()),
-        Some(word) if args.len() == 2 && (is(word, "ASYNC") || is(word, "SYNC")) => Ok(()),
+        None => Ok(server.settings.lazily.flushes),
+        Some(word) if args.len() == 2 && is(word, "ASYNC") => Ok(true),
+        Some(word) if args.len() == 2 && is(word, "SYNC") => Ok(false),
         Some(_) => Err(SYNTAX),
     }
 }
 
-fn flush(server: &mut Server, database: usize) {
+fn flush(server: &mut Server, database: usize, lazily: bool) {
     let Server { databases, watchers, waiters, .. } = server;
     let keys = &databases[database];
     // Who watches or waits for a key that goes is told.
@@ -30,30 +32,30 @@ fn flush(server: &mut Server, database: usize) {
         .filter(|(watched, name)| *watched == database && keys.find(&Key::new(name)).is_some())
         .map(|(_, name)| name.clone())
         .collect();
-    server.dirty += server.take_database(database) as u64;
+    server.dirty += server.take_database(database, lazily) as u64;
     names.iter().for_each(|name| server.touch(database, name));
-    server.is_flushed |= server.trackers > 0;
+    tracking::note_flush(server);
 }
 
 pub(super) fn flushdb(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    check_flush_options(args)?;
-    flush(server, client.database);
+    let lazily = flushes_lazily(server, args)?;
+    flush(server, client.database, lazily);
     // A flush is always an effect, as in Redis.
     server.dirty += 1;
     client.reply.ok();
     Ok(())
 }
 
-/// Removes all keys.
-pub fn flush_all(server: &mut Server) {
+/// Removes all keys. `lazily`: they may be freed later.
+pub fn flush_all(server: &mut Server, lazily: bool) {
     for database in 0..server.databases.len() {
-        flush(server, database);
+        flush(server, database, lazily);
     }
 }
 
 pub(super) fn flushall(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    check_flush_options(args)?;
-    flush_all(server);
+    let lazily = flushes_lazily(server, args)?;
+    flush_all(server, lazily);
     server.dirty += 1;
     client.reply.ok();
     Ok(())

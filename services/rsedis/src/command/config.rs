@@ -4,9 +4,10 @@ use crate::eviction;
 use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::protocol::Args;
-use crate::server::{Request, Server, Stats};
+use crate::reactor::listening;
+use crate::server::{Request, Server, SettingsBefore, Stats};
 use crate::session::{ReplyMode, Session};
-use crate::settings::{Kind, PARAMETERS, find};
+use crate::settings::{Kind, PARAMETERS, Settings, find};
 use crate::tls::Tls;
 
 pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
@@ -30,13 +31,14 @@ pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     Ok(())
 }
 
+fn failed(name: &str, why: &str) -> Failure {
+    Failure::text(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
 pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     if !args.len().is_multiple_of(2) {
         return Err(crate::failure::SYNTAX);
     }
-    let failed = |name: &str, why: &str| {
-        Failure::text(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
-    };
     // All or nothing.
     let mut settings = server.settings.clone();
     let mut seen = Vec::new();
@@ -55,7 +57,7 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
             return Err(failed(&shown, "can't set immutable config"));
         }
         let words = match PARAMETERS[index].kind {
-            Kind::List | Kind::OutputLimits => value.split_whitespace().map(str::to_owned).collect(),
+            Kind::List | Kind::OutputLimits | Kind::Shutdown => value.split_whitespace().map(str::to_owned).collect(),
             _ => vec![value],
         };
         settings.set(index, &words).map_err(|why| failed(&shown, &why))?;
@@ -67,25 +69,65 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
         })?;
     }
     let switches_aof = settings.is_yes("appendonly") != server.settings.is_yes("appendonly");
-    server.settings = settings;
+    let elsewhere = listening::PARAMETERS.iter().find(|name| settings.text(name) != server.settings.text(name));
+    if let Some(name) = elsewhere
+        && server.settings_before.is_some()
+    {
+        return Err(failed(name, "another client changes where the server listens: try again"));
+    }
+    let before = adopt(server, settings);
+    if find(b"requirepass").is_some_and(|index| seen.contains(&index)) {
+        take_password(server, Some(client));
+    }
+    // In a transaction or a script the reply cannot wait. What fails is logged then, and refuses writes, or is as before.
+    let may_wait = !client.may_not_wait && client.reply_mode == ReplyMode::On;
+    let mut waits = may_wait.then_some(client.slot);
+    if let Some(name) = elsewhere {
+        server.settings_before = Some(Box::new(SettingsBefore { settings: before, name }));
+        server.requests.push(Request::Listen(waits.take()));
+    }
+    if switches_aof {
+        server.requests.push(Request::SwitchAof(waits.take()));
+    }
+    if !may_wait || waits.is_some() {
+        client.reply.ok();
+    }
+    Ok(())
+}
+
+/// The default user has the password of the settings. `client`: who asks, and is not among the sessions.
+fn take_password(server: &mut Server, client: Option<&mut Session>) {
+    server.users.set_default_password(server.settings.password.as_bytes());
+    super::acl::follow(server, client);
+}
+
+/// All is as it was before CONFIG SET asked for a place that the server cannot listen at; the reply to who asked.
+pub fn go_back(server: &mut Server, why: &str) -> String {
+    let Some(before) = server.settings_before.take() else { return format!("ERR {why}") };
+    let SettingsBefore { settings, name } = *before;
+    let replaced = adopt(server, settings);
+    if server.settings.password != replaced.password {
+        take_password(server, None);
+    }
+    if let Ok(tls) = Tls::open(&server.settings) {
+        server.tls = tls;
+    }
+    let why = if name == "bind" { "Failed to bind to specified addresses." } else { "Unable to listen on this port." };
+    failed(name, &format!("{why} Check server logs.")).0.into_owned()
+}
+
+/// These parameters hold from now on; what held before.
+fn adopt(server: &mut Server, settings: Settings) -> Settings {
+    let before = std::mem::replace(&mut server.settings, settings);
     crate::log::set_level(server.settings.text("loglevel"));
     eviction::follow_settings(server);
     // A limit that is lower now is kept at once, not when the next command comes.
     server.eviction.is_under_way = server.settings.memory_max > 0;
     server.users.allows_channels = server.settings.text("acl-pubsub-default") == "allchannels";
-    if find(b"requirepass").is_some_and(|index| seen.contains(&index)) {
-        server.users.set_default_password(server.settings.password.as_bytes());
-        super::acl::follow(server, Some(client));
+    if server.settings.clients_max > 0 && before.clients_max == 0 {
+        server.count_clients();
     }
-    // In a transaction or a script the reply cannot wait. What fails is logged then, and refuses writes.
-    let answers_later = switches_aof && !client.may_not_wait && client.reply_mode == ReplyMode::On;
-    if switches_aof {
-        server.requests.push(Request::SwitchAof(answers_later.then_some(client.slot)));
-    }
-    if !answers_later {
-        client.reply.ok();
-    }
-    Ok(())
+    before
 }
 
 pub(super) fn rewrite(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
@@ -98,6 +140,7 @@ pub(super) fn rewrite(server: &mut Server, client: &mut Session, _: Args<'_>) ->
 
 pub(super) fn resetstat(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
     server.stats = Stats::default();
+    server.reclaimer.reset();
     client.reply.ok();
     Ok(())
 }

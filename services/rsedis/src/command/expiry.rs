@@ -71,7 +71,8 @@ fn set_expiry(
         return Ok(());
     }
     if at <= server.now && !server.is_loading && !server.replication.is_replica() {
-        server.delete(database, &key);
+        let lazily = server.settings.lazily.expires;
+        server.delete(database, &key, lazily);
         server.effects.say(database, &[b"DEL", key.bytes]);
     } else {
         server.expire_at(database, &key, place, at);

@@ -1,7 +1,6 @@
 //! Places on the earth: members of sorted sets whose scores are geohashes of 52 bits.
-//!
-//! A search looks at every member of the sorted set.
 
+use super::geo_area::{self, Reach};
 use super::options::{double, integer, is};
 use crate::events;
 use crate::failure::{Failure, Outcome, SYNTAX};
@@ -13,20 +12,20 @@ use crate::server::Server;
 use crate::session::Session;
 use crate::value::{Value, Zset};
 
-const LONGITUDE_MAX: f64 = 180.0;
+pub(super) const LONGITUDE_MAX: f64 = 180.0;
 /// As far as the Mercator projection goes.
-const LATITUDE_MAX: f64 = 85.051_128_78;
-const STEPS: u32 = 26;
-const EARTH_RADIUS_METRES: f64 = 6_372_797.560_856;
+pub(super) const LATITUDE_MAX: f64 = 85.051_128_78;
+pub(super) const STEPS: u32 = 26;
+pub(super) const EARTH_RADIUS_METRES: f64 = 6_372_797.560_856;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Place {
-    longitude: f64,
-    latitude: f64,
+pub(super) struct Place {
+    pub(super) longitude: f64,
+    pub(super) latitude: f64,
 }
 
 /// Bits of one number at every second place.
-fn spread(number: u32) -> u64 {
+pub(super) fn spread(number: u32) -> u64 {
     (0..32).fold(0, |spread, bit| spread | u64::from(number >> bit & 1) << (2 * bit))
 }
 
@@ -34,7 +33,7 @@ fn gather(bits: u64) -> u32 {
     (0..32).fold(0, |number, bit| number | ((bits >> (2 * bit) & 1) as u32) << bit)
 }
 
-fn cell(value: f64, max: f64) -> u32 {
+pub(super) fn cell(value: f64, max: f64) -> u32 {
     ((value + max) / (2.0 * max) * f64::from(1u32 << STEPS)) as u32
 }
 
@@ -200,6 +199,14 @@ enum Shape {
 }
 
 impl Shape {
+    /// How far it goes from its centre.
+    fn reach(self) -> Reach {
+        match self {
+            Self::Circle { radius } => Reach { north_metres: radius, east_metres: radius },
+            Self::Box { width, height } => Reach { north_metres: height / 2.0, east_metres: width / 2.0 },
+        }
+    }
+
     /// The distance of a place from the centre, if it is inside; all in metres.
     fn distance(self, centre: Place, place: Place) -> Option<f64> {
         match self {
@@ -356,14 +363,28 @@ struct Found {
     distance: f64,
 }
 
+/// A sorted set with fewer members is looked through as a whole: that takes no longer than to look up the ends of some ranges.
+const MEMBERS_LOOKED_THROUGH: usize = 256;
+
+/// Ranks between which all members of an area are.
+fn ranks(zset: &Zset, centre: Place, shape: Shape) -> Vec<(usize, usize)> {
+    if zset.len() < MEMBERS_LOOKED_THROUGH {
+        return vec![(0, zset.len())];
+    }
+    let below = |hash: u64| zset.partition(|_, score| score < hash as f64);
+    geo_area::ranges(centre, shape.reach()).into_iter().map(|(from, to)| (below(from), below(to))).collect()
+}
+
 fn find(zset: &Zset, search: &Search<'_>) -> Vec<Found> {
     let (Some(centre), Some(shape)) = (search.centre, search.shape) else { return Vec::new() };
     let mut found = Vec::new();
-    zset.range(0, zset.len(), |member, score| {
-        if let Some(distance) = shape.distance(centre, Place::of(score)) {
-            found.push(Found { member: member.to_vec(), score, distance: distance / search.metres });
-        }
-    });
+    for (from, to) in ranks(zset, centre, shape) {
+        zset.range(from, to, |member, score| {
+            if let Some(distance) = shape.distance(centre, Place::of(score)) {
+                found.push(Found { member: member.to_vec(), score, distance: distance / search.metres });
+            }
+        });
+    }
     // The nearest of many, unless any will do.
     let order = search.order.or((search.count.is_some() && !search.is_any).then_some(false));
     if search.is_any
@@ -466,6 +487,53 @@ pub(super) fn geosearchstore(server: &mut Server, client: &mut Session, args: Ar
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        /// Also at the poles, and where the longitude jumps.
+        #[test]
+        fn a_search_by_ranges_misses_nothing_that_a_look_at_all_finds(
+            places in prop::collection::vec((-180.0..=180.0, -85.05..=85.05), 300..400),
+            (longitude, latitude) in (-180.0..=180.0, -85.05..=85.05),
+            (magnitude, height) in (1.0..7.5, 0.01..2.0),
+            is_box in any::<bool>(),
+        ) {
+            let mut zset = Zset::default();
+            for (number, (longitude, latitude)) in places.into_iter().enumerate() {
+                let hash = Place { longitude, latitude }.hash(LATITUDE_MAX);
+                zset.insert(number.to_string().as_bytes(), hash as f64, &crate::value::Packing::default());
+            }
+            let (centre, size) = (Place { longitude, latitude }, 10f64.powf(magnitude));
+            let shape = match is_box {
+                true => Shape::Box { width: size, height: size * height },
+                false => Shape::Circle { radius: size },
+            };
+            let mut all = Vec::new();
+            zset.range(0, zset.len(), |member, score| {
+                if shape.distance(centre, Place::of(score)).is_some() {
+                    all.push(member.to_vec());
+                }
+            });
+            let search = Search { centre: Some(centre), shape: Some(shape), metres: 1.0, ..Search::default() };
+            let found: Vec<Vec<u8>> = find(&zset, &search).into_iter().map(|one| one.member).collect();
+            prop_assert_eq!(found, all);
+        }
+    }
+
+    /// A kilometre has few of twenty thousand places around the earth.
+    #[test]
+    fn a_small_search_looks_at_few_members() {
+        let mut zset = Zset::default();
+        for number in 0..20_000u32 {
+            let longitude = f64::from(number % 360) - 179.5;
+            let place = Place { longitude, latitude: f64::from(number / 360) - 27.0 };
+            zset.insert(number.to_string().as_bytes(), place.hash(LATITUDE_MAX) as f64, &Default::default());
+        }
+        let ranks = ranks(&zset, Place { longitude: 13.4, latitude: 20.9 }, Shape::Circle { radius: 1_000.0 });
+        let looked_at: usize = ranks.iter().map(|(from, to)| to - from).sum();
+        assert!(looked_at < 20, "{looked_at}");
+    }
 
     /// Palermo and Catania of Redis's own documentation.
     #[test]

@@ -3,7 +3,7 @@
 use crate::REDIS_VERSION;
 use crate::failure::Outcome;
 use crate::protocol::Args;
-use crate::server::Server;
+use crate::server::{Sample, Server};
 use crate::session::Session;
 
 type Section = (&'static str, fn(&Server, &Session, &mut String));
@@ -108,6 +108,11 @@ fn about_memory(server: &Server, _: &Session, text: &mut String) {
     line!(text, "used_memory_rss_human:{}", human(resident));
     line!(text, "used_memory_peak:{peak}");
     line!(text, "used_memory_peak_human:{}", human(peak));
+    line!(text, "used_memory_peak_perc:{:.2}%", used as f64 * 100.0 / peak.max(1) as f64);
+    let system = rustix::system::sysinfo();
+    let system_bytes = u64::from(system.mem_unit) * system.totalram;
+    line!(text, "total_system_memory:{system_bytes}");
+    line!(text, "total_system_memory_human:{}", human(system_bytes));
     line!(text, "maxmemory:{}", server.settings.memory_max);
     line!(text, "maxmemory_human:{}", human(server.settings.memory_max));
     line!(text, "maxmemory_policy:{}", server.settings.text("maxmemory-policy"));
@@ -121,10 +126,13 @@ fn about_memory(server: &Server, _: &Session, text: &mut String) {
     line!(text, "mem_replication_backlog:{backlog}");
     line!(text, "mem_total_replication_buffers:{}", backlog + replicas);
     line!(text, "mem_clients_slaves:{replicas}");
+    line!(text, "mem_clients_normal:{}", server.clients_bytes());
     line!(text, "mem_fragmentation_ratio:{:.2}", resident as f64 / used.max(1) as f64);
     line!(text, "mem_allocator:jemalloc");
     line!(text, "active_defrag_running:0");
-    line!(text, "lazyfree_pending_objects:0");
+    let (pending, freed) = server.reclaimer.counters();
+    line!(text, "lazyfree_pending_objects:{pending}");
+    line!(text, "lazyfreed_objects:{freed}");
 }
 
 fn about_persistence(server: &Server, _: &Session, text: &mut String) {
@@ -138,7 +146,12 @@ fn about_persistence(server: &Server, _: &Session, text: &mut String) {
     line!(text, "rdb_bgsave_in_progress:{}", u8::from(save.saves));
     line!(text, "rdb_last_save_time:{}", save.last / 1000);
     line!(text, "rdb_last_bgsave_status:{}", ok(!save.is_saved_well));
+    let current = if save.saves { (server.now - save.last_begun).max(0) / 1000 } else { -1 };
+    line!(text, "rdb_last_bgsave_time_sec:{}", save.last_seconds.unwrap_or(-1));
+    line!(text, "rdb_current_bgsave_time_sec:{current}");
     line!(text, "rdb_saves:{}", save.saved);
+    line!(text, "rdb_last_load_keys_expired:{}", server.load.expired_keys);
+    line!(text, "rdb_last_load_keys_loaded:{}", server.load.keys);
     line!(text, "aof_enabled:{}", u8::from(is_enabled));
     line!(text, "aof_rewrite_in_progress:{}", u8::from(save.rewrites));
     line!(text, "aof_rewrite_scheduled:{}", u8::from(save.is_rewrite_due));
@@ -152,33 +165,56 @@ fn about_persistence(server: &Server, _: &Session, text: &mut String) {
         line!(text, "aof_buffer_length:{}", server.effects.bytes.len());
         line!(text, "aof_syncs:{}", aof.syncs);
     }
+    if server.is_loading {
+        about_loading(server, text);
+    }
 }
 
-fn about_stats(server: &Server, _: &Session, text: &mut String) {
+/// How far it is with what is read, and when it will be done at this pace.
+fn about_loading(server: &Server, text: &mut String) {
+    let load = &server.load;
+    let loaded = load.bytes.min(load.total_bytes);
+    // The clock of commands stands still while the start reads data.
+    let seconds = (crate::reactor::now_millis() - load.began).max(0) / 1000;
+    let left = i128::from(load.total_bytes - loaded) * i128::from(seconds) / i128::from(loaded.max(1));
+    line!(text, "loading_start_time:{}", load.began / 1000);
+    line!(text, "loading_total_bytes:{}", load.total_bytes);
+    line!(text, "loading_rdb_used_mem:0");
+    line!(text, "loading_loaded_bytes:{loaded}");
+    line!(text, "loading_loaded_perc:{:.2}", loaded as f64 * 100.0 / load.total_bytes.max(1) as f64);
+    line!(text, "loading_eta_seconds:{left}");
+}
+
+fn about_stats(server: &Server, client: &Session, text: &mut String) {
     let stats = &server.stats;
     line!(text, "total_connections_received:{}", stats.connections);
     line!(text, "total_commands_processed:{}", stats.commands);
+    let kilobytes = |counter: fn(&Sample) -> u64| server.pace.per_second(counter) / 1024.0;
+    line!(text, "instantaneous_ops_per_sec:{:.0}", server.pace.per_second(|sample| sample.commands));
     line!(text, "total_net_input_bytes:{}", stats.input_bytes);
     line!(text, "total_net_output_bytes:{}", stats.output_bytes);
+    line!(text, "instantaneous_input_kbps:{:.2}", kilobytes(|sample| sample.input_bytes));
+    line!(text, "instantaneous_output_kbps:{:.2}", kilobytes(|sample| sample.output_bytes));
     line!(text, "rejected_connections:{}", stats.rejected);
     line!(text, "sync_full:{}", stats.full_syncs);
     line!(text, "sync_partial_ok:{}", stats.partial_syncs);
     line!(text, "sync_partial_err:{}", stats.partial_syncs_refused);
     line!(text, "expired_keys:{}", stats.expired);
     line!(text, "evicted_keys:{}", server.stats.evicted);
-    line!(text, "evicted_clients:0");
+    line!(text, "evicted_clients:{}", stats.evicted_clients);
     line!(text, "keyspace_hits:{}", stats.hits);
     line!(text, "keyspace_misses:{}", stats.misses);
     line!(text, "pubsub_channels:{}", server.channels.len());
     line!(text, "pubsub_patterns:{}", server.patterns.len());
+    line!(text, "pubsubshard_channels:{}", server.shard_channels.len());
+    // There are no forks, and no connections that are kept.
+    line!(text, "latest_fork_usec:0");
     line!(text, "total_forks:0");
+    line!(text, "migrate_cached_sockets:0");
     line!(text, "tracking_total_keys:{}", server.tracked.len());
     line!(text, "tracking_total_items:{}", server.tracked.values().map(Vec::len).sum::<usize>());
-    line!(
-        text,
-        "tracking_total_prefixes:{}",
-        server.sessions.iter().flatten().filter(|one| one.tracking.is_some()).count()
-    );
+    line!(text, "tracking_total_prefixes:{}", super::tracking::prefixes(server, client));
+    line!(text, "slave_expires_tracked_keys:{}", server.own_expiries.len());
     line!(text, "total_error_replies:{}", stats.errors);
 }
 

@@ -1,5 +1,7 @@
 //! COMMAND: the table of commands tells of itself.
 
+use super::docs;
+use super::hints::hints;
 use super::key_specs::{self, ACCESS_NAMES, Access, Begin, Find, KeyPlace, KeySpec, NOT_KEY, keys_of};
 use super::options::is;
 use super::{CATEGORY_NAMES, COMMANDS, Command, FLAG_NAMES, NO_MANDATORY_KEYS, named};
@@ -13,7 +15,7 @@ fn names(all: &[(u32, &'static str)], wanted: u32) -> Vec<&'static str> {
     all.iter().filter(|(bit, _)| wanted & bit != 0).map(|(_, name)| *name).collect()
 }
 
-/// One command as COMMAND INFO shows it. Hints are missing.
+/// One command as COMMAND INFO shows it.
 fn describe(reply: &mut Reply, command: &Command) {
     let (first, last, step) = command.keys;
     reply.array(10);
@@ -24,7 +26,9 @@ fn describe(reply: &mut Reply, command: &Command) {
     reply.integer(i64::from(last));
     reply.count(step);
     reply.set_of_simple(&names(CATEGORY_NAMES, command.categories()));
-    reply.set(0);
+    let hints = hints(command.name);
+    reply.set(hints.len());
+    hints.iter().for_each(|hint| reply.bulk(hint.as_bytes()));
     let specs = key_specs::specs_of(command);
     reply.array(specs.len());
     for (number, spec) in specs.iter().enumerate() {
@@ -59,8 +63,7 @@ pub(super) fn command_info(server: &mut Server, client: &mut Session, args: Args
     Ok(())
 }
 
-/// The name and the group of each; summaries and arguments are for `redis-cli` to look up elsewhere.
-pub(super) fn docs(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+pub(super) fn command_docs(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let wanted: Vec<&Command> = match args.len() {
         2 => COMMANDS.iter().collect(),
         _ => args.from(2).iter().filter_map(named).collect(),
@@ -68,28 +71,9 @@ pub(super) fn docs(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outc
     client.reply.map(wanted.len());
     for command in wanted {
         client.reply.bulk(command.name.as_bytes());
-        client.reply.map(1);
-        client.reply.bulk(b"group");
-        client.reply.bulk(group(command).as_bytes());
+        docs::describe(&mut client.reply, command);
     }
     Ok(())
-}
-
-fn group(command: &Command) -> &'static str {
-    let groups = [
-        ("@string", "string"),
-        ("@list", "list"),
-        ("@set", "set"),
-        ("@sortedset", "sorted-set"),
-        ("@hash", "hash"),
-        ("@stream", "stream"),
-        ("@transaction", "transactions"),
-        ("@connection", "connection"),
-        ("@pubsub", "pubsub"),
-        ("@keyspace", "generic"),
-    ];
-    let categories = names(CATEGORY_NAMES, command.categories());
-    groups.iter().find(|(category, _)| categories.contains(category)).map_or("server", |(_, group)| group)
 }
 
 pub(super) fn list(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {

@@ -15,13 +15,18 @@ use crate::structure::table::Element as _;
 use crate::value::{Hash, List, Set, Value, Zset};
 
 pub(super) fn del(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let deleted = args.from(1).iter().filter(|name| server.delete(client.database, &Key::new(name))).count();
-    client.reply.count(deleted);
-    Ok(())
+    let lazily = server.settings.lazily.deletes;
+    delete_all(server, client, args, lazily)
 }
 
 pub(super) fn unlink(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    del(server, client, args)
+    delete_all(server, client, args, true)
+}
+
+fn delete_all(server: &mut Server, client: &mut Session, args: Args<'_>, lazily: bool) -> Outcome {
+    let deleted = args.from(1).iter().filter(|name| server.delete(client.database, &Key::new(name), lazily)).count();
+    client.reply.count(deleted);
+    Ok(())
 }
 
 pub(super) fn exists(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {

@@ -8,13 +8,16 @@ mod client;
 mod config;
 mod connection;
 mod debug;
+mod docs;
 mod expiry;
 mod facts;
 mod failover;
 mod functions;
 mod geo;
+mod geo_area;
 mod hashes;
 mod help;
+mod hints;
 mod hyperloglogs;
 mod info;
 mod introspection;
@@ -52,13 +55,14 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use crate::acl::Context;
-use crate::eviction;
 use crate::failure::{Failure, Outcome, WRONG_TYPE};
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
 use crate::waiting;
+use crate::{events, eviction};
 pub use admin::flush_all;
+pub use config::go_back;
 pub use facts::*;
 pub use table::COMMANDS;
 
@@ -332,6 +336,10 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, args: Arg
     if server.settings.memory_max > 0 || server.is_out_of_memory {
         server.is_out_of_memory = !eviction::make_room(server);
         hear_of_broken_watches(server, client);
+        if server.trackers > 0 {
+            // Before the reply: what the command itself reads is not what went.
+            tracking::tell(server, Some(client));
+        }
         if server.is_out_of_memory && command.is(DENYOOM) && !client.is_master {
             return Err(NO_MEMORY);
         }
@@ -389,17 +397,33 @@ fn hear_of_broken_watches(server: &mut Server, client: &mut Session) {
     }
 }
 
+/// What may give a key a time to go.
+const SETS_EXPIRY: [&str; 10] =
+    ["set", "setex", "psetex", "getex", "expire", "pexpire", "expireat", "pexpireat", "restore", "copy"];
+
 /// Calls a command's function, and notes what it has changed.
 fn handle(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) -> Outcome {
     let (dirty, database) = (server.dirty, client.database);
     server.effects.begin();
     let running = server.running.replace(command);
+    let notes_new = server.settings.events & events::NEW != 0 && may_write(command);
+    if notes_new {
+        server.note_new_keys(true);
+    }
     let outcome = (command.handler)(server, client, args);
+    if notes_new {
+        server.note_new_keys(false);
+    }
     server.running = running;
     if server.dirty != dirty {
         server.effects.end(database, args);
         client.has_written = true;
         client.written_until = server.stream_end();
+        if server.replication.is_replica() && !server.applies_stream && SETS_EXPIRY.contains(&command.name) {
+            for key in key_specs::keys_of(command, args).unwrap_or_default() {
+                server.note_own_expiry(database, args.at(key.place));
+            }
+        }
     }
     outcome
 }
@@ -430,7 +454,10 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
         server.stats.note_failure(number);
         refuse(server, client, &failure);
     }
-    if let Some(began) = began {
+    // Who waits now is timed when its command is done.
+    if let Some(began) = began
+        && client.waiting.is_none()
+    {
         note_time(server, client, command, args, began.elapsed());
     }
 }
@@ -446,12 +473,21 @@ fn note_time(server: &mut Server, client: &Session, command: &Command, args: Arg
 
 /// Runs the command of a client that has waited. Its effects stand on their own.
 pub fn run_again(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) {
+    let current = std::mem::replace(&mut server.current, client.id);
+    let began = Instant::now();
     let outcome = handle(server, client, command, args);
     match outcome {
         Ok(()) => {}
         Err(failure) if failure == WRONG_TYPE && !client.answers_wrong_type => client.still_waits = true,
-        Err(failure) => refuse(server, client, &failure),
+        Err(failure) => {
+            server.stats.note_failure(number_of(command));
+            refuse(server, client, &failure);
+        }
     }
+    if !client.still_waits {
+        note_time(server, client, command, args, began.elapsed());
+    }
+    server.current = current;
     client.answers_wrong_type = false;
     tell_own(server, client);
 }

@@ -2,6 +2,7 @@
 
 use super::lists::numbered_keys;
 use super::options::{count, integer, is};
+use crate::events;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
 use crate::protocol::Args;
@@ -65,9 +66,13 @@ pub(super) fn smove(server: &mut Server, client: &mut Session, args: Args<'_>) -
     }
     let is_moved = source.is_some_and(|set| set.remove(member));
     if is_moved {
-        server.typed_or_new::<Set>(database, &to)?.insert(member, limit);
+        server.notify(events::SET, "srem", database, from.bytes);
         server.changed(database, &from, 1);
-        server.touch(database, to.bytes);
+        // A set that has the member is as it was: who watches it goes on.
+        if server.typed_or_new::<Set>(database, &to)?.insert(member, limit) {
+            server.changed_string(database, to.bytes);
+            server.notify(events::SET, "sadd", database, to.bytes);
+        }
     }
     client.reply.flag(is_moved);
     Ok(())

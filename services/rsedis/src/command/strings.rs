@@ -151,7 +151,7 @@ pub(super) fn getdel(server: &mut Server, client: &mut Session, args: Args<'_>) 
     let key = Key::new(args.at(1));
     let text = server.text(client.database, &key)?;
     reply_text(client, text);
-    if server.delete(client.database, &key) {
+    if server.delete(client.database, &key, false) {
         server.effects.say(client.database, &[b"DEL", key.bytes]);
     }
     Ok(())
@@ -188,7 +188,7 @@ pub(super) fn getex(server: &mut Server, client: &mut Session, args: Args<'_>) -
     client.reply.item(text);
     match expires {
         Some((at, unit)) if !unit.is_relative && at <= server.now => {
-            server.delete(database, &key);
+            server.delete(database, &key, false);
             server.effects.say(database, &[b"DEL", key.bytes]);
         }
         Some((at, _)) => server.expire_at(database, &key, place, at),

@@ -76,7 +76,7 @@ static CONFIG_COMMANDS: &[Command] = &[
 static COMMAND_COMMANDS: &[Command] = &[
     c("command|help", help::help, 2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|count", introspection::count, 2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
-    c("command|docs", introspection::docs, -2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
+    c("command|docs", introspection::command_docs, -2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|getkeysandflags", introspection::getkeysandflags, -4, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|getkeys", introspection::getkeys, -4, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),
     c("command|info", introspection::command_info, -2, LOADING | STALE, CATEGORY_CONNECTION, (0, 0, 0)),

@@ -39,9 +39,39 @@ impl Tracking {
         flags
     }
 
+    /// What it takes, nearly.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.prefixes.iter().map(|prefix| size_of::<Vec<u8>>() + prefix.capacity()).sum::<usize>()
+    }
+
     /// Who is told in its place; 0: nobody.
     pub fn redirect(&self) -> u64 {
         self.redirect.unwrap_or(0)
+    }
+}
+
+/// A key that has changed, before those who had read it are told.
+#[derive(Debug)]
+pub struct Invalidation {
+    name: Vec<u8>,
+    /// The identifier of who changed it; 0: nobody.
+    changer: u64,
+    /// Slots and identifiers of those who had read it by then. Who reads it afterwards has the new value.
+    readers: Vec<(usize, u64)>,
+}
+
+/// A key has changed.
+#[cold]
+pub fn note_change(server: &mut Server, name: &[u8], changer: u64) {
+    let readers = server.tracked.remove(name).unwrap_or_default();
+    server.invalidated.push(Invalidation { name: name.to_vec(), changer, readers });
+}
+
+/// All keys of a database have gone.
+pub(super) fn note_flush(server: &mut Server) {
+    if server.trackers > 0 {
+        server.is_flushed = true;
+        server.tracked.clear();
     }
 }
 
@@ -99,8 +129,9 @@ pub(super) fn remember(server: &mut Server, client: &mut Session, command: &Comm
 
 /// What is left to do when a command is done.
 pub(super) fn settle(server: &mut Server, client: &mut Session, command: &'static str) {
+    // CLIENT CACHING is for the command behind it, unless that is one of CLIENT's again.
     if let Some(tracking) = &mut client.tracking
-        && command != "client|caching"
+        && !command.starts_with("client|")
         && client.transaction.is_none()
     {
         tracking.is_asked = false;
@@ -110,8 +141,7 @@ pub(super) fn settle(server: &mut Server, client: &mut Session, command: &'stati
         && server.tracked.len() > most
         && let Some(name) = server.tracked.keys().next().cloned()
     {
-        server.invalidated.push((name, 0));
-        tell(server, Some(client));
+        note_change(server, &name, 0);
     }
     tell(server, Some(client));
 }
@@ -124,16 +154,20 @@ pub fn tell(server: &mut Server, mut client: Option<&mut Session>) {
         for slot in slots.into_iter().chain(own) {
             send(server, client.as_deref_mut(), (slot, None), None);
         }
-        server.tracked.clear();
     }
-    for (name, changer) in std::mem::take(&mut server.invalidated) {
-        for (slot, id) in server.tracked.remove(&name).unwrap_or_default() {
-            if changer == id && reader(server, client.as_deref(), slot).is_some_and(|one| one.not_of_own) {
-                continue;
+    if server.invalidated.is_empty() {
+        return;
+    }
+    let has_broadcasts = reader_exists(server, client.as_deref());
+    for Invalidation { name, changer, readers } in std::mem::take(&mut server.invalidated) {
+        for (slot, id) in readers {
+            // Who wants broadcasts by now is told by them.
+            let is_meant = |one: &Tracking| !one.is_broadcast && !(one.not_of_own && changer == id);
+            if reader(server, client.as_deref(), slot).is_some_and(is_meant) {
+                send(server, client.as_deref_mut(), (slot, Some(id)), Some(&[&name]));
             }
-            send(server, client.as_deref_mut(), (slot, Some(id)), Some(&[&name]));
         }
-        if reader_exists(server, client.as_deref()) {
+        if has_broadcasts {
             server.broadcast.push((name, changer));
         }
     }
@@ -144,6 +178,13 @@ fn reader<'a>(server: &'a Server, client: Option<&'a Session>, slot: usize) -> O
         Some(client) if client.slot == slot => client.tracking.as_deref(),
         _ => server.sessions.get(slot)?.as_ref()?.tracking.as_deref(),
     }
+}
+
+/// Prefixes that somebody wants broadcasts of. `client`: who asks, and is not among the sessions.
+pub(super) fn prefixes(server: &Server, client: &Session) -> usize {
+    let all = server.sessions.iter().flatten().map(|session| &**session).chain([client]);
+    let wanted = all.filter_map(|session| session.tracking.as_deref()).flat_map(|tracking| &tracking.prefixes);
+    wanted.collect::<BTreeSet<_>>().len()
 }
 
 /// Whether somebody wants broadcasts.

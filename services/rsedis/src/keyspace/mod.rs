@@ -100,11 +100,13 @@ pub struct Database {
     walk: Option<Box<Walk>>,
     /// A new key's clock.
     first_clock: u32,
+    /// Keys that were added, while that is noted.
+    new_keys: Option<Vec<Vec<u8>>>,
 }
 
 impl Default for Database {
     fn default() -> Self {
-        Self { groups: (0..GROUPS).map(|_| Group::default()).collect(), walk: None, first_clock: 0 }
+        Self { groups: (0..GROUPS).map(|_| Group::default()).collect(), walk: None, first_clock: 0, new_keys: None }
     }
 }
 
@@ -167,7 +169,20 @@ impl Database {
         if let Some(walk) = &mut self.walk {
             walk.is_new(group, number, key.bytes);
         }
+        if let Some(names) = &mut self.new_keys {
+            names.push(key.bytes.to_vec());
+        }
         Place { group: group as u8, number }
+    }
+
+    /// Whether keys that are added are noted from now on.
+    pub fn note_new_keys(&mut self, wanted: bool) {
+        self.new_keys = wanted.then(Vec::new);
+    }
+
+    /// Keys that were added since they were asked for last, if that is noted.
+    pub fn take_new_keys(&mut self) -> Vec<Vec<u8>> {
+        self.new_keys.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Adds a key that is not there, with a value that does not expire.

@@ -25,19 +25,30 @@ fn read_rdb(server: &mut Server, loader: &mut rdb::Loader, bytes: &[u8]) -> Resu
     }
 }
 
+/// Bytes of the files of an append-only file, for who wants to know how far the reading is. What is wrong with them is found by who
+/// reads them.
+fn bytes_of<D: Directory>(directory: &D, name: &str) -> u64 {
+    let names = directory.names().unwrap_or_default();
+    let files = names.iter().filter(|file| file.starts_with(name));
+    files.filter_map(|file| directory.open(file).and_then(|file| file.bytes()).ok()).sum()
+}
+
 /// Replays the append-only file into a server without keys.
 pub fn replay<D: Directory>(server: &mut Server, directory: D) -> Result<(Aof<D>, Loaded), OpenError> {
     let name = server.settings.text("appendfilename").to_owned();
     let cuts = server.settings.is_yes("aof-load-truncated");
     let was_enabled = std::mem::take(&mut server.effects.is_enabled);
-    server.is_loading = true;
+    server.begin_loading(bytes_of(&directory, &name));
     let mut loader =
         Session { is_authenticated: true, may_all: true, may_not_wait: true, slot: usize::MAX, ..Session::default() };
     let mut replayed = 0;
     let opened = Aof::open(directory, &name, cuts, |piece| match piece {
-        Piece::Rdb(bytes) => read_rdb(server, &mut rdb::Loader::default(), bytes).map_err(|error| error.to_string()),
+        // What was changed behind the base was changed in keys that had not expired then: none goes before its commands have run.
+        Piece::Rdb(bytes) => read_rdb(server, &mut rdb::Loader::new(true), bytes).map_err(|error| error.to_string()),
         Piece::Command(args) => {
             replayed += 1;
+            // Nearly: the length of each argument stands before it.
+            server.load.bytes += args.iter().map(|argument| argument.len() as u64 + 6).sum::<u64>();
             if replayed % TURN_COMMANDS == 0 {
                 server.serve_while_loading();
             }
@@ -64,7 +75,7 @@ pub fn load_rdb<D: Directory>(server: &mut Server, directory: &D, name: &str) ->
         return Ok(None);
     }
     let bytes = directory.open(name).and_then(|file| file.read()).map_err(told)?;
-    server.is_loading = true;
+    server.begin_loading(bytes.len() as u64);
     let mut loader = rdb::Loader::new(server.replication.is_replica());
     let read = read_rdb(server, &mut loader, &bytes);
     server.is_loading = false;
@@ -72,6 +83,10 @@ pub fn load_rdb<D: Directory>(server: &mut Server, directory: &D, name: &str) ->
         && let (Some(id), Some(offset)) = loader.history
     {
         go_on(server, id, offset, loader.stream_database.unwrap_or(0));
+        // Who goes on there has them still.
+        for (database, name) in loader.expired {
+            server.effects.add(database, &[b"DEL", &name]);
+        }
     }
     match read.map_err(|error| format!("{name}: {error}"))? {
         length if length == bytes.len() => Ok(Some(length as u64)),

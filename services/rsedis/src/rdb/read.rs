@@ -396,6 +396,8 @@ pub struct Loader {
     /// Before this nothing is read (`key-load-delay`).
     next: Option<Instant>,
     keeps_expired: bool,
+    /// Keys that were left out, and that whoever goes on with the file's history must be told of.
+    pub expired: Vec<(usize, Vec<u8>)>,
     /// The database that the replication stream behind the file has selected (`repl-stream-db`).
     pub stream_database: Option<usize>,
     /// The replication history that the keys are a state of (`repl-id`), and how many bytes of it (`repl-offset`).
@@ -430,6 +432,7 @@ impl Loader {
         let mut reader = Reader { bytes, at: self.at, packing: server.packing() };
         if self.at == 0 {
             self.version = version(&mut reader)?;
+            (server.load.keys, server.load.expired_keys) = (0, 0);
         }
         let (mut is_whole, delay) = (false, server.settings.load_delay);
         while !is_whole && !self.is_waiting() {
@@ -442,6 +445,7 @@ impl Loader {
         let digest = self.digest.get_or_insert_with(|| CRC.digest());
         digest.update(&bytes[self.at..reader.at]);
         self.at = reader.at;
+        server.load.bytes = reader.at as u64;
         if !is_whole {
             return Ok(None);
         }
@@ -503,11 +507,15 @@ impl Loader {
                 let key_of = Key::new(&key);
                 let keys = &mut server.databases[self.database];
                 keys.remove(&key_of);
-                // Where replicas go on from these keys, they must be told that one goes: it goes by itself before long.
-                let keeps_expired = self.keeps_expired || self.history.0.is_some();
-                if keeps_expired || expiry.is_none_or(|expiry| expiry > server.now) {
+                if self.keeps_expired || expiry.is_none_or(|expiry| expiry > server.now) {
                     let place = keys.insert(&key_of, entry(&key, value, expiry));
                     crate::eviction::restore(server, self.database, place, idle_seconds, frequency);
+                    server.load.keys += 1;
+                } else {
+                    server.load.expired_keys += 1;
+                    if self.history.0.is_some() {
+                        self.expired.push((self.database, key));
+                    }
                 }
             }
         }

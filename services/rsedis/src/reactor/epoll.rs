@@ -1,51 +1,30 @@
 //! Sockets with epoll, some of them with TLS.
 
 use std::io::{self, ErrorKind, Read as _, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::SendFlags;
 
-use super::sockets::{Accepted, Event, Received, Sockets};
+use super::listening::{self, Listener};
+use super::sockets::{Accepted, Event, Received, Signal, Sockets};
 use crate::log;
+use crate::settings::Settings;
 use crate::tls::{Tls, TlsStream};
 
 /// Numbers of what is no client.
 const LISTENER: u64 = u64::MAX;
-const STOP: u64 = u64::MAX - 1;
+const STOPS: [(u64, Signal); 2] = [(u64::MAX - 1, Signal::Terminate), (u64::MAX - 2, Signal::Interrupt)];
 /// Ciphertext received at a time, bytes.
 const CIPHERTEXT_BYTES: usize = 64 << 10;
 /// Who comes to a port of TLS and speaks something else is told of from this `loglevel` on: verbose.
 const STRANGER_LEVEL: usize = 1;
 /// Events taken at once.
 const EVENTS_MAX: usize = 1024;
-
-/// Where clients connect.
-#[derive(Debug)]
-pub enum Listener {
-    /// An address, and whether TLS is spoken there.
-    Tcp {
-        /// The socket.
-        listener: TcpListener,
-        /// See above.
-        has_tls: bool,
-    },
-    /// A file, by its path.
-    Unix(UnixListener, String),
-}
-
-impl Listener {
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp { listener, .. } => listener.as_fd(),
-            Self::Unix(listener, _) => listener.as_fd(),
-        }
-    }
-}
 
 /// Who is at the other end, and where it came to.
 struct Ends {
@@ -106,27 +85,26 @@ pub struct EpollSockets {
     streams: Vec<Option<Stream>>,
     free: Vec<usize>,
     ready: Vec<epoll::Event>,
-    stop: UnixStream,
+    /// In the order of [`STOPS`].
+    stops: [UnixStream; 2],
     /// What a socket with TLS had.
     ciphertext: Vec<u8>,
 }
 
 impl EpollSockets {
-    /// Takes connections from listeners; a byte from `stop` asks the process to stop.
-    pub fn new(listeners: Vec<Listener>, stop: UnixStream) -> io::Result<Self> {
+    /// Takes connections from listeners; a byte from one of `stops` asks the process to stop: SIGTERM's, SIGINT's.
+    pub fn new(listeners: Vec<Listener>, stops: [UnixStream; 2]) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for listener in &listeners {
-            match listener {
-                Listener::Tcp { listener, .. } => listener.set_nonblocking(true)?,
-                Listener::Unix(listener, _) => listener.set_nonblocking(true)?,
-            }
             epoll::add(&epoll, listener.descriptor(), EventData::new_u64(LISTENER), EventFlags::IN)?;
         }
-        stop.set_nonblocking(true)?;
-        epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
+        for (stop, (number, _)) in stops.iter().zip(STOPS) {
+            stop.set_nonblocking(true)?;
+            epoll::add(&epoll, stop, EventData::new_u64(number), EventFlags::IN)?;
+        }
         let ready = Vec::with_capacity(EVENTS_MAX);
         let ciphertext = Vec::new();
-        Ok(Self { epoll, listeners, streams: Vec::new(), free: Vec::new(), ready, stop, ciphertext })
+        Ok(Self { epoll, listeners, streams: Vec::new(), free: Vec::new(), ready, stops, ciphertext })
     }
 
     #[inline]
@@ -231,14 +209,15 @@ impl Sockets for EpollSockets {
         let mut writable = Vec::new();
         for event in &self.ready {
             let (number, flags) = (event.data.u64(), event.flags);
+            if let Some(place) = STOPS.iter().position(|(stop, _)| *stop == number) {
+                // Asked once: an end that is refused is not tried again at every turn.
+                let mut asked = [0; 16];
+                drop((&self.stops[place]).read(&mut asked));
+                events.push(Event::Stop(STOPS[place].1));
+                continue;
+            }
             match number {
                 LISTENER => events.push(Event::Accept),
-                STOP => {
-                    // Asked once: an end that is refused is not tried again at every turn.
-                    let mut asked = [0; 16];
-                    drop((&self.stop).read(&mut asked));
-                    events.push(Event::Stop);
-                }
                 slot => {
                     if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
                         events.push(Event::Readable(slot as usize));
@@ -262,12 +241,24 @@ impl Sockets for EpollSockets {
         Ok(())
     }
 
+    fn listen(&mut self, settings: &Settings) -> Result<(), String> {
+        let outcome = listening::change(&mut self.listeners, settings);
+        for listener in &self.listeners {
+            match epoll::add(&self.epoll, listener.descriptor(), EventData::new_u64(LISTENER), EventFlags::IN) {
+                // Whoever stays is known.
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => log::warning(format_args!("epoll: a socket that listens is not heard: {error}")),
+            }
+        }
+        outcome
+    }
+
     fn accept(&mut self, keepalive_seconds: u32, tls: &Tls) -> io::Result<Option<Accepted>> {
         for place in 0..self.listeners.len() {
             let accepted = match &self.listeners[place] {
-                Listener::Tcp { listener, has_tls } => match listener.accept() {
+                Listener::Tcp(listener, place) => match listener.accept() {
                     Ok((stream, peer)) => {
-                        let tls = if *has_tls { Some(tls.accept()?) } else { None };
+                        let tls = if place.has_tls { Some(tls.accept()?) } else { None };
                         self.keep_tcp(stream, peer, keepalive_seconds, tls).map(Some)
                     }
                     Err(error) => Err(error),

@@ -364,9 +364,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.server.aof.failure = None;
         }
         self.server.forget_everything();
-        self.server.is_loading = true;
         let reader = rdb::Loader::new(true);
         let Receipt { bytes, history, .. } = receipt;
+        self.server.begin_loading(bytes.len() as u64);
         if let Some(master) = self.master() {
             master.link = Link::Loading(Box::new(Loading { bytes, reader, history }));
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::RECEIVE_BYTES;
 use super::sockets::{Event, Received, Sockets};
-use super::{greeting, now_millis, sending};
+use super::{greeting, now_millis, sending, stopping};
 use crate::command;
 use crate::log;
 use crate::protocol::Limits;
@@ -34,7 +34,7 @@ pub(super) fn serve<S: Sockets>(sockets: &RefCell<S>, server: &mut Server, is_fi
             Event::Accept => drop(greeting::accept(sockets, server)),
             Event::Readable(slot) => listen(sockets, server, slot),
             Event::Writable(slot) => answer(sockets, server, slot),
-            Event::Stop => server.requests.push(Request::Shutdown(Shutdown::default())),
+            Event::Stop(signal) => stopping::ask(server, signal),
         }
     }
     let ends_now = |request: &Request| matches!(request, Request::Shutdown(Shutdown { saves: Some(false), .. }));
@@ -92,6 +92,7 @@ fn run(server: &mut Server, slot: usize) {
     // Replies that are held hold those behind them.
     let is_held = !is_safe && connection.safe < session.reply.bytes.len();
     let bytes = std::mem::take(&mut connection.query);
+    session.query_bytes = bytes.len();
     let mut at = 0;
     while at < bytes.len() && !session.is_closing && !session.is_killed && session.waiting.is_none() {
         if sending::pauses(&mut connection, &session) {

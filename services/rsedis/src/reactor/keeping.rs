@@ -9,10 +9,10 @@ use wal::files::Directory;
 use super::Reactor;
 use super::feeding::Receiver;
 use super::sockets::Sockets;
-use crate::log;
 use crate::persistence::snapshot::{Format, Progress, Snapshot};
 use crate::persistence::{Aof, recover};
 use crate::server::{Request, Server};
+use crate::{command, log};
 
 /// What a turn of the loop may spend on a snapshot.
 pub(super) const BUDGET: Duration = Duration::from_millis(1);
@@ -79,6 +79,12 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     let outcome = self.reload();
                     self.reply(slot, outcome);
                 }
+                Request::Listen(slot) => {
+                    let outcome = self.listen();
+                    if let Some(slot) = slot {
+                        self.reply(slot, outcome);
+                    }
+                }
                 Request::SwitchAof(slot) => {
                     let outcome = self.switch_aof();
                     if let Err(error) = &outcome {
@@ -91,6 +97,20 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             }
         }
         self.begin_due();
+    }
+
+    /// Listens where the settings say now; if that cannot be, all is as before CONFIG SET asked for it.
+    fn listen(&mut self) -> Result<(), String> {
+        match self.sockets.borrow_mut().listen(&self.server.settings) {
+            Ok(()) => {
+                self.server.settings_before = None;
+                Ok(())
+            }
+            Err(error) => {
+                log::warning(format_args!("{error}"));
+                Err(command::go_back(&mut self.server, &error))
+            }
+        }
     }
 
     /// Begins what had to wait for a snapshot that was under way, whether that has ended or was given up.
@@ -247,6 +267,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 let ended = outcome.and_then(|_| put_rdb(&self.server, &directory));
                 let save = &mut self.server.save;
                 save.saves = false;
+                save.last_seconds = Some((self.server.now - save.last_begun).max(0) / 1000);
                 save.is_saved_well = ended.is_ok();
                 if ended.is_ok() {
                     (save.last, save.dirty) = (save.last_begun, save.dirty_begun);
@@ -320,7 +341,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let dirty = server.dirty;
         let reopened = aof.close().and_then(|()| {
             for database in 0..server.databases.len() {
-                server.take_database(database);
+                server.take_database(database, false);
             }
             recover::replay(server, directory).map_err(|error| error.to_string())
         });

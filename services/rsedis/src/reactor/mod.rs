@@ -9,6 +9,7 @@ mod following;
 mod greeting;
 mod interlude;
 mod keeping;
+pub mod listening;
 mod migrating;
 mod sending;
 mod sockets;
@@ -26,10 +27,10 @@ use wal::files::Directory;
 use crate::memory::{Allocator, Memory};
 use crate::persistence::Aof;
 use crate::protocol::Limits;
-use crate::server::{Interlude, Request, Server, Shutdown};
+use crate::server::{Interlude, Server};
 use crate::settings::Fsync;
 use crate::{command, eviction, log, waiting};
-pub use sockets::{Accepted, Event, Received, Sockets};
+pub use sockets::{Accepted, Event, Received, Signal, Sockets};
 
 /// Received at a time, bytes.
 const RECEIVE_BYTES: usize = 64 << 10;
@@ -140,7 +141,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 Event::Accept => self.accept(),
                 Event::Readable(slot) => self.receive(slot),
                 Event::Writable(slot) => self.touched.push(slot),
-                Event::Stop => self.server.requests.push(Request::Shutdown(Shutdown::default())),
+                Event::Stop(signal) => stopping::ask(&mut self.server, signal),
             }
         }
         for slot in std::mem::take(&mut self.runnable) {
@@ -197,6 +198,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     fn tick(&mut self) {
         self.last_tick = Instant::now();
         self.server.memory.look();
+        self.server.note_pace();
         if self.is_full {
             self.is_full = self.sockets.borrow_mut().want_clients(true).is_err();
         }
@@ -342,6 +344,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             return bytes.len();
         };
         self.touched.push(slot);
+        session.query_bytes = bytes.len();
         let mut at = 0;
         while at < bytes.len() && !session.is_closing && !session.is_killed && session.waiting.is_none() {
             if !self.server.requests.is_empty() {
@@ -437,6 +440,10 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 self.close(slot);
             }
         }
+        if self.server.settings.clients_max > 0 {
+            touched.iter().for_each(|slot| self.server.count_client(*slot));
+            self.server.clients_to_evict().into_iter().for_each(|slot| self.close(slot));
+        }
         self.touched = touched;
         self.touched.clear();
     }
@@ -463,6 +470,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.server.forget(&mut session);
         }
         self.sockets.borrow_mut().close(slot);
+        if self.server.settings.clients_max > 0 {
+            self.server.count_client(slot);
+        }
         if self.socket.slot == Some(slot) {
             self.note_lost_master("the connection was ended");
         }

@@ -11,7 +11,7 @@ use crate::settings::OutputLimit;
 
 /// A client with more replies waiting than this is not listened to until it has taken some.
 const OUTPUT_PAUSE_BYTES: usize = 64 << 20;
-/// What a client without waiting replies keeps of its buffer under `maxmemory`.
+/// What a client without waiting replies keeps of its buffer under `maxmemory` or `maxmemory-clients`.
 const IDLE_OUTPUT_BYTES: usize = 1 << 10;
 
 /// Whether a client is not listened to from now on, for too many replies wait; [`send`] says when it is again.
@@ -51,7 +51,8 @@ pub(super) fn send(sockets: &mut impl Sockets, server: &mut Server, slot: usize,
     if kept == 0 {
         output.clear();
         // Where memory is short, what idle clients keep would push keys out.
-        output.shrink_to(if server.settings.memory_max > 0 { IDLE_OUTPUT_BYTES } else { RECEIVE_BYTES });
+        let is_short = server.settings.memory_max > 0 || server.settings.clients_max > 0;
+        output.shrink_to(if is_short { IDLE_OUTPUT_BYTES } else { RECEIVE_BYTES });
         (connection.sent, connection.safe) = (0, 0);
         if session.is_closing {
             return Err(());

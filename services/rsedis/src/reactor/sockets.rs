@@ -4,6 +4,7 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crate::settings::Settings;
 use crate::tls::{Tls, TlsStream};
 
 /// What has happened.
@@ -16,7 +17,26 @@ pub enum Event {
     /// A socket takes bytes again.
     Writable(usize),
     /// The process was asked to stop.
-    Stop,
+    Stop(Signal),
+}
+
+/// What asks the process to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM.
+    Terminate,
+    /// SIGINT.
+    Interrupt,
+}
+
+impl Signal {
+    /// The parameter that says how to stop then.
+    pub fn parameter(self) -> &'static str {
+        match self {
+            Self::Terminate => "shutdown-on-sigterm",
+            Self::Interrupt => "shutdown-on-sigint",
+        }
+    }
 }
 
 /// What receiving gave.
@@ -50,6 +70,8 @@ pub trait Sockets: 'static {
     /// A client that wants to connect, if there is one; `keepalive_seconds`: silence after which it is asked whether it is there, 0:
     /// never; `tls`: what those who come to a port of TLS are shown.
     fn accept(&mut self, keepalive_seconds: u32, tls: &Tls) -> io::Result<Option<Accepted>>;
+    /// Listens where the settings say now. Errors: why that cannot be; then it is as before.
+    fn listen(&mut self, settings: &Settings) -> Result<(), String>;
     /// Whether to hear of clients that want to connect.
     fn want_clients(&mut self, wanted: bool) -> io::Result<()>;
     /// Appends what a socket has, about so many bytes at most.

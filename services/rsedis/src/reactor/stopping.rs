@@ -3,9 +3,19 @@
 use wal::files::Directory;
 
 use super::Reactor;
-use super::sockets::Sockets;
+use super::sockets::{Signal, Sockets};
 use crate::log;
-use crate::server::{PausePurpose, PendingShutdown, Shutdown};
+use crate::server::{PausePurpose, PendingShutdown, Request, Server, Shutdown};
+
+/// A signal asks the server to end, as the settings say. Who interrupts it twice does not want to wait for what an end waits for.
+pub(super) fn ask(server: &mut Server, signal: Signal) {
+    if signal == Signal::Interrupt && server.pending_shutdown.is_some() {
+        log::warning("You insist... exiting now.");
+        std::process::exit(1);
+    }
+    let shutdown = Shutdown::of(server.settings.text(signal.parameter()));
+    server.requests.push(Request::Shutdown(shutdown));
+}
 
 impl<S: Sockets, D: Directory> Reactor<S, D> {
     /// See [`crate::server::Request::Shutdown`]. Who asks while an end is on its way waits for that one.

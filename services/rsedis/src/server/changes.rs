@@ -1,6 +1,7 @@
 //! What follows from a change of a key: watches break, who waits may go on, events and effects; and keys that go.
 
 use super::Server;
+use crate::command::tracking;
 use crate::events;
 use crate::eviction;
 use crate::keyspace::{Key, Place};
@@ -43,6 +44,12 @@ impl Server {
     /// A key was changed: watches of it break, and who waits for it may go on.
     #[inline]
     pub fn touch(&mut self, database: usize, key: &[u8]) {
+        self.touch_by(database, key, self.current);
+    }
+
+    /// The same, changed by a client with this identifier; 0: by the server, in nobody's name.
+    #[inline]
+    pub fn touch_by(&mut self, database: usize, key: &[u8], changer: u64) {
         if !self.watchers.is_empty() {
             self.break_watches(database, key);
         }
@@ -51,7 +58,7 @@ impl Server {
         }
         // While data are read nobody has read any.
         if self.trackers > 0 && !self.is_loading {
-            self.invalidated.push((key.to_vec(), self.current));
+            tracking::note_change(self, key, changer);
         }
     }
 
@@ -85,21 +92,27 @@ impl Server {
         }
     }
 
-    /// Removes all keys of a database; what it held.
-    pub fn take_database(&mut self, database: usize) -> usize {
+    /// Removes all keys of a database; how many it had. `lazily`: they may be freed later.
+    pub fn take_database(&mut self, database: usize, lazily: bool) -> usize {
         let empty = eviction::empty_database(self);
         let keys = std::mem::replace(&mut self.databases[database], empty);
         let count = keys.len();
         if keys.walked_number().is_some() {
             self.flushed.push(keys);
+        } else if lazily {
+            self.reclaimer.free_database(keys);
         }
         count
     }
 
-    /// Removes a key for good; whether it was there.
-    pub fn delete(&mut self, database: usize, key: &Key<'_>) -> bool {
+    /// Removes a key for good; whether it was there. `lazily`: its value may be freed later.
+    pub fn delete(&mut self, database: usize, key: &Key<'_>, lazily: bool) -> bool {
         self.find(database, key).is_some() && {
-            self.databases[database].remove(key);
+            if let Some(entry) = self.databases[database].remove(key)
+                && lazily
+            {
+                self.reclaimer.free(entry);
+            }
             self.changed_string(database, key.bytes);
             true
         }
@@ -107,9 +120,12 @@ impl Server {
 
     /// Removes a key whose time has come, and says so.
     pub fn expire(&mut self, database: usize, key: &Key<'_>) {
-        if self.databases[database].remove(key).is_some() {
+        if let Some(entry) = self.databases[database].remove(key) {
+            if self.settings.lazily.expires {
+                self.reclaimer.free(entry);
+            }
             self.stats.expired += 1;
-            self.touch(database, key.bytes);
+            self.touch_by(database, key.bytes, 0);
             self.notify(events::EXPIRED, "expired", database, key.bytes);
             self.effects.add(database, &[b"DEL", key.bytes]);
         }
@@ -117,9 +133,13 @@ impl Server {
 
     /// Removes keys whose time has come: at most so many.
     pub fn expire_some(&mut self, most: usize) {
-        if self.is_paused() || self.is_loading || self.replication.is_replica() {
+        if self.is_paused() || self.is_loading {
             return;
         }
+        if self.replication.is_replica() {
+            return self.expire_own(most);
+        }
+        self.own_expiries.clear();
         let mut left = most;
         for database in 0..self.databases.len() {
             while left > 0
@@ -128,6 +148,33 @@ impl Server {
                 let name = name.to_vec();
                 self.expire(database, &Key::new(&name));
                 left -= 1;
+            }
+        }
+    }
+
+    /// A client has changed a key of a replica that takes writes: no master knows when it goes, so this server has to.
+    #[cold]
+    pub fn note_own_expiry(&mut self, database: usize, key: &[u8]) {
+        let keys = &self.databases[database];
+        if let Some(expiry) = keys.find(&Key::new(key)).and_then(|place| keys.entry(place).expiry()) {
+            self.own_expiries.insert((expiry, database, key.to_vec()));
+        }
+    }
+
+    /// Removes keys of [`Server::note_own_expiry`] whose time has come: at most so many.
+    fn expire_own(&mut self, most: usize) {
+        for _ in 0..most {
+            match self.own_expiries.first() {
+                Some((expiry, ..)) if *expiry <= self.now => {}
+                _ => return,
+            }
+            let Some((_, database, name)) = self.own_expiries.pop_first() else { return };
+            // It may have another time by now, or none.
+            let key = Key::new(&name);
+            let keys = &self.databases[database];
+            match keys.find(&key).and_then(|place| keys.entry(place).expiry()) {
+                Some(expiry) if expiry <= self.now => self.expire(database, &key),
+                _ => self.note_own_expiry(database, &name),
             }
         }
     }

@@ -16,6 +16,15 @@ pub struct Shutdown {
     pub is_now: bool,
 }
 
+impl Shutdown {
+    /// As words of `shutdown-on-sigterm` and `shutdown-on-sigint` say.
+    pub fn of(words: &str) -> Self {
+        let has = |wanted: &str| words.split(' ').any(|word| word == wanted);
+        let saves = if has("save") { Some(true) } else { has("nosave").then_some(false) };
+        Self { saves, is_forced: has("force"), is_now: has("now") }
+    }
+}
+
 /// An end that waits for replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingShutdown {

@@ -41,8 +41,28 @@ impl Server {
     /// Tells of a keyspace event.
     #[inline]
     pub fn notify(&mut self, class: Classes, event: &str, database: usize, key: &[u8]) {
+        if self.settings.events & events::NEW != 0 {
+            self.tell_new_keys(database);
+        }
         if self.settings.events & class != 0 {
             self.tell_event(event, database, key);
+        }
+    }
+
+    /// Whether keys that are new are noted while a command runs.
+    #[cold]
+    pub fn note_new_keys(&mut self, wanted: bool) {
+        for database in 0..self.databases.len() {
+            self.tell_new_keys(database);
+            self.databases[database].note_new_keys(wanted);
+        }
+    }
+
+    /// Tells of keys that are new, before what else happened to them.
+    #[cold]
+    fn tell_new_keys(&mut self, database: usize) {
+        for name in self.databases[database].take_new_keys() {
+            self.tell_event("new", database, &name);
         }
     }
 

@@ -4,10 +4,13 @@
 mod access;
 mod busy;
 mod changes;
+mod client_memory;
 mod ending;
 mod handing_over;
 mod messages;
+mod pace;
 mod pauses;
+mod reclaim;
 mod replicating;
 mod status;
 
@@ -16,13 +19,19 @@ use std::time::Duration;
 
 pub use access::Typed;
 pub use busy::{Interlude, RunningScript};
+pub use client_memory::ClientMemory;
 pub use ending::{PendingShutdown, Shutdown};
 pub use messages::Message;
+pub use pace::{Pace, Sample};
 pub use pauses::{Pause, PausePurpose, Pauses};
-pub use status::{AofStatus, CommandStats, Migration, Request, SaveStatus, SlowCommand, Stats};
+pub use reclaim::Reclaimer;
+pub use status::{
+    AofStatus, CommandStats, LoadStatus, Migration, Request, SaveStatus, SettingsBefore, SlowCommand, Stats,
+};
 
 use crate::acl;
 use crate::command::Command;
+use crate::command::tracking::Invalidation;
 use crate::connection::Connection;
 use crate::effects::Effects;
 use crate::eviction::{self, Eviction};
@@ -41,6 +50,8 @@ use crate::tls::Tls;
 pub struct Server {
     /// Parameters.
     pub settings: Settings,
+    /// What they were before CONFIG SET asked for another place to listen at, until that is done.
+    pub settings_before: Option<Box<SettingsBefore>>,
     /// What they make of TLS.
     pub tls: Tls,
     /// Keys.
@@ -57,6 +68,8 @@ pub struct Server {
     pub acl_log: acl::Log,
     /// Counters.
     pub stats: Stats,
+    /// What they were a little while ago.
+    pub pace: Pace,
     /// Spikes that were seen.
     pub latency: Monitor,
     /// What was changed.
@@ -69,6 +82,8 @@ pub struct Server {
     pub connections: Vec<Option<Connection>>,
     /// How many there are.
     pub clients: usize,
+    /// What they take, while that is limited.
+    pub client_memory: ClientMemory,
     /// Serves them while a script runs.
     pub interlude: Interlude,
     /// What runs: a script or a function.
@@ -99,6 +114,8 @@ pub struct Server {
     pub save: SaveStatus,
     /// Databases that were flushed, and are being written as they were.
     pub flushed: Vec<Database>,
+    /// Frees what is large.
+    pub reclaimer: Reclaimer,
     /// How much is allocated.
     pub memory: Memory,
     /// More is used than `maxmemory`, and nothing may go: what needs memory is refused.
@@ -107,6 +124,8 @@ pub struct Server {
     pub eviction: Eviction,
     /// Data are being read at the start: keys do not expire, limits do not hold.
     pub is_loading: bool,
+    /// How far that is, or how it ended.
+    pub load: LoadStatus,
     /// `SLOWLOG`, newest first.
     pub slow: std::collections::VecDeque<SlowCommand>,
     /// The next slow command's number.
@@ -141,9 +160,9 @@ pub struct Server {
     pub trackers: usize,
     /// Who has read which key: slots and identifiers.
     pub tracked: HashMap<Vec<u8>, Vec<(usize, u64)>>,
-    /// Keys that have changed, and the identifier of who changed them, before those who track were told.
-    pub invalidated: Vec<(Vec<u8>, u64)>,
-    /// The same for broadcasts.
+    /// Keys that have changed, before those who had read them are told.
+    pub invalidated: Vec<Invalidation>,
+    /// Keys that have changed, and the identifier of who changed them, for broadcasts.
     pub broadcast: Vec<(Vec<u8>, u64)>,
     /// All keys have changed.
     pub is_flushed: bool,
@@ -155,6 +174,8 @@ pub struct Server {
     pub pending_shutdown: Option<PendingShutdown>,
     /// Who follows this server, and whom it follows.
     pub replication: Replication,
+    /// On a replica: keys that clients let expire, with their databases, in the order of their times (milliseconds since 1970).
+    pub own_expiries: BTreeSet<(i64, usize, Vec<u8>)>,
     /// There is an append-only file to write effects into.
     pub writes_aof: bool,
     /// What runs comes from the master: keys whose time has come are there until it says otherwise.
@@ -171,6 +192,7 @@ impl Server {
         let mut server = Self {
             databases: (0..settings.databases()).map(|_| Database::default()).collect(),
             settings,
+            settings_before: None,
             tls: Tls::default(),
             now,
             started: now,
@@ -178,12 +200,14 @@ impl Server {
             users: acl::Users::default(),
             acl_log: acl::Log::default(),
             stats: Stats::default(),
+            pace: Pace::default(),
             latency: Monitor::default(),
             effects: Effects::default(),
             dirty: 0,
             sessions: Vec::new(),
             connections: Vec::new(),
             clients: 0,
+            client_memory: ClientMemory::default(),
             interlude: Interlude::default(),
             running_script: None,
             watchers: HashMap::new(),
@@ -207,16 +231,19 @@ impl Server {
                 dirty: 0,
                 last_begun: now,
                 dirty_begun: 0,
+                last_seconds: None,
                 is_saved_well: true,
                 is_rewritten_well: true,
                 rewritten: 0,
                 saved: 0,
             },
             flushed: Vec::new(),
+            reclaimer: Reclaimer::default(),
             memory: Memory::default(),
             is_out_of_memory: false,
             eviction: Eviction::default(),
             is_loading: false,
+            load: LoadStatus::default(),
             slow: Default::default(),
             next_slow: 0,
             run_id,
@@ -241,6 +268,7 @@ impl Server {
             pauses: Pauses::default(),
             pending_shutdown: None,
             replication: Replication::new(replication_id, now),
+            own_expiries: BTreeSet::new(),
             writes_aof: false,
             applies_stream: false,
             own_messages: Vec::new(),
@@ -255,6 +283,18 @@ impl Server {
         server.users.allows_channels = server.settings.text("acl-pubsub-default") == "allchannels";
         server.users.set_default_password(server.settings.password.as_bytes());
         server
+    }
+
+    /// The counters of now, for whoever asks how much is done at the moment.
+    pub fn note_pace(&mut self) {
+        let Stats { commands, input_bytes, output_bytes, .. } = self.stats;
+        self.pace.note(Sample { at: self.now, commands, input_bytes, output_bytes });
+    }
+
+    /// Data are read from now on, of so many bytes.
+    pub fn begin_loading(&mut self, total_bytes: u64) {
+        self.is_loading = true;
+        self.load = LoadStatus { began: self.now, total_bytes, ..LoadStatus::default() };
     }
 
     /// Something that clients wait for took this long.

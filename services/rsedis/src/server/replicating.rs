@@ -165,7 +165,8 @@ impl Server {
 
     /// Drops all keys and functions, and the history that they were a state of.
     pub fn forget_everything(&mut self) {
-        crate::command::flush_all(self);
+        let lazily = self.settings.lazily.follows;
+        crate::command::flush_all(self, lazily);
         if let Some(scripts) = &mut self.scripts {
             scripts.flush_libraries();
         }

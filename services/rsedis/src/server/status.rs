@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::ending::Shutdown;
 use crate::latency::Histogram;
+use crate::settings::Settings;
 
 /// Counters, since the start or CONFIG RESETSTAT.
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Stats {
     pub expired: u64,
     /// Keys that went because memory was full.
     pub evicted: u64,
+    /// Clients that went because they took too much memory.
+    pub evicted_clients: u64,
     /// Reads that found their key.
     pub hits: u64,
     /// Reads that did not.
@@ -133,8 +136,19 @@ pub enum Request {
     SaveUsers(usize),
     /// Send the keys of [`Migration`], and answer its client.
     Migrate,
+    /// Listen where the settings say now, or go back to those of [`SettingsBefore`]. Answer the client at a slot, if one waits.
+    Listen(Option<usize>),
     /// Begin or end the append-only file: the setting has changed. Answer the client at a slot, if one waits.
     SwitchAof(Option<usize>),
+}
+
+/// What CONFIG SET goes back to if the server cannot listen where it was told to.
+#[derive(Clone, Debug)]
+pub struct SettingsBefore {
+    /// All parameters.
+    pub settings: Settings,
+    /// The one that asks for another place.
+    pub name: &'static str,
 }
 
 /// Keys that go to another server.
@@ -171,6 +185,21 @@ pub struct AofStatus {
     pub syncs: u64,
 }
 
+/// How far it is with data that are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadStatus {
+    /// Milliseconds since 1970.
+    pub began: i64,
+    /// Bytes of what is read.
+    pub total_bytes: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Keys of the RDB file that were kept.
+    pub keys: u64,
+    /// Keys of the RDB file whose time had come.
+    pub expired_keys: u64,
+}
+
 /// How snapshots go.
 #[derive(Clone, Debug)]
 pub struct SaveStatus {
@@ -192,6 +221,8 @@ pub struct SaveStatus {
     pub last_begun: i64,
     /// The same for [`SaveStatus::dirty`].
     pub dirty_begun: u64,
+    /// How long the last RDB file took that was written in the background.
+    pub last_seconds: Option<i64>,
     /// Whether the last one went well.
     pub is_saved_well: bool,
     /// The same for bases.

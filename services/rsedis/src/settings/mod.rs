@@ -37,6 +37,19 @@ pub struct OutputLimit {
     pub seconds: i64,
 }
 
+/// What is freed on another thread where it is large, though no command asks for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lazily {
+    /// Keys that DEL removes.
+    pub deletes: bool,
+    /// Keys that expire.
+    pub expires: bool,
+    /// What FLUSHALL and FLUSHDB remove.
+    pub flushes: bool,
+    /// What goes since the master's keys come.
+    pub follows: bool,
+}
+
 /// All parameters.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -48,6 +61,8 @@ pub struct Settings {
     pub fsync: Fsync,
     /// Bytes of memory before keys go, or writes are refused; 0: no limit.
     pub memory_max: u64,
+    /// Bytes that all clients together may take; 0: no limit.
+    pub clients_max: u64,
     /// Which keys go.
     pub policy: Policy,
     /// Keys that are drawn for each that goes.
@@ -92,6 +107,8 @@ pub struct Settings {
     pub serves_stale: bool,
     /// Which keyspace events are told.
     pub events: Classes,
+    /// What is freed later.
+    pub lazily: Lazily,
 }
 
 impl Default for Settings {
@@ -101,6 +118,7 @@ impl Default for Settings {
             packing: Packing::default(),
             fsync: Fsync::default(),
             memory_max: 0,
+            clients_max: 0,
             policy: Policy::default(),
             eviction_samples: 0,
             frequency: FrequencySettings::default(),
@@ -123,6 +141,7 @@ impl Default for Settings {
             is_read_only: true,
             serves_stale: true,
             events: 0,
+            lazily: Lazily::default(),
         };
         settings.derive();
         settings
@@ -203,6 +222,10 @@ impl Settings {
             _ => Fsync::EverySecond,
         };
         self.memory_max = self.integer("maxmemory").max(0) as u64;
+        self.clients_max = match self.text("maxmemory-clients").strip_suffix('%') {
+            Some(percent) => self.memory_max / 100 * percent.parse().unwrap_or(0),
+            None => self.integer("maxmemory-clients").max(0) as u64,
+        };
         self.policy = Policy::of(self.text("maxmemory-policy"));
         self.eviction_samples = self.integer("maxmemory-samples").max(1) as usize;
         self.frequency = FrequencySettings {
@@ -212,6 +235,12 @@ impl Settings {
         self.bulk_max = self.integer("proto-max-bulk-len");
         self.password = self.text("requirepass").to_owned();
         self.events = events::parse(self.text("notify-keyspace-events")).unwrap_or_default();
+        self.lazily = Lazily {
+            deletes: self.is_yes("lazyfree-lazy-user-del"),
+            expires: self.is_yes("lazyfree-lazy-expire"),
+            flushes: self.is_yes("lazyfree-lazy-user-flush"),
+            follows: self.is_yes("replica-lazy-flush"),
+        };
         self.slow_micros = self.integer("slowlog-log-slower-than");
         self.latency_threshold_millis = self.integer("latency-monitor-threshold") as u64;
         self.times_all = self.latency_threshold_millis > 0 || (0..1000).contains(&self.slow_micros);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::table::SHUTDOWN_WORDS;
 use super::{Kind, PARAMETERS, Parameter, Settings, find};
 use crate::protocol::request::split_words;
 use service_kit::command_line::nearest;
@@ -153,6 +154,17 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
                 false => Err(format!("argument must be between {low} and {high} inclusive")),
             }
         }
+        Kind::MemoryOrPercent => {
+            let word = single()?;
+            match word.strip_suffix('%').map(str::parse) {
+                Some(Ok(percent @ 0..=100u8)) => Ok(format!("{percent}%")),
+                Some(_) => Err("percentage argument must be less or equal to 100".to_owned()),
+                None => {
+                    let bytes = memory(word).ok_or("argument must be a memory or percent value")?;
+                    Ok(bytes.to_string())
+                }
+            }
+        }
         Kind::Words(known) => {
             let word = single()?.to_ascii_lowercase();
             match known.contains(&word.as_str()) {
@@ -174,6 +186,7 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
             .map(crate::events::text)
             .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
         Kind::OutputLimits => output_limits(words, before),
+        Kind::Shutdown => shutdown(words),
         Kind::Master => match words {
             [host, port] if host.eq_ignore_ascii_case("no") && port.eq_ignore_ascii_case("one") => Ok(String::new()),
             [host, port] if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(format!("{host} {port}")),
@@ -188,6 +201,20 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
             }
         }
     }
+}
+
+fn shutdown(words: &[String]) -> Result<String, String> {
+    let asked: Vec<String> =
+        words.iter().flat_map(|word| word.split_whitespace()).map(str::to_ascii_lowercase).collect();
+    if asked.is_empty() || asked.iter().any(|word| !SHUTDOWN_WORDS.contains(&word.as_str())) {
+        return Err(format!("argument(s) must be one of the following: {}", SHUTDOWN_WORDS.join(", ")));
+    }
+    let has = |wanted: &str| asked.iter().any(|word| word == wanted);
+    if has("save") && has("nosave") {
+        return Err("save and nosave exclude each other".to_owned());
+    }
+    let known: Vec<&str> = SHUTDOWN_WORDS.into_iter().skip(1).filter(|word| has(word)).collect();
+    Ok(if known.is_empty() { SHUTDOWN_WORDS[0].to_owned() } else { known.join(" ") })
 }
 
 /// Bytes as Redis writes them: `1gb` is 2^30, `1g` is 10^9.
@@ -293,12 +320,34 @@ mod tests {
             ("--port", "'--port': wrong number of arguments"),
             ("--appendonly maybe", "'--appendonly \"maybe\"': argument must be 'yes' or 'no'"),
             ("--daemonize yes", "'--daemonize \"yes\"': not supported: this server has 'no' only"),
+            (
+                "--shutdown-on-sigint save nosave",
+                "'--shutdown-on-sigint \"save\" \"nosave\"': save and nosave exclude each other",
+            ),
             ("--maxmemory 5x", "'--maxmemory \"5x\"': argument must be a memory value"),
             ("bad.conf", "bad.conf, line 2, 'foo bar': Bad directive or wrong number of arguments"),
             ("missing.conf", "can't open config file 'missing.conf': entity not found"),
         ] {
             assert_eq!(read(line).map(|_| ()).unwrap_err(), expected);
         }
+    }
+
+    #[test]
+    fn memory_of_clients_may_be_a_part_of_all() {
+        let settings = settings("--maxmemory 1000mb --maxmemory-clients 5%");
+        assert_eq!((settings.clients_max, settings.text("maxmemory-clients")), (50 << 20, "5%"));
+        assert_eq!(super::tests::settings("--maxmemory-clients 1mb").clients_max, 1 << 20);
+        assert!(read("--maxmemory-clients 101%").is_err());
+    }
+
+    #[test]
+    fn signals_end_as_their_words_say() {
+        use crate::server::Shutdown;
+        let settings = settings("--shutdown-on-sigterm force NOSAVE --shutdown-on-sigint default");
+        let words = settings.text("shutdown-on-sigterm");
+        assert_eq!(words, "nosave force");
+        assert_eq!(Shutdown::of(words), Shutdown { saves: Some(false), is_forced: true, is_now: false });
+        assert_eq!(Shutdown::of(settings.text("shutdown-on-sigint")), Shutdown::default());
     }
 
     #[test]

@@ -29,8 +29,9 @@ fn quoted(word: &str) -> String {
 /// The line that sets a parameter to what it is.
 fn line(settings: &Settings, index: usize) -> String {
     let (parameter, value) = (&PARAMETERS[index], settings.value(index));
-    let has_words = matches!(parameter.kind, Kind::List | Kind::SavePoints | Kind::OutputLimits | Kind::Master)
-        && !value.is_empty();
+    let has_words =
+        matches!(parameter.kind, Kind::List | Kind::SavePoints | Kind::OutputLimits | Kind::Shutdown | Kind::Master)
+            && !value.is_empty();
     let value = if has_words { value.split(' ').map(quoted).collect::<Vec<_>>().join(" ") } else { quoted(value) };
     format!("{} {value}", parameter.name)
 }

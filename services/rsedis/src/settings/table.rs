@@ -11,6 +11,8 @@ pub enum Kind {
     Integer(i64, i64),
     /// Bytes, with `kb`, `mb` and `gb`; at least and at most.
     Memory(i64, i64),
+    /// Bytes, or so many percent of `maxmemory`.
+    MemoryOrPercent,
     /// One of these words.
     Words(&'static [&'static str]),
     /// Anything that is one word.
@@ -23,11 +25,16 @@ pub enum Kind {
     Events,
     /// `client-output-buffer-limit`.
     OutputLimits,
+    /// How to end: words of [`SHUTDOWN_WORDS`].
+    Shutdown,
     /// `replicaof`: a host and a port, or `no one`.
     Master,
     /// Only this value is honoured.
     Fixed(&'static [&'static str]),
 }
+
+/// What an end may be asked to do, in the order in which CONFIG GET shows it.
+pub const SHUTDOWN_WORDS: [&str; 5] = ["default", "save", "nosave", "now", "force"];
 
 /// A parameter.
 #[derive(Debug)]
@@ -77,8 +84,8 @@ const EMPTY: Kind = Kind::Fixed(&[""]);
 
 /// All of them.
 pub static PARAMETERS: &[Parameter] = &[
-    at_start("port", Kind::Integer(0, 65_535), "6379"),
-    at_start("bind", Kind::List, "* -::*"),
+    changeable("port", Kind::Integer(0, 65_535), "6379"),
+    changeable("bind", Kind::List, "* -::*"),
     at_start("tcp-backlog", Kind::Integer(0, i32::MAX as i64), "511"),
     changeable("protected-mode", Kind::Boolean, "yes"),
     changeable("timeout", Kind::Integer(0, i32::MAX as i64), "0"),
@@ -105,7 +112,7 @@ pub static PARAMETERS: &[Parameter] = &[
     at_start("pidfile", EMPTY, ""),
     at_start("unixsocket", Kind::Text, ""),
     at_start("cluster-enabled", NO, "no"),
-    at_start("tls-port", Kind::Integer(0, 65_535), "0"),
+    changeable("tls-port", Kind::Integer(0, 65_535), "0"),
     at_start("io-threads", Kind::Fixed(&["1"]), "1"),
     at_start("io-threads-do-reads", NO, "no"),
     at_start("always-show-logo", Kind::Boolean, "no").without_effect(),
@@ -128,7 +135,7 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("maxmemory-eviction-tenacity", Kind::Integer(0, 100), "10"),
     changeable("lfu-log-factor", Kind::Integer(0, 2_147_483_647), "10"),
     changeable("lfu-decay-time", Kind::Integer(0, i32::MAX as i64), "1"),
-    changeable("maxmemory-clients", Kind::Fixed(&["0"]), "0"),
+    changeable("maxmemory-clients", Kind::MemoryOrPercent, "0"),
     changeable(
         "client-output-buffer-limit",
         Kind::OutputLimits,
@@ -159,10 +166,10 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("activerehashing", Kind::Fixed(&["yes"]), "yes"),
     changeable("active-expire-effort", Kind::Integer(1, 10), "1").without_effect(),
     changeable("lazyfree-lazy-eviction", Kind::Boolean, "no").without_effect(),
-    changeable("lazyfree-lazy-expire", Kind::Boolean, "no").without_effect(),
+    changeable("lazyfree-lazy-expire", Kind::Boolean, "no"),
     changeable("lazyfree-lazy-server-del", Kind::Boolean, "no").without_effect(),
-    changeable("lazyfree-lazy-user-del", Kind::Boolean, "no").without_effect(),
-    changeable("lazyfree-lazy-user-flush", Kind::Boolean, "no").without_effect(),
+    changeable("lazyfree-lazy-user-del", Kind::Boolean, "no"),
+    changeable("lazyfree-lazy-user-flush", Kind::Boolean, "no"),
     changeable("notify-keyspace-events", Kind::Events, ""),
     changeable("slowlog-log-slower-than", Kind::Integer(-1, i64::MAX), "10000"),
     changeable("slowlog-max-len", Kind::Integer(0, i64::MAX), "128"),
@@ -267,9 +274,9 @@ pub static PARAMETERS: &[Parameter] = &[
         .without_effect(),
     changeable("repl-diskless-sync-max-replicas", Kind::Integer(0, i64::MAX), "0"),
     changeable("active-defrag-threshold-lower", Kind::Integer(0, i64::MAX), "10").without_effect(),
-    changeable("shutdown-on-sigterm", Kind::List, "default").without_effect(),
+    changeable("shutdown-on-sigterm", Kind::Shutdown, "default"),
     changeable("tls-client-key-file-pass", Kind::Fixed(&[""]), ""),
-    changeable("shutdown-on-sigint", Kind::List, "default").without_effect(),
+    changeable("shutdown-on-sigint", Kind::Shutdown, "default"),
     Parameter {
         name: "replica-announce-port",
         alias: "slave-announce-port",
@@ -368,8 +375,7 @@ pub static PARAMETERS: &[Parameter] = &[
         default: "no",
         can_change: true,
         has_effect: true,
-    }
-    .without_effect(),
+    },
     changeable("active-defrag-cycle-max", Kind::Integer(0, i64::MAX), "25").without_effect(),
 ];
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use prost::Message;
 use replog::runtime::tcp::{self, Tls};
 use serde::{Deserialize, Serialize};
-use service_kit::directory::{make_private, write_whole};
+use service_kit::directory::{file_in_place_of, make_private, write_whole};
 use service_kit::url::Url;
 
 use crate::proto::etcdserverpb as pb;
@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Why a member does not know who it is.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
+    /// A file stands where its directory should be.
+    #[error("--data-dir: {0} is a file: name a directory, or remove it")]
+    NoDirectory(PathBuf),
     /// Its file.
     #[error("{0}: {1}")]
     File(String, io::Error),
@@ -114,6 +117,9 @@ impl Identity {
         let folder = folder(settings);
         let path = folder.join(FILE);
         let file = |error| IdentityError::File(path.display().to_string(), error);
+        if let Some(found) = file_in_place_of(&folder) {
+            return Err(IdentityError::NoDirectory(found.to_owned()));
+        }
         make_private(&folder).map_err(file)?;
         let founders = settings.founders.iter().map(|founder| member(founder, &settings.token)).collect();
         let log = settings.log_directory();

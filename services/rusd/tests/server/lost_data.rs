@@ -32,6 +32,16 @@ fn a_member_whose_directory_is_empty_is_refused_by_those_who_know_it() {
 }
 
 #[test]
+fn a_file_as_data_directory_is_refused_by_its_name_with_what_to_do() {
+    let directory = harness::folder();
+    let data = directory.path().join("data");
+    fs::write(&data, "").unwrap();
+    let refusal = Rusd::spawn(directory, Vec::new()).refusal();
+    let expected = format!("--data-dir: {} is a file: name a directory, or remove it", data.display());
+    assert!(refusal.contains(&expected), "{refusal}");
+}
+
+#[test]
 fn data_are_their_users_alone() {
     fn look(path: &Path) {
         let mode = fs::metadata(path).unwrap().permissions().mode();

@@ -5,7 +5,8 @@ use service_kit::console;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use walsync::follow::{Follower, Step};
+use walsync::follow::{FollowError, Follower, Step};
+use walsync::restore::RestoreError;
 
 /// Between two looks at whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -34,8 +35,12 @@ pub fn follow(arguments: &RestoreArgs) -> anyhow::Result<()> {
     watch::logs();
     let stop = watch::stop_flag()?;
     let output = &arguments.output;
-    let (mut follower, restored) =
-        Follower::start(arguments.place.replica()?, &place(arguments), output, arguments.prove)?;
+    let replica = arguments.place.replica()?;
+    let started = Follower::start(replica.clone(), &place(arguments), output, arguments.prove);
+    let (mut follower, restored) = started.map_err(|error| match error {
+        FollowError::Restore(RestoreError::Empty) => arguments.place.no_replica(&replica),
+        error => error.into(),
+    })?;
     if let Some(restored) = &restored {
         print_restored(arguments, restored)?;
     }

@@ -1,16 +1,19 @@
 //! `list`, `verify`, `explain`: what is there, whether it holds, what it means.
 
-use super::time;
+use super::{PlaceArgs, time};
 use service_kit::console;
 use walsync::config::{Config, Location};
-use walsync::replica::Replica;
 use walsync::restore::Chain;
-use walsync::retention::{Policy, plan};
+use walsync::retention::{FILES_AT_ONCE, Policy, plan};
 use walsync::store::retry;
 
 /// One line a file, then the points.
-pub fn list(replica: &Replica) -> anyhow::Result<()> {
+pub fn list(place: &PlaceArgs) -> anyhow::Result<()> {
+    let replica = place.replica()?;
     let files = replica.files()?;
+    if files.is_empty() {
+        return Err(place.no_replica(&replica));
+    }
     console::print(format_args!("level\tmin_txid\tmax_txid\tsize_bytes\tkey\n"))?;
     for file in &files {
         let (min, max) = (file.name.min_txid, file.name.max_txid);
@@ -31,19 +34,21 @@ pub fn list(replica: &Replica) -> anyhow::Result<()> {
             ))?;
         }
         (_, last, newest) => {
-            console::print(format_args!(
-                "restorable: TXID {} at most, though files reach {}\n",
-                last.unwrap_or(0),
-                newest.unwrap_or(0)
-            ))?;
+            let last = last.map_or("nothing".to_owned(), |last| format!("TXID {last} at most"));
+            let newest = newest.unwrap_or(0);
+            console::print(format_args!("restorable: {last}, though files reach {newest}\n"))?;
         }
     }
     Ok(())
 }
 
 /// Reads everything; memory of one page.
-pub fn verify(replica: &Replica) -> anyhow::Result<()> {
+pub fn verify(place: &PlaceArgs) -> anyhow::Result<()> {
+    let replica = place.replica()?;
     let files = replica.files()?;
+    if files.is_empty() {
+        return Err(place.no_replica(&replica));
+    }
     let (mut bytes, mut damaged, mut newest) = (0, 0, None);
     for file in &files {
         match retry(5, || replica.read(file, |_, _, _| Ok(()))) {
@@ -73,22 +78,25 @@ pub fn verify(replica: &Replica) -> anyhow::Result<()> {
         console::print(format_args!("newest file that holds: TXID {txid}, committed {}\n", time(millis)))?;
     }
     anyhow::ensure!(damaged == 0 && holes == 0, "the replica is not whole");
-    anyhow::ensure!(chain.newest().is_some(), "there is no replica here");
     Ok(())
 }
 
 /// What may go, and what stays; removes it if asked.
-pub fn compact(replica: &Replica, policy: &Policy, levels: u8, force: bool) -> anyhow::Result<()> {
-    let plan = plan(&replica.files()?, policy, levels)?;
-    anyhow::ensure!(!plan.points.is_empty(), "there is no replica here");
-    for file in &plan.remove {
-        console::print(format_args!(
-            "{}\t{}\n",
-            if force { "remove" } else { "would remove" },
-            replica.key(file.level, file.name)
-        ))?;
+pub fn compact(place: &PlaceArgs, policy: &Policy, levels: u8, force: bool) -> anyhow::Result<()> {
+    let replica = place.replica()?;
+    let files = replica.files()?;
+    if files.is_empty() {
+        return Err(place.no_replica(&replica));
+    }
+    let plan = plan(&files, policy, levels)?;
+    anyhow::ensure!(!plan.points.is_empty(), "no point of this replica can be restored: verify says what is missing");
+    for files in plan.remove.chunks(FILES_AT_ONCE) {
         if force {
-            replica.remove(file)?;
+            replica.remove_all(files)?;
+        }
+        for file in files {
+            let (done, key) = (if force { "removed" } else { "would remove" }, replica.key(file.level, file.name));
+            console::print(format_args!("{done}\t{key}\n"))?;
         }
     }
     let bytes: u64 = plan.remove.iter().map(|file| file.size).sum();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use walsync::clock::SystemClock;
 use walsync::config::{Config, ConfigError, Location, litestream::Litestream};
 use walsync::replica::Replica;
-use walsync::replicator::{Phase, Replicator, Settings};
+use walsync::replicator::{Phase, Replicator, Settings, Status};
 
 /// From the signal to the end, less what the end itself takes.
 const STOP: Duration = Duration::from_secs(8);
@@ -83,14 +83,40 @@ fn run(
         }
     }
     tracing::info!("stopping: sending what is committed");
-    let behind = replicator.stop(STOP);
-    let Some(first) = behind.first() else { return Ok(()) };
-    anyhow::bail!(
-        "stopped before everything was durable: {} databases, {} among them ({:?}); their WALs still have it",
-        behind.len(),
-        first.path.display(),
-        first.phase
-    )
+    match left_behind(&replicator.stop(STOP)) {
+        None => Ok(()),
+        Some(what) => anyhow::bail!(what),
+    }
+}
+
+/// What is not durable at the end; `None`: everything is. What was refused is told apart: no time would have helped it.
+fn left_behind(behind: &[Status]) -> Option<String> {
+    let (refused, late): (Vec<&Status>, Vec<&Status>) =
+        behind.iter().partition(|one| matches!(one.phase, Phase::Refused(_)));
+    let late = named(&late)
+        .map(|late| format!("stopped before everything was durable: {late}; what the store lacks is still in the WAL"));
+    let refused = named(&refused).map(|refused| format!("never replicated since the start: {refused}"));
+    match (late, refused) {
+        (Some(late), Some(refused)) => Some(format!("{late}; {refused}")),
+        (late, refused) => late.or(refused),
+    }
+}
+
+/// How many they are, the first by its name, and why that one is among them.
+fn named(databases: &[&Status]) -> Option<String> {
+    let first = databases.first()?;
+    let path = first.path.display();
+    let why = match &first.phase {
+        Phase::Running => "there was no time left to send it".to_owned(),
+        Phase::Waiting(why) => (*why).to_owned(),
+        Phase::Failing(why) => format!("the store fails: {why}"),
+        Phase::Stalled(why) | Phase::Refused(why) => why.clone(),
+        Phase::Fenced(key) => format!("another process writes {key}"),
+    };
+    Some(match databases.len() {
+        1 => format!("1 database, {path} ({why})"),
+        count => format!("{count} databases, {path} among them ({why})"),
+    })
 }
 
 /// Our own configuration.
@@ -148,6 +174,28 @@ pub fn snapshot(config: &Config) -> anyhow::Result<()> {
         }
         refused += usize::from(status.phase != Phase::Running);
     }
-    anyhow::ensure!(durable && refused == 0, "{refused} databases were not sent");
+    let databases = if refused == 1 { "database was" } else { "databases were" };
+    anyhow::ensure!(durable && refused == 0, "{refused} {databases} not sent");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_behind_is_told_in_words_and_what_was_refused_apart() {
+        let status = |path: &str, phase| Status { path: path.into(), phase, ..Status::default() };
+        let failing = |path| status(path, Phase::Failing("GET http://a:1/bucket/: io: Connection refused".into()));
+        let refused = status("/r.db", Phase::Refused("not in WAL mode".into()));
+        assert_eq!(left_behind(&[]), None);
+        let late = "stopped before everything was durable: 1 database, /a.db (the store fails: GET http://a:1/bucket/: \
+                    io: Connection refused); what the store lacks is still in the WAL";
+        let never = "never replicated since the start: 1 database, /r.db (not in WAL mode)";
+        assert_eq!(left_behind(&[failing("/a.db")]).as_deref(), Some(late));
+        assert_eq!(left_behind(std::slice::from_ref(&refused)).as_deref(), Some(never));
+        assert_eq!(left_behind(&[refused, failing("/a.db")]), Some(format!("{late}; {never}")));
+        let both = left_behind(&[failing("/a.db"), failing("/b.db")]).unwrap();
+        assert!(both.contains("2 databases, /a.db among them (the store fails"), "{both}");
+    }
 }

@@ -3,6 +3,8 @@
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
+pub mod gateway;
+
 use harness::{Process, command, folder, peer, until};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::Range;
@@ -110,6 +112,11 @@ impl Application {
     pub fn try_run(&mut self, sql: &str) -> String {
         writeln!(self.input, "{}", sql.replace('\n', " ")).unwrap();
         self.line()
+    }
+
+    /// Begins SQL, and waits for no answer: the next thing that is done to it is a kill.
+    pub fn begin(&mut self, sql: &str) {
+        writeln!(self.input, "{sql}").unwrap();
     }
 
     /// Commits so many transactions, which change rows 1 to 2000, without a pause. Gives what that cost the application.

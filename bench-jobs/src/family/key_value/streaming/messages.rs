@@ -243,6 +243,8 @@ pub(super) struct Event {
     /// PUT 0, DELETE 1, EXPIRE 2.
     #[prost(int32, tag = "1")]
     pub(super) kind: i32,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub(super) value: Bytes,
 }
 
 #[cfg(test)]
@@ -281,6 +283,8 @@ mod tests {
         }
         let watch = WatchRequest { start: "k".into(), from_revision: 8 };
         assert_eq!(watch.encode_to_vec(), b"\x0a\x01k\x18\x08");
+        let told = Events::decode(&b"\x0a\x08\x08\x01\x12\x01k\x1a\x01v\x10\x05"[..]).unwrap();
+        assert_eq!(told, Events { events: vec![Event { kind: 1, value: "v".into() }], error: None });
         let reply = Replies::decode(&b"\x0a\x0c\x08\x01\x10\x02\x2a\x06\x08\x01\x12\x02\x10\x01"[..]).unwrap();
         let results = vec![OperationResult { body: Some(Outcome::Deleted(true)) }];
         let written = Answer::Written(Written { succeeded: true, results });

@@ -1,22 +1,23 @@
-//! The streaming RPC of our d-engine, as far as the loader uses it: puts, reads, scans and swaps where a workload asks for that door, and
+//! The streaming RPC of our d-engine, as far as the loader uses it: puts, reads, scans, swaps and watches where a workload asks for that door, and
 //! what the dialect of release 0.2.4 has not, bounded reads and locks. A client has one request under way at a time; those of one
 //! connection share its stream ([`link`]).
 
 mod link;
 mod messages;
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use service_kit::client::{Channel, Deadline};
+use service_kit::client::{Channel, Deadline, StreamReceiver};
 use storebench_crds::workload::key_value::ReadLevel;
 
 use crate::failure::Failure;
 use link::failure;
 use messages::{
-    Answer, Asked, Attach, Compare, Condition, Done, Error, Events, Found, KeyValue, Lease, Level, Nothing, Operation,
-    OperationResult, Outcome, Put, Read, Scan, WatchRequest, What, Write, Written,
+    Answer, Asked, Attach, Compare, Condition, Done, Error, Event, Events, Found, KeyValue, Lease, Level, Nothing,
+    Operation, OperationResult, Outcome, Put, Read, Scan, WatchRequest, What, Write, Written,
 };
 
 pub(super) use link::Link;
@@ -165,23 +166,25 @@ impl Streaming {
         Ok(before.max_by_key(|item| item.revision).map(|item| Before { key: item.key.into(), index }))
     }
 
+    /// Watches a key from a revision on; 0: from now on.
+    async fn watch_from(&mut self, key: Vec<u8>, from_revision: u64) -> Result<Watch, Failure> {
+        let call = self.channel.call(WATCH);
+        let stream = self.channel.stream(&call, &WatchRequest { start: key, from_revision }).await;
+        let (mut sender, events) = stream.map_err(|error| self.failure(&error))?;
+        sender.finish().map_err(|error| self.failure(&error))?;
+        Ok(Watch { events, endpoint: Rc::clone(&self.endpoint), told: VecDeque::new() })
+    }
+
+    /// Watches a key from some moment on which is not long after.
+    pub(super) async fn watch(&mut self, key: &[u8]) -> Result<Watch, Failure> {
+        self.watch_from(key.into(), 0).await
+    }
+
     /// Waits until a key has gone.
     pub(super) async fn wait_for_end_of(&mut self, before: Before) -> Result<(), Failure> {
-        let call = self.channel.call(WATCH);
-        let request = WatchRequest { start: before.key, from_revision: before.index + 1 };
-        let stream = self.channel.stream::<_, Events>(&call, &request).await;
-        let (mut sender, mut events) = stream.map_err(|error| self.failure(&error))?;
-        sender.finish().map_err(|error| self.failure(&error))?;
-        loop {
-            let told = events.next().await.map_err(|error| self.failure(&error))?;
-            let Some(told) = told else { return Err(self.failure(&"a watch has ended")) };
-            if let Some(error) = told.error {
-                return Err(self.refused(&error));
-            }
-            if told.events.iter().any(|event| event.kind != PUT_EVENT) {
-                return Ok(());
-            }
-        }
+        let mut watch = self.watch_from(before.key, before.index + 1).await?;
+        while watch.next().await?.is_some() {}
+        Ok(())
     }
 
     /// Puts a key if another one still has its revision; whether it had.
@@ -227,12 +230,41 @@ impl Streaming {
     }
 
     fn refused(&self, error: &Error) -> Failure {
-        let failure = self.failure(&format_args!("error {}: {}", error.code, error.message));
-        if NOTHING_HAPPENED.contains(&error.code) { failure.without_effect() } else { failure }
+        refused(&self.endpoint, error)
     }
 
     fn failure(&self, error: &dyn std::fmt::Display) -> Failure {
         failure(&self.endpoint, error)
+    }
+}
+
+fn refused(endpoint: &str, error: &Error) -> Failure {
+    let failure = failure(endpoint, &format_args!("error {}: {}", error.code, error.message));
+    if NOTHING_HAPPENED.contains(&error.code) { failure.without_effect() } else { failure }
+}
+
+/// What happens to a key.
+#[derive(Debug)]
+pub(super) struct Watch {
+    events: StreamReceiver<Events>,
+    endpoint: Rc<str>,
+    told: VecDeque<Event>,
+}
+
+impl Watch {
+    /// The value of the next put; `None`: the key has gone. Nothing is lost when the future is dropped.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            if let Some(event) = self.told.pop_front() {
+                return Ok((event.kind == PUT_EVENT).then_some(event.value));
+            }
+            let told = self.events.next().await.map_err(|error| failure(&self.endpoint, &error))?;
+            let Some(told) = told else { return Err(failure(&self.endpoint, &"a watch has ended")) };
+            if let Some(error) = told.error {
+                return Err(refused(&self.endpoint, &error));
+            }
+            self.told.extend(told.events);
+        }
     }
 }
 

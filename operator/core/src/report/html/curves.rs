@@ -13,6 +13,7 @@ use super::axes::{Axes, HEIGHT, NamedArm, Tick};
 use super::canvas::{self, Canvas, Caption};
 use super::palette::Ink;
 use super::scale::{log_ticks, without_zeros};
+use crate::ledger::number;
 
 /// Points in each factor of ten of requests beyond.
 const POINTS_PER_NINE: u32 = 24;
@@ -68,7 +69,7 @@ fn merged(
             let unreadable = |reason: String| RenderError::Histogram {
                 workload: workload.to_owned(),
                 arm: arm.to_owned(),
-                trial: trial.index,
+                trial: number(&report.record.trials, trial.index),
                 reason,
             };
             let histogram = decode_histogram(&encoded.data).map_err(|error| unreadable(error.to_string()))?;

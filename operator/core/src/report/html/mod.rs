@@ -47,7 +47,7 @@ pub enum RenderError {
         workload: String,
         /// The arm's name.
         arm: String,
-        /// The trial's index.
+        /// The trial's number, from 1.
         trial: u32,
         /// What the decoder said.
         reason: String,

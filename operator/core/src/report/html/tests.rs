@@ -193,7 +193,7 @@ fn a_damaged_histogram_is_named() {
     let mut report = fixture::two_arms();
     report.record.trials[0].workloads[0].histograms[0].data = "AAAA".into();
     let error = html(&report).unwrap_err().to_string();
-    assert!(error.contains("trial 0") && error.contains("set"), "{error}");
+    assert!(error.contains("trial 1 ") && error.contains("set"), "{error}");
 }
 
 #[test]

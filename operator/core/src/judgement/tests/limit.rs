@@ -1,0 +1,56 @@
+//! What the loader limits is undecided.
+
+use super::*;
+
+fn saturated(record: &mut RunRecord, arm: &str, trials: usize) {
+    let of_arm = record.trials.iter_mut().filter(|trial| trial.arm == arm).take(trials);
+    for one in of_arm.flat_map(|trial| &mut trial.workloads) {
+        one.audit = Some(storebench_crds::job::LoaderAudit {
+            busiest_thread_basis_points: 7_000,
+            saturation_basis_points: 9_700,
+            saturated_thread: "load-0".into(),
+            ..Default::default()
+        });
+    }
+}
+
+#[test]
+fn two_stores_that_one_busy_loader_thread_holds_back_are_not_equal_but_undecided() {
+    for on_inconclusive in ["Fail", "Warn", "Pass"] {
+        for arm in ["old", "new"] {
+            let mut record = record(1.0, throughput_gate(9_000, on_inconclusive));
+            assert_eq!(judge(&record).verdict, Verdict::Passed);
+            saturated(&mut record, arm, 5);
+            let judgement = judge(&record);
+            assert_eq!(judgement.verdict, Verdict::Inconclusive, "{on_inconclusive}");
+            assert_eq!(judgement.gates[0].outcome, GateOutcome::Undecided);
+            let said = format!(
+                "the loader is the limit in put on {arm}: its thread load-0 ran for 70 % and waited for a processor for 27 % of the time"
+            );
+            assert!(judgement.message.contains(&said), "{}", judgement.message);
+            assert!(judgement.message.contains("raise load.connections and load.threads"), "{}", judgement.message);
+            let not_ranked = |comparison: &storebench_crds::status::Comparison| {
+                comparison.not_ranked.as_ref().is_some_and(|why| why.starts_with("undecided, for the loader"))
+            };
+            assert!(judgement.comparisons.iter().all(not_ranked), "{:?}", judgement.comparisons);
+            assert!(judgement.caveats.iter().any(|caveat| caveat.contains(&said)), "{:?}", judgement.caveats);
+        }
+    }
+}
+
+#[test]
+fn a_loader_that_was_busy_in_a_few_trials_limits_nothing() {
+    let mut record = record(1.0, throughput_gate(9_000, "Fail"));
+    saturated(&mut record, "new", 4);
+    assert_eq!(judge(&record).verdict, Verdict::Passed);
+}
+
+#[test]
+fn a_number_that_a_store_reaches_although_the_loader_is_the_limit_is_reached_and_one_that_it_misses_is_not_missed() {
+    let gate = |bound: u64| serde_json::json!([{ "arm": "new", "metric": "ThroughputPerSecond", "atLeast": bound }]);
+    for (bound, verdict) in [(9_000, Verdict::Passed), (11_000, Verdict::Inconclusive)] {
+        let mut record = record(1.0, gate(bound));
+        saturated(&mut record, "new", 10);
+        assert_eq!(judge(&record).verdict, verdict, "{bound}");
+    }
+}

@@ -1,0 +1,106 @@
+//! What a driver cannot honour of a run that is right in itself, and refuses rather than leave out silently.
+
+use storebench_crds::workload::Parameters;
+
+use super::{Problem, external, faults};
+use crate::engine::Protocol;
+use crate::validated::{Target, ValidatedArm, ValidatedRun, ValidatedService};
+
+const NO_TLS: &str = "is not available yet: stores that storebench starts are loaded in the clear; remove it (external.tls is for a store of your own)";
+
+/// Refuses what the operator cannot honour yet, rather than leaving it out silently.
+pub fn for_kubernetes(service: &ValidatedService) -> Result<(), Problem> {
+    if service.spec.tls.is_some() {
+        return Err(Problem {
+            object: format!("StorageService/{}", service.name),
+            field: "spec.tls".into(),
+            text: NO_TLS.into(),
+        });
+    }
+    if service.engine.protocol == Protocol::DEngineOriginal && service.replicas > 1 {
+        return Err(Problem {
+            object: format!("StorageService/{}", service.name),
+            field: "spec.replicas".into(),
+            text: "must be 1 in a cluster: members of the original d-engine resolve each other when they start; run a group \
+                   embedded"
+                .into(),
+        });
+    }
+    service.spec.external.as_ref().map_or(Ok(()), |external| external::for_kubernetes(&service.name, external))
+}
+
+/// Refuses what a run in a cluster cannot honour, rather than leaving it out silently: a load has no right to kill pods there, and when
+/// a killed container starts again is the kubelet's decision.
+pub fn for_cluster(run: &ValidatedRun) -> Result<(), Problem> {
+    let mut external = run.arms.iter().filter_map(ValidatedArm::external);
+    external.try_for_each(|store| external::for_kubernetes(&store.name, &store.external))?;
+    run.arms.iter().filter_map(ValidatedArm::service).try_for_each(for_kubernetes)?;
+    for (index, workload) in run.spec.workloads.iter().enumerate() {
+        let (field, text) = match &workload.parameters {
+            Parameters::SqliteReplication(replication) if replication.outage_of_replicator().is_some() => (
+                "sqliteReplication.outage.kind".to_owned(),
+                "is Kill, but in a cluster the kubelet decides when a killed container starts again: choose BlackHole or \
+                 ServiceUnavailable, or run it embedded",
+            ),
+            _ => match faults::in_cluster(workload) {
+                Some(found) => found,
+                None => continue,
+            },
+        };
+        return Err(Problem {
+            object: format!("BenchmarkRun/{}", run.name),
+            field: format!("spec.workloads[{index}].{field}"),
+            text: text.into(),
+        });
+    }
+    Ok(())
+}
+
+/// What an embedded run cannot honour, and refuses rather than leave out silently.
+pub fn for_embedded(run: &ValidatedRun) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut problem = |object: &str, field: &str, text: &str| {
+        let found = Problem { object: object.into(), field: field.into(), text: text.into() };
+        // Several arms may refer to one service.
+        if !problems.contains(&found) {
+            problems.push(found);
+        }
+    };
+    let label = format!("BenchmarkRun/{}", run.name);
+    if run.spec.suspend {
+        problem(&label, "spec.suspend", "is true, so there is nothing to run: set it to false");
+    }
+    if run.spec.parallelism != 1 {
+        let text = "must be 1 in an embedded run: use load.threads for a stronger loader";
+        problem(&label, "spec.parallelism", text);
+    }
+    for (index, arm) in run.arms.iter().enumerate() {
+        let service = match &arm.target {
+            Target::Service(service) => service,
+            Target::ControlPlane(plane) => &plane.service,
+            Target::External(store) => {
+                let label = format!("StorageService/{}", store.name);
+                external::for_embedded(&store.external).iter().for_each(|(field, text)| problem(&label, field, text));
+                continue;
+            }
+            Target::Cluster(_) => {
+                let field = format!("spec.arms[{index}].kubeconfigSecretRef");
+                let text = "is not available in an embedded run, which has no Secrets: give a controlPlaneRef, or apply the run";
+                problem(&label, &field, text);
+                continue;
+            }
+        };
+        let label = format!("StorageService/{}", service.name);
+        if service.spec.image.is_some() {
+            let text = "has no effect in an embedded run, which starts executables: give a version, or apply the run in a cluster";
+            problem(&label, "spec.image", text);
+        }
+        if service.spec.tls.is_some() {
+            problem(&label, "spec.tls", NO_TLS);
+        }
+        if service.spec.env.iter().any(|variable| variable.value_from.is_some()) {
+            problem(&label, "spec.env", "valueFrom is not available in an embedded run: give a value");
+        }
+    }
+    problems
+}

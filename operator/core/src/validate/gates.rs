@@ -1,0 +1,60 @@
+//! What a gate may ask of a run: a metric that its workloads measure, and a ratio of arms that may be ranked.
+
+use storebench_crds::benchmark_run::{BenchmarkRunSpec, Bound, Gate};
+use storebench_crds::{Metric, Workload};
+
+use crate::equality::{Terms, differences, permission};
+use crate::validated::ValidatedArm;
+
+/// What only one family measures cannot be asked of another.
+pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), String> {
+    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
+    let lacks_search = |workload: &&Workload| workload.load.highest_rate.is_none();
+    if gate.metric == Metric::HIGHEST_RATE
+        && let Some(workload) = spec.workloads.iter().filter(is_judged).find(lacks_search)
+    {
+        return Err(format!(
+            "{:?} is measured where load.highestRate says what to look for, which {} does not: add it, or name another workload",
+            gate.metric, workload.name
+        ));
+    }
+    let lacks_fault = |workload: &&Workload| workload.fault().is_none();
+    if gate.metric.is_of_faults()
+        && let Some(workload) = spec.workloads.iter().filter(is_judged).find(lacks_fault)
+    {
+        return Err(format!(
+            "{:?} is measured where load.fault says what is done to the store, which {} does not: add it, or name another workload",
+            gate.metric, workload.name
+        ));
+    }
+    let Some(family) = gate.metric.family() else { return Ok(()) };
+    match spec.workloads.iter().filter(is_judged).find(|workload| workload.family() != family) {
+        Some(workload) => Err(format!(
+            "{:?} is measured by {} workloads only, which {} is not: name another workload or another metric",
+            gate.metric,
+            family.field(),
+            workload.name
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A ratio of what may not be ranked decides nothing.
+pub(super) fn check(arms: &[ValidatedArm], spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), String> {
+    let is_ratio = gate.bound().is_some_and(Bound::is_ratio);
+    let (Some(arm), Some(baseline)) =
+        (arms.iter().find(|arm| arm.name == gate.arm), arms.iter().find(|arm| arm.baseline))
+    else {
+        return Ok(());
+    };
+    let (Some(arm), Some(baseline)) = (Terms::of_arm(arm), Terms::of_arm(baseline)) else { return Ok(()) };
+    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
+    let forbidden = |workload| differences(&arm, &baseline, workload, &spec.allow_unequal).forbidden;
+    match spec.workloads.iter().filter(|_| is_ratio).filter(is_judged).find_map(forbidden) {
+        Some(reason) => Err(format!(
+            "compares unlike with unlike ({reason}): make the two services alike, or gate on atLeast or atMost{}",
+            permission(&arm, &baseline)
+        )),
+        None => Ok(()),
+    }
+}

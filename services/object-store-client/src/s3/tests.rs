@@ -1,0 +1,183 @@
+//! The client against servers that answer as they should not.
+
+use super::*;
+use crate::credentials::Credentials;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, mpsc};
+
+const TIMEOUT: Duration = Duration::from_millis(300);
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A store of which each answer is `head`, and then whatever `then` does to the connection.
+fn store(head: &'static str, then: fn(TcpStream)) -> S3Store {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = socket.unwrap();
+            let mut request = Vec::new();
+            let mut byte = [0];
+            while !request.ends_with(b"\r\n\r\n") && socket.read(&mut byte).is_ok_and(|read| read > 0) {
+                request.push(byte[0]);
+            }
+            if socket.write_all(head.as_bytes()).is_ok() {
+                then(socket);
+            }
+        }
+    });
+    store_at(endpoint)
+}
+
+fn store_at(endpoint: String) -> S3Store {
+    let region = "us-east-1".into();
+    let settings =
+        S3Settings { bucket: "b".into(), endpoint, region, path_style: true, timeout: TIMEOUT, certificates: None };
+    let credentials = Credentials { access_key_id: "a".into(), secret_access_key: "s".into(), session_token: None };
+    S3Store::new(settings, credentials).unwrap()
+}
+
+/// A store that gives each request the same answer and closes the connection, and notes what it was asked, whole.
+pub(super) fn noting_store(answer: String) -> (S3Store, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = seen.clone();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = BufReader::new(socket.unwrap());
+            let (mut request, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                socket.read_line(&mut line).unwrap();
+                length = line
+                    .to_ascii_lowercase()
+                    .strip_prefix("content-length: ")
+                    .map_or(length, |length| length.trim().parse().unwrap());
+                request.push_str(&line);
+                if line.trim().is_empty() {
+                    break;
+                }
+            }
+            let mut body = vec![0; length];
+            socket.read_exact(&mut body).unwrap();
+            request.push_str(&String::from_utf8(body).unwrap());
+            notes.lock().unwrap().push(request);
+            socket.into_inner().write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    (store_at(endpoint), seen)
+}
+
+/// The first lines of requests.
+pub(super) fn request_lines(seen: &Mutex<Vec<String>>) -> Vec<String> {
+    seen.lock().unwrap().iter().map(|request| request.lines().next().unwrap().to_owned()).collect()
+}
+
+/// Until the client goes.
+fn says_nothing(mut socket: TcpStream) {
+    let _ = socket.read(&mut [0]);
+}
+
+/// A byte at a time, each before anybody loses patience.
+fn trickles(mut socket: TcpStream) {
+    while socket.write_all(b" ").is_ok() {
+        std::thread::sleep(TIMEOUT / 4);
+    }
+}
+
+const HALF: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n<ListBucketResult>";
+
+/// What comes of a call that must end.
+fn in_time<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || drop(sender.send(call())));
+    receiver.recv_timeout(PATIENCE).expect("the call ends")
+}
+
+#[test]
+fn a_bucket_is_at_aws_unless_somebody_says_where() {
+    let at_aws = S3Settings::find("b", None, None, |name| (name == "AWS_REGION").then(|| "eu-west-1".into()));
+    assert_eq!((at_aws.endpoint.as_str(), at_aws.path_style), ("https://s3.eu-west-1.amazonaws.com", false));
+    let said = |name: &str| (name == "AWS_ENDPOINT_URL").then(|| "http://store:9000".to_owned());
+    let elsewhere = S3Settings::find("b", None, Some("here"), said);
+    assert_eq!((elsewhere.endpoint.as_str(), elsewhere.path_style), ("http://store:9000", true));
+    assert_eq!(elsewhere.region, "here");
+    assert_eq!(S3Settings::find("b", Some("http://other"), None, said).endpoint, "http://other");
+}
+
+#[test]
+fn a_store_that_stalls_in_the_middle_of_an_object_is_an_error_in_time() {
+    for then in [says_nothing, trickles] {
+        let store = store(HALF, then);
+        let error = in_time(move || {
+            let mut bytes = Vec::new();
+            store.get("k", None).unwrap().read_to_end(&mut bytes).unwrap_err()
+        });
+        assert!(StoreError::from(error).is_transient());
+    }
+}
+
+#[test]
+fn a_store_that_stalls_in_the_middle_of_a_listing_is_an_error_in_time() {
+    for then in [says_nothing, trickles] {
+        let store = store(HALF, then);
+        let error = in_time(move || store.list("")).unwrap_err();
+        assert!(error.is_transient() && error.to_string().contains("LIST"), "{error}");
+    }
+}
+
+#[test]
+fn a_store_that_stalls_in_the_middle_of_an_error_is_that_error() {
+    let store =
+        store("HTTP/1.1 503 Slow Down\r\ncontent-length: 1000\r\n\r\n<Error><Code>SlowDown</Code>", says_nothing);
+    let error = in_time(move || store.get("k", None).map(drop)).unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("503 SlowDown"), "{error}");
+}
+
+#[test]
+fn a_part_is_of_the_object_and_of_the_bytes_that_were_asked_for() {
+    let part = |head: &'static str, range: Range<u64>| store(head, says_nothing).get_part("k", range, Some("\"v\""));
+    let right =
+        "HTTP/1.1 206 Partial Content\r\netag: \"v\"\r\ncontent-range: bytes 2-4/9\r\ncontent-length: 3\r\n\r\nabc";
+    let mut found = part(right, 2..5).unwrap();
+    let mut bytes = Vec::new();
+    found.body.read_to_end(&mut bytes).unwrap();
+    assert_eq!((bytes.as_slice(), found.object_bytes, found.version.as_deref()), (&b"abc"[..], 9, Some("\"v\"")));
+    // Other bytes than those that were asked for would be taken for them.
+    for range in [1..5, 3..6, 2..4] {
+        let error = part(right, range).map(drop).unwrap_err();
+        assert!(error.to_string().contains("k: asked for bytes"), "{error}");
+    }
+    let whole = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc";
+    assert_eq!(part(whole, 0..3).unwrap().object_bytes, 3, "all is what was asked for");
+    assert!(matches!(part(whole, 1..3), Err(StoreError::Permanent(_))));
+    for head in
+        ["HTTP/1.1 412 Precondition Failed\r\ncontent-length: 0\r\n\r\n", "HTTP/1.1 416 X\r\ncontent-length: 0\r\n\r\n"]
+    {
+        assert!(matches!(part(head, 0..3), Err(StoreError::Changed(key)) if key == "k"), "{head}");
+    }
+}
+
+#[test]
+fn a_listing_that_never_ends_is_an_error() {
+    const PAGE: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 141\r\n\r\n<ListBucketResult>\
+        <IsTruncated>true</IsTruncated><NextContinuationToken>same</NextContinuationToken>                      </ListBucketResult>";
+    assert_eq!(PAGE.split_once("\r\n\r\n").unwrap().1.len(), 141);
+    let store = store(PAGE, drop);
+    let error = in_time(move || store.list("")).unwrap_err();
+    assert!(matches!(&error, StoreError::Permanent(text) if text.contains("next page")), "{error}");
+}
+
+/// Who takes long over what it has read has not been kept waiting.
+#[test]
+fn the_time_of_who_reads_does_not_count() {
+    let mut paced = Paced::new(Cursor::new([7; 100]), Duration::from_millis(20));
+    for _ in 0..3 {
+        assert_eq!(paced.read(&mut [0; 10]).unwrap(), 10);
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    paced.waited = Duration::from_millis(21);
+    assert_eq!(paced.read(&mut [0; 10]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
