@@ -112,6 +112,10 @@ fn a_policy_that_refuses_a_store_ends_the_run() {
     world.within(30, "the policy in force", || world.cluster.call("POST", &probe, Some(&set)).is_err().then_some(()));
     let message = a_run_that_cannot_go_on(&world, &json!({}));
     assert!(message.contains("house rule 7") && message.contains("change the policy"), "{message}");
+    // Events count trials as reports do.
+    let events = world.list("events.k8s.io/v1", "events");
+    let notes: Vec<&str> = events.iter().filter_map(|event| event["note"].as_str()).collect();
+    assert!(notes.iter().any(|note| note.starts_with("trial 1 of store: ")), "{notes:?}");
 }
 
 #[test]
