@@ -283,11 +283,8 @@ where
                 lost.done.fail_unknown();
             }
         }
-        if !applied.is_empty() {
-            // Of a batch many may have been submitted at the same other member: it is told in one write.
-            self.transport.hold();
-            applied.into_iter().for_each(|entry| self.tell(entry));
-            self.transport.release();
+        for entry in applied {
+            self.tell(entry);
         }
         for permit in reads {
             let Some(done) = self.reads.remove(&permit.id) else { continue };

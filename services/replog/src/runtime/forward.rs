@@ -17,7 +17,6 @@
 //! Futures here need tokio's timer; everything else in the runtime runs on any executor.
 
 use std::collections::HashMap;
-use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,7 +24,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::channel::oneshot;
 use tokio::sync::watch;
-use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::tcp::Peers;
@@ -201,16 +199,9 @@ impl<L: Leading> Forwarder<L> {
                 });
             }
             Some((number, Note::Answer(answer))) => {
-                let Some(waiting) = self.0.calls().remove(&number) else { return };
-                let answer = answer.map(L::decode);
-                // Whoever no longer waits has gone meanwhile.
-                let tell = |answer| drop(waiting.send(answer));
-                match answer {
-                    // Whoever waits is woken once, when it was applied here, too.
-                    Answer::Applied { index, .. } => {
-                        self.0.handle.read(ReadLevel::Eventual, index, move |_| tell(answer));
-                    }
-                    _ => tell(answer),
+                if let Some(waiting) = self.0.calls().remove(&number) {
+                    // Whoever no longer waits has gone meanwhile.
+                    let _ = waiting.send(answer.map(L::decode));
                 }
             }
             None => {}
@@ -228,16 +219,9 @@ impl<L: Leading> Shared<L> {
     }
 
     fn send_call(&self, leader: u64, number: u64, call: &Call) {
-        self.peers.send(leader, encode_call(number, call));
-    }
-
-    /// Sends a call together with those of everybody else who is ready to make one on this thread.
-    async fn send_call_with_others(&self, leader: u64, number: u64, call: &Call) {
-        if self.peers.send_later(leader, encode_call(number, call)) {
-            // Also if nobody waits for the call any more: others do for theirs.
-            let _flushed = Flush { peers: &self.peers, leader };
-            yield_now().await;
-        }
+        let mut out = Vec::new();
+        encode_call(number, call, &mut out);
+        self.peers.send(leader, out.into());
     }
 
     /// Finds somebody who leads. Never [`Answer::NotLeader`]. `None`: this member has ended.
@@ -288,31 +272,12 @@ impl<L: Leading> Shared<L> {
         self.calls().insert(number, done);
         let _forgotten = Forget { shared: self, number };
         let mut leadership = self.leadership.clone();
-        self.send_call_with_others(leader, number, call).await;
-        let lost = async {
-            drop(leadership.wait_for(|now| now.leader != Some(leader)).await);
-            // It has answered, and that is only not applied here yet.
-            if self.calls().remove(&number).is_none() {
-                pending::<()>().await;
-            }
-        };
+        self.send_call(leader, number, call);
         tokio::select! {
             biased;
             answer = answer => answer.unwrap_or(Answer::Unknown),
-            () = lost => Answer::Unknown,
+            _ = leadership.wait_for(|now| now.leader != Some(leader)) => Answer::Unknown,
         }
-    }
-}
-
-/// Calls that wait go out when this is dropped.
-struct Flush<'a> {
-    peers: &'a Peers,
-    leader: u64,
-}
-
-impl Drop for Flush<'_> {
-    fn drop(&mut self) {
-        self.peers.flush(self.leader);
     }
 }
 
@@ -362,25 +327,20 @@ enum Note {
     Answer(Answer<Bytes>),
 }
 
-/// In front of every note.
-const HEAD_BYTES: usize = 10;
-
 fn head(what: u8, number: u64, which: u8, out: &mut Vec<u8>) {
     out.push(what);
     out.extend_from_slice(&number.to_le_bytes());
     out.push(which);
 }
 
-fn encode_call(number: u64, call: &Call) -> Bytes {
+fn encode_call(number: u64, call: &Call, out: &mut Vec<u8>) {
     let (which, bytes) = match call {
         Call::Command(bytes) => (0, bytes),
         Call::Question(bytes) => (1, bytes),
         Call::Here(bytes) => (2, bytes),
     };
-    let mut out = Vec::with_capacity(HEAD_BYTES + bytes.len());
-    head(0, number, which, &mut out);
+    head(0, number, which, out);
     out.extend_from_slice(bytes);
-    out.into()
 }
 
 fn encode_answer<R>(number: u64, answer: &Answer<R>, encode: impl FnOnce(&R) -> Bytes, out: &mut Vec<u8>) {
@@ -467,7 +427,9 @@ mod tests {
         fn every_call_arrives_as_it_was_made(number: u64, bytes in proptest::collection::vec(any::<u8>(), 0..50)) {
             let bytes = Bytes::from(bytes);
             for call in [Call::Command(bytes.clone()), Call::Question(bytes.clone()), Call::Here(bytes.clone())] {
-                prop_assert_eq!(decode(&encode_call(number, &call)), Some((number, Note::Call(call))));
+                let mut out = Vec::new();
+                encode_call(number, &call, &mut out);
+                prop_assert_eq!(decode(&out.into()), Some((number, Note::Call(call))));
             }
         }
 

@@ -124,11 +124,6 @@ impl Shared {
         self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who sends to a member. Nobody else shall wait for the map while it writes.
-    fn sender(&self, to: u64) -> Option<Arc<Sender>> {
-        self.lock().running.get(&to).map(|(sender, _)| Arc::clone(sender))
-    }
-
     /// A thread for a member that is sent to.
     fn begin(&self, to: u64, address: &str) -> io::Result<(Arc<Sender>, JoinHandle<()>)> {
         let hello = Hello { group: self.group, from: self.id, to, incarnation: self.incarnation };
@@ -182,26 +177,10 @@ pub struct Peers(Arc<Shared>);
 impl Peers {
     /// Sends something to the server around another member, or loses it: see [`Host::note`].
     pub fn send(&self, to: u64, note: Bytes) {
-        if let Some(sender) = self.0.sender(to) {
-            sender.send(std::iter::once(self.note(to, note)));
+        let senders = self.0.lock();
+        if let Some((sender, _)) = senders.running.get(&to) {
+            sender.send(std::iter::once(Message { from: self.0.id, to, body: Body::Note(note) }));
         }
-    }
-
-    /// [`Peers::send`], but it goes with what is sent to the same member next. `true`: nobody on this thread has promised to see to
-    /// that yet, and whoever is told so must call [`Peers::flush`] soon.
-    pub fn send_later(&self, to: u64, note: Bytes) -> bool {
-        self.0.sender(to).is_some_and(|sender| sender.send_later(self.note(to, note)))
-    }
-
-    /// What waits goes out.
-    pub fn flush(&self, to: u64) {
-        if let Some(sender) = self.0.sender(to) {
-            sender.flush();
-        }
-    }
-
-    fn note(&self, to: u64, note: Bytes) -> Message {
-        Message { from: self.0.id, to, body: Body::Note(note) }
     }
 
     /// Since when a member has been connected to this one; `None`: it is not.
@@ -324,14 +303,6 @@ impl Transport for Tcp {
                 None => same.for_each(drop),
             }
         }
-    }
-
-    fn hold(&mut self) {
-        self.shared.lock().running.values().for_each(|(sender, _)| sender.hold());
-    }
-
-    fn release(&mut self) {
-        self.shared.lock().running.values().for_each(|(sender, _)| sender.release());
     }
 
     fn stop(&mut self) {

@@ -18,12 +18,6 @@ pub trait Transport: Send + 'static {
     /// Sends messages, or loses them. Must not wait for the network.
     fn send(&mut self, messages: Vec<Message>);
 
-    /// What this member sends from now on may wait for [`Transport::release`], so that it goes out together.
-    fn hold(&mut self) {}
-
-    /// Nothing waits any longer.
-    fn release(&mut self) {}
-
     /// Ends. Nothing is delivered any more when this returns.
     fn stop(&mut self);
 }

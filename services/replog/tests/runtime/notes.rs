@@ -105,29 +105,6 @@ fn notes_to_a_member_that_does_not_read_for_a_while_arrive_whole_and_in_order() 
 }
 
 #[test]
-fn what_waits_goes_out_with_what_is_sent_next_or_when_it_is_flushed() {
-    let (listeners, addresses) = two();
-    let mut listeners = listeners.into_iter();
-    let mut one = side(1, listeners.next().unwrap(), &addresses, 0);
-    let two = side(2, listeners.next().unwrap(), &addresses, 0);
-    wait_until("members connect without being asked", || two.peers.here_since(1).is_some());
-    let note = |number: u8| Bytes::from(vec![number]);
-    let arrives = |number: u8| assert_eq!(two.notes.recv_timeout(LONG).unwrap(), (1, note(number)));
-    assert!(one.peers.send_later(2, note(1)), "somebody must flush it");
-    assert!(!one.peers.send_later(2, note(2)), "one is enough");
-    one.peers.send(2, note(3));
-    (1..=3).for_each(arrives);
-    one.peers.flush(2);
-    assert!(one.peers.send_later(2, note(4)), "the one before has done so");
-    one.peers.flush(2);
-    arrives(4);
-    one.tcp.hold();
-    (5..=9).for_each(|number| one.peers.send(2, note(number)));
-    one.tcp.release();
-    (5..=9).for_each(arrives);
-}
-
-#[test]
 fn a_newcomer_is_told_whom_it_joins() {
     let (mut listeners, addresses) = two();
     let _one = side(1, listeners.remove(0), &addresses, 0);

@@ -9,7 +9,6 @@ use std::io::{self, ErrorKind, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -47,10 +46,6 @@ struct Waiting {
     socket: Option<TcpStream>,
     /// The thread has a connection and nothing to write.
     is_idle: bool,
-    /// Somebody who sends more is going to release what waits.
-    is_held: bool,
-    /// Threads that have promised to flush what waits: none relies on another one, which may be busy for long.
-    promised: Vec<ThreadId>,
     /// Of a frame whose beginning was written already.
     rest: Vec<u8>,
     /// Kept for its allocation.
@@ -117,66 +112,25 @@ impl Sender {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts messages in the queue, or loses them, and sees to it that they go out.
+    /// Puts messages in the queue, or loses them.
     pub(super) fn send(&self, messages: impl Iterator<Item = Message>) {
         let mut waiting = self.lock();
-        messages.for_each(|message| self.put(&mut waiting, message));
-        self.go(waiting);
-    }
-
-    /// Puts a message in the queue, or loses it. `true`: who is told so must call [`Sender::flush`].
-    pub(super) fn send_later(&self, message: Message) -> bool {
-        let mut waiting = self.lock();
-        self.put(&mut waiting, message);
-        let this = thread::current().id();
-        let is_first = !waiting.promised.contains(&this);
-        if is_first {
-            waiting.promised.push(this);
+        let was_empty = waiting.messages.is_empty();
+        let can_write = waiting.is_idle && was_empty && self.tls.is_none();
+        for message in messages {
+            let bytes = message.payload_bytes() + MESSAGE_BYTES;
+            if waiting.bytes + bytes <= self.queue_bytes_max || waiting.messages.is_empty() {
+                waiting.bytes += bytes;
+                waiting.messages.push_back(message);
+            }
         }
-        is_first
-    }
-
-    /// What waits goes out.
-    pub(super) fn flush(&self) {
-        let mut waiting = self.lock();
-        waiting.promised.clear();
-        self.go(waiting);
-    }
-
-    /// What is sent waits for [`Sender::release`].
-    pub(super) fn hold(&self) {
-        self.lock().is_held = true;
-    }
-
-    /// What waits goes out.
-    pub(super) fn release(&self) {
-        let mut waiting = self.lock();
-        waiting.is_held = false;
-        self.go(waiting);
-    }
-
-    fn put(&self, waiting: &mut Waiting, message: Message) {
-        let bytes = message.payload_bytes() + MESSAGE_BYTES;
-        if waiting.bytes + bytes <= self.queue_bytes_max || waiting.messages.is_empty() {
-            waiting.bytes += bytes;
-            waiting.messages.push_back(message);
-        }
-    }
-
-    /// Writes what waits, or has the thread do it; not while it is held.
-    fn go(&self, mut waiting: MutexGuard<'_, Waiting>) {
-        // A thread that is not idle looks again before it sleeps.
-        if waiting.is_held || waiting.messages.is_empty() || !waiting.is_idle {
+        if can_write && waiting.bytes <= DIRECT_BYTES_MAX && waiting.write(&self.traffic) {
             return;
         }
-        let is_small = waiting.bytes <= DIRECT_BYTES_MAX;
-        if self.tls.is_none() && is_small && waiting.write(&self.traffic) {
-            return;
-        }
-        // It will wake, once.
-        waiting.is_idle = false;
         drop(waiting);
-        self.changed.notify_one();
+        if was_empty {
+            self.changed.notify_one();
+        }
     }
 
     /// From now on the member is there.
