@@ -14,7 +14,7 @@ impl S3Store {
     /// Removes objects, a thousand by one request where the store knows how.
     pub(super) fn delete_objects(&self, keys: &[String]) -> Result<(), StoreError> {
         for keys in keys.chunks(KEYS_MAX) {
-            let one_by_one = || keys.iter().try_for_each(|key| self.delete_object(key));
+            let one_by_one = || keys.iter().try_for_each(|key| self.delete_object(key, ""));
             if let [_] = keys {
                 one_by_one()?;
             } else if self.removes_many.get() == Some(&false) || !self.delete_chunk(keys)? {
