@@ -40,7 +40,9 @@ fn who_shows_no_token_is_refused_and_the_others_may_do_what_the_file_says() {
         for (tls, code) in [(&TlsFlags::default(), "code 16"), (&unknown, "code 16"), (&may_publish, "code 7")] {
             refused(read(&consumer(tls), |_| ()).await.map(|read| read.blocks), code);
         }
-        refused(publish(&publisher(&may_read)).await.map(|_| 0), "code 7");
+        // Who is told so while it still sends may hear no more than that the stream is over.
+        assert!(publish(&publisher(&may_read)).await.is_err());
+        assert!(http(&server, "/metrics").await.contains("block_node_last_block -1\n"));
         let published = publish(&publisher(&may_publish)).await.unwrap();
         assert_eq!(published.acknowledged.len(), 100);
         let began = Instant::now();
