@@ -103,8 +103,8 @@ fn modules(folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
     for file in rust_files(folder).into_iter().filter(|file| !file.ends_with("tests.rs") && !file.ends_with("lib.rs")) {
         let below = file.strip_prefix(folder).unwrap().components().next().unwrap();
         let module = below.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned();
-        // Fixtures are of tests.
-        if file.components().any(|part| part.as_os_str() == "fixture") {
+        // Fixtures are of tests, too.
+        if file.components().any(|part| ["fixture", "tests"].iter().any(|name| part.as_os_str() == *name)) {
             continue;
         }
         let code = without_test_items(&std::fs::read_to_string(&file).unwrap());
