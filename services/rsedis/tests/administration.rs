@@ -124,7 +124,7 @@ fn signals_end_the_server_as_the_settings_say() {
         (Signal::INT, "shutdown-on-sigint", false),
         (Signal::INT, "", true),
     ] {
-        let mut server = start(rsedis_program(), directory.path(), &["--save", "3600 1"]);
+        let server = start(rsedis_program(), directory.path(), &["--save", "3600 1"]);
         let mut client = server.client();
         assert_eq!(client.call("SET key value"), "+OK\r\n");
         if !name.is_empty() {
