@@ -260,6 +260,11 @@ fn a_run_of_another_owner_or_one_that_goes_on_is_none_of_the_suites_results() {
     let found = ApiServer::start(going_on(in_a_suite())).storebench(&["report", "benchmarksuite/sizes"]);
     assert!(found.stdout.contains("0 of 3 measured"), "{}", found.stdout);
     assert!(found.stderr.contains("is not complete (Running: trial 2 of 3)"), "{}", found.stderr);
+    let mut contents = in_a_suite();
+    contents.run.as_mut().unwrap()["status"].as_object_mut().unwrap().remove("reportRef");
+    let found = ApiServer::start(contents).storebench(&["report", "benchmarksuite/sizes"]);
+    assert!(found.stdout.contains("0 of 3 measured"), "{}", found.stdout);
+    assert!(found.stderr.contains("ended without a report"), "{}", found.stderr);
 }
 
 #[test]

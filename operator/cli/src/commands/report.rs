@@ -186,6 +186,11 @@ pub(super) async fn of_owned(found: &ClusterRun, owner: &str) -> anyhow::Result<
         console::tell(format_args!("storebench: {found} is not complete ({state}): it is left out"));
         return Ok(None);
     }
+    if run.status.as_ref().is_none_or(|status| status.report_ref.is_none()) {
+        let state = one_line(&cluster::state(&run));
+        console::tell(format_args!("storebench: {found} ended without a report ({state}): it is left out"));
+        return Ok(None);
+    }
     let record = record(found, &run).await?;
     Ok(ended(&run, record).map(|ended| ended.held))
 }

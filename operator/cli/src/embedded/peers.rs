@@ -52,7 +52,10 @@ fn find(service: &ValidatedService) -> Result<Binary, Unavailable> {
     match exact.or(if service.version_is_pinned || installed.is_empty() { None } else { Some(0) }) {
         Some(index) => Ok(installed.swap_remove(index)),
         None => {
-            let others: Vec<String> = installed.into_iter().map(|binary| binary.version).collect();
+            let mut others: Vec<String> = installed.into_iter().map(|binary| binary.version).collect();
+            // One that a recipe brought may be in PATH, too.
+            others.sort();
+            others.dedup();
             let others = if others.is_empty() { String::new() } else { format!(" (there is {})", others.join(", ")) };
             Err(Unavailable {
                 reason: format!("{} {} is not installed here{others}", engine.name, service.version),
