@@ -15,7 +15,6 @@ mod server;
 
 use std::io::Write as _;
 use std::net::TcpStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use block_node::messages::{GET_BLOCK, STATUS, WireEra, proto};

@@ -53,7 +53,20 @@ pub(crate) fn export(arguments: &Arguments) -> anyhow::Result<Exit> {
         let became = destination.export(run)?;
         console::print(format!("{} {became}\n", run.path()))?;
     }
+    arguments.runs.iter().for_each(|source| tell_older(source));
     Ok(Exit::Passed)
+}
+
+/// Says of a directory of --save that it holds more than was exported.
+fn tell_older(source: &Path) {
+    let count = |which| find::files(source, which).map_or(0, |files| files.len());
+    let older = count(Which::All).saturating_sub(count(Which::Newest));
+    if older > 0 {
+        console::tell(format_args!(
+            "storebench: {}: only the newest of each run is exported: pass the folders of the {older} older ones to have them too",
+            source.display()
+        ));
+    }
 }
 
 fn read(source: &Path, place: &Place) -> anyhow::Result<Vec<SavedRun>> {
@@ -64,15 +77,8 @@ fn read(source: &Path, place: &Place) -> anyhow::Result<Vec<SavedRun>> {
     if place.namespace.is_some() {
         bail!("{name}: a file has no namespace: leave out --namespace, or write benchmarkrun/NAME");
     }
-    let newest = find::files(source, Which::Newest)?;
-    let older = find::files(source, Which::All)?.len().saturating_sub(newest.len());
-    if older > 0 {
-        console::tell(format_args!(
-            "storebench: {name}: only the newest of each run is exported: pass the folders of the {older} older ones to have them too"
-        ));
-    }
     let mut runs = Vec::new();
-    for file in newest {
+    for file in find::files(source, Which::Newest)? {
         let mut reports = file.reports()?.reports;
         match (reports.pop(), reports.len()) {
             (Some(report), 0) => runs.push(SavedRun::read(&file, report)?),

@@ -15,7 +15,6 @@ mod filled;
 #[allow(dead_code)]
 mod server;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use block_node::craft::{Crafter, Shape};

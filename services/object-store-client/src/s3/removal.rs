@@ -69,7 +69,6 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::Store;
     use crate::s3::tests::{noting_store, request_lines};
 

@@ -239,7 +239,7 @@ impl<R: Send + 'static> Handle<R> {
     }
 
     /// Waits until the status is as wanted, at most so long; the last one that was seen if it never was.
-    pub fn wait_for(&self, is_wanted: impl Fn(&Status) -> bool, timeout: Duration) -> Result<Status, Status> {
+    pub fn wait_for(&self, is_wanted: impl Fn(&Status) -> bool, timeout: Duration) -> Result<Status, Box<Status>> {
         self.shared.board.wait_for(is_wanted, timeout)
     }
 

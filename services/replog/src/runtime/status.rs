@@ -119,7 +119,11 @@ impl Board {
     }
 
     /// Waits until the status is as wanted, at most so long; the last one that was seen if it never was.
-    pub(crate) fn wait_for(&self, is_wanted: impl Fn(&Status) -> bool, timeout: Duration) -> Result<Status, Status> {
+    pub(crate) fn wait_for(
+        &self,
+        is_wanted: impl Fn(&Status) -> bool,
+        timeout: Duration,
+    ) -> Result<Status, Box<Status>> {
         let deadline = Instant::now() + timeout;
         let mut shown = self.lock();
         shown.waiters += 1;
@@ -129,7 +133,7 @@ impl Board {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                break Err(shown.status.clone());
+                break Err(Box::new(shown.status.clone()));
             }
             shown = self.changed.wait_timeout(shown, left).unwrap_or_else(PoisonError::into_inner).0;
         };

@@ -58,7 +58,7 @@ fn parse_arguments(text: &mut &'static str) -> Option<Vec<Argument>> {
 /// A name, a number or a token, up to what stands behind it.
 fn word(text: &mut &'static str) -> Option<String> {
     let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.%".contains(&byte);
-    let whole: &'static str = *text;
+    let whole: &'static str = text;
     let end = whole.bytes().position(|byte| !is_inside(byte)).unwrap_or(whole.len());
     let (word, rest) = whole.split_at(end);
     *text = rest;
@@ -73,7 +73,7 @@ fn word(text: &mut &'static str) -> Option<String> {
 
 fn parse_argument(text: &mut &'static str) -> Option<Argument> {
     let name = word(text)?;
-    let whole: &'static str = *text;
+    let whole: &'static str = text;
     let (kind, rest) = whole.strip_prefix(':')?.split_at_checked(1)?;
     *text = rest;
     let kind = match kind {
@@ -93,7 +93,7 @@ fn parse_argument(text: &mut &'static str) -> Option<Argument> {
         if matches!(mark, ' ' | ')') {
             break;
         }
-        let whole: &'static str = *text;
+        let whole: &'static str = text;
         *text = whole.get(mark.len_utf8()..)?;
         match mark {
             '@' => argument.key_spec = Some(word(text)?.parse().ok()?),

@@ -162,7 +162,7 @@ pub fn tell(server: &mut Server, mut client: Option<&mut Session>) {
     for Invalidation { name, changer, readers } in std::mem::take(&mut server.invalidated) {
         for (slot, id) in readers {
             // Who wants broadcasts by now is told by them.
-            let is_meant = |one: &Tracking| !one.is_broadcast && !(one.not_of_own && changer == id);
+            let is_meant = |one: &Tracking| !(one.is_broadcast || one.not_of_own && changer == id);
             if reader(server, client.as_deref(), slot).is_some_and(is_meant) {
                 send(server, client.as_deref_mut(), (slot, Some(id)), Some(&[&name]));
             }

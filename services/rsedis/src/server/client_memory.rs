@@ -80,7 +80,7 @@ impl Server {
             }
             total -= bytes;
             victims.push(session.slot);
-            log::notice(&format!("Evicting client: {} {}, {bytes} bytes", session.id, session.address));
+            log::notice(format!("Evicting client: {} {}, {bytes} bytes", session.id, session.address));
         }
         self.stats.evicted_clients += victims.len() as u64;
         victims

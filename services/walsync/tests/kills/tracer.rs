@@ -98,6 +98,7 @@ impl Traced {
 }
 
 /// The body of the process that traces.
+#[expect(clippy::zombie_processes, reason = "waitpid waits for the program and for its threads")]
 pub fn tracer_process() {
     let variable = |name| std::env::var(name).expect("started by a test");
     let at: u64 = variable(WHERE).parse().unwrap();
