@@ -30,6 +30,8 @@ pub mod open_files;
 pub mod operations;
 #[cfg(feature = "process")]
 pub mod panics;
+#[cfg(feature = "process")]
+pub mod percent;
 #[cfg(feature = "server")]
 pub mod probes;
 #[cfg(feature = "server")]

@@ -8,6 +8,7 @@ use anyhow::{Context as _, anyhow, bail};
 use jiff::{SignedDuration, Timestamp};
 use object_store_client::http::agent;
 use serde_json::Value;
+use service_kit::percent;
 use storebench_core::otlp::payload;
 use storebench_core::record::RunRecord;
 use storebench_crds::line::short_line;
@@ -93,28 +94,12 @@ fn rejected(answer: &str) -> Option<(u64, String)> {
 fn headers(text: &str) -> anyhow::Result<Vec<(String, String)>> {
     let header = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
-        Some((name.trim().to_owned(), decoded(value.trim())?))
+        Some((name.trim().to_owned(), percent::decoded(value.trim())?))
     };
     let pairs = text.split(',').filter(|pair| !pair.trim().is_empty());
     let read: Option<Vec<_>> = pairs.map(header).collect();
     // Values are secrets more often than not.
     read.with_context(|| format!("{HEADERS}: write it as NAME=VALUE,NAME=VALUE, with %20 for a space in a value"))
-}
-
-/// `%20` and the like; `None`: it is no text.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }
 
 /// When a run ended, Unix time in nanoseconds.

@@ -14,6 +14,7 @@ use http::{Method, Response, StatusCode, request};
 use service_kit::grpc::{Caller, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary};
 use service_kit::http::{Body, Incoming, only_get, text, values};
 use service_kit::operations::Operations;
+use service_kit::percent;
 use service_kit::url::Url;
 use walsync::replicator::{Observer, Phase, Status};
 
@@ -130,7 +131,8 @@ impl Wanted {
             None => Ok(None),
             Some(value) => value.parse::<u64>().map(Some).map_err(|_| "txid and timeout_seconds are whole numbers"),
         };
-        let database = values(query, "database").next().and_then(decoded).ok_or("database= is missing, or no text")?;
+        let database =
+            values(query, "database").next().and_then(percent::decoded).ok_or("database= is missing, or no text")?;
         let timeout = number("timeout_seconds")?.unwrap_or(60).min(TIMEOUT_SECONDS_MAX);
         Ok(Wanted { database: database.into(), txid: number("txid")?, timeout: Duration::from_secs(timeout) })
     }
@@ -163,22 +165,6 @@ impl Wanted {
             tokio::time::sleep(LOOK).await;
         }
     }
-}
-
-/// `%2F` is `/`; anything else stands for itself.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }
 
 fn encoded(text: &str) -> String {
