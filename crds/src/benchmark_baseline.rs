@@ -27,7 +27,7 @@ const BASELINE_RULES: &[Rule] = &[Rule {
     shortname = "benchbaseline",
     category = "storebench",
     doc = "What a finished BenchmarkRun measured, kept beyond its deletion. Later runs name it in baselineRef and are held against it. The spec cannot be changed; make a new baseline under a new name.",
-    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')").message("metadata.name must be at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit"),
+    validation = crate::rules::of_names(),
     printcolumn(
         name = "State",
         type_ = "string",

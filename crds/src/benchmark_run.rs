@@ -44,6 +44,16 @@ const RUN_RULES: &[Rule] = &[
             atMost",
     },
     Rule {
+        field: ".noiseFloor",
+        holds: "!self.noiseFloor || self.arms.exists(a, a.baseline)",
+        otherwise: "noiseFloor runs the baseline twice, and no arm is one: give an arm baseline: true",
+    },
+    Rule {
+        field: ".arms",
+        holds: "self.arms.all(a, a.name != 'noise-floor')",
+        otherwise: "noise-floor is the name of the arm that noiseFloor adds: give this one another",
+    },
+    Rule {
         field: ".trials.min",
         holds: "!has(self.gates) || self.gates.size() == 0 || self.trials.min >= 3",
         otherwise: "gates need an interval, which takes at least 3 trials: set trials.min to 3 or more, or remove gates",
@@ -55,6 +65,7 @@ const RUN_RULES: &[Rule] = &[
             && self.workloads == oldSelf.workloads \
             && self.trials == oldSelf.trials \
             && self.isolation == oldSelf.isolation \
+            && self.noiseFloor == oldSelf.noiseFloor \
             && has(self.allowUnequal) == has(oldSelf.allowUnequal) \
             && (!has(self.allowUnequal) || self.allowUnequal == oldSelf.allowUnequal) \
             && has(self.gates) == has(oldSelf.gates) && (!has(self.gates) || self.gates == oldSelf.gates) \
@@ -78,7 +89,7 @@ const RUN_RULES: &[Rule] = &[
     shortname = "benchrun",
     category = "storebench",
     doc = "One comparison of stores: the same workloads on every arm, in interleaved trials, with a verdict. The spec cannot be changed; make a new run under a new name.",
-    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')").message("metadata.name must be at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit"),
+    validation = crate::rules::of_names(),
     printcolumn(
         name = "State",
         type_ = "string",
@@ -133,6 +144,11 @@ pub struct BenchmarkRunSpec {
     #[schemars(length(max = 16))]
     pub gates: Vec<Gate>,
 
+    /// Run the baseline twice in every trial, the second time as an arm named noise-floor, and report its ratio to itself with its interval: how far
+    /// apart equal arms come out here. A difference no larger than that is called so, and is neither better nor worse. Gates are decided as ever.
+    #[serde(default)]
+    pub noise_floor: bool,
+
     /// Holds this run against an earlier one, which a BenchmarkBaseline keeps: each arm against the arm of the same name. The run is
     /// Regressed if throughput or waiting of any arm is worse by more than is tolerated, beyond noise. Embedded runs take `--baseline` instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,6 +177,17 @@ pub struct BenchmarkRunSpec {
 
 fn one() -> u32 {
     1
+}
+
+/// The arm that `noiseFloor` adds: the baseline once more.
+pub const NOISE_FLOOR: &str = "noise-floor";
+
+impl BenchmarkRunSpec {
+    /// Names of all arms that are measured, in order: those that were asked for, and the noise floor.
+    pub fn arm_names(&self) -> impl Iterator<Item = &str> {
+        let asked = self.arms.iter().map(|arm| arm.name.as_str());
+        asked.chain(self.noise_floor.then_some(NOISE_FLOOR))
+    }
 }
 
 /// What an arm must be.

@@ -28,7 +28,7 @@ const SCHEDULE_RULES: &[Rule] = &[Rule {
     shortname = "benchschedule",
     category = "storebench",
     doc = "Makes a BenchmarkRun or a BenchmarkSuite by the clock, as a CronJob makes Jobs. What it made goes with it.",
-    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')").message("metadata.name must be at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit"),
+    validation = crate::rules::of_names(),
     printcolumn(name = "Schedule", type_ = "string", json_path = ".spec.schedule"),
     printcolumn(name = "Time Zone", type_ = "string", json_path = ".spec.timeZone"),
     printcolumn(name = "Suspend", type_ = "boolean", json_path = ".spec.suspend"),

@@ -50,7 +50,7 @@ const SUITE_RULES: &[Rule] = &[
     shortname = "benchsuite",
     category = "storebench",
     doc = "A matrix of BenchmarkRuns: one for each combination of parameters, made from a template, one after the other. The spec cannot be changed; make a new suite under a new name. The runs go with their suite.",
-    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')").message("metadata.name must be at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit"),
+    validation = crate::rules::of_names(),
     printcolumn(
         name = "State",
         type_ = "string",

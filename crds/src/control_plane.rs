@@ -20,7 +20,7 @@ use crate::benchmark_run::ServiceRef;
     derive = "PartialEq",
     category = "storebench",
     doc = "A Kubernetes control plane on a storage service that speaks the etcd API: API server, controller manager, scheduler, and nodes that are simulated. A BenchmarkRun measures it by naming it in an arm.",
-    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')").message("metadata.name must be at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit"),
+    validation = crate::rules::of_names(),
     printcolumn(name = "Service", type_ = "string", json_path = ".spec.serviceRef.name"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
     printcolumn(name = "Nodes", type_ = "integer", json_path = ".spec.nodes"),

@@ -7,6 +7,12 @@ use schemars::Schema;
 use schemars::transform::Transform;
 use serde_json::{Value, json};
 
+/// The rule about the name of an object, which is the same for every kind: names of pods, labels and files are made of it.
+pub(crate) fn of_names() -> kube::core::cel::Rule {
+    kube::core::cel::Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')")
+        .message("metadata.name must be at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit")
+}
+
 /// One rule about an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::benchmark_run::NOISE_FLOOR;
 pub use crate::latency::LatencySummary;
 use crate::metric::{Field, Metric, Place};
 
@@ -362,6 +363,35 @@ pub struct Comparison {
     /// Why the two may not be ranked, such as unequal durability. Absent: they may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_ranked: Option<String>,
+    /// How the baseline compares with itself in the same metric and workload. Absent: the run has no `noiseFloor`, or this is it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise_floor: Option<NoiseFloor>,
+}
+
+impl Comparison {
+    /// Whether this is the baseline against itself.
+    pub fn is_noise_floor(&self) -> bool {
+        self.arm == NOISE_FLOOR && self.noise_floor.is_none()
+    }
+
+    /// Whether the arm is no farther from the baseline than the baseline may be from itself: than the end of its interval that is farther from 1.
+    pub fn is_within_noise_floor(&self) -> bool {
+        let distance = |basis_points: u64| (basis_points.max(1) as f64 / 10_000.0).ln().abs();
+        let reach = |floor: &NoiseFloor| distance(floor.low_basis_points).max(distance(floor.high_basis_points));
+        self.noise_floor.as_ref().is_some_and(|floor| distance(self.ratio_basis_points) <= reach(floor))
+    }
+}
+
+/// The baseline divided by itself, both measured in the same trials: an A/A comparison.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NoiseFloor {
+    /// The ratio, basis points (10000 = equal).
+    pub ratio_basis_points: u64,
+    /// Lower end of its 95 % interval, basis points.
+    pub low_basis_points: u64,
+    /// Upper end of its 95 % interval, basis points.
+    pub high_basis_points: u64,
 }
 
 /// How a run compares with the earlier one that it is held against.

@@ -30,7 +30,7 @@ pub use crate::engine::EngineKind;
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.readyReplicas"
     ),
-    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')").message("metadata.name must be at most 63 of a-z, 0-9 and -, starting and ending with a letter or digit"),
+    validation = crate::rules::of_names(),
     printcolumn(name = "Engine", type_ = "string", json_path = ".spec.engine"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
     printcolumn(name = "Durability", type_ = "string", json_path = ".spec.durability"),

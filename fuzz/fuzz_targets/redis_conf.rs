@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rsedis::settings::{PARAMETERS, Settings, Start, read_command_line, rewrite};
+use rsedis::settings::{Extent, PARAMETERS, Settings, Start, read_command_line, rewrite};
 
 fn read(text: &[u8]) -> Result<Settings, String> {
     match read_command_line(&["file".to_owned()], "", |_| Ok(text.to_vec()))? {
@@ -15,10 +15,11 @@ fn read(text: &[u8]) -> Result<Settings, String> {
 fuzz_target!(|text: &str| match read(text.as_bytes()) {
     Err(mistake) => assert!(!mistake.contains('\n'), "{mistake}"),
     Ok(settings) => {
-        let rewritten = rewrite(&settings, &[], text);
-        let again = read(rewritten.as_bytes()).unwrap_or_else(|mistake| panic!("{mistake}\n{rewritten}"));
+        let rewritten = rewrite(&settings, &[], text.as_bytes(), Extent::Changed);
+        let shown = String::from_utf8_lossy(&rewritten);
+        let again = read(&rewritten).unwrap_or_else(|mistake| panic!("{mistake}\n{shown}"));
         for index in 0..PARAMETERS.len() {
-            assert_eq!(again.value(index), settings.value(index), "{rewritten}");
+            assert_eq!(again.value(index), settings.value(index), "{shown}");
         }
     }
 });

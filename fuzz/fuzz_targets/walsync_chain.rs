@@ -20,8 +20,8 @@ fn is_row(files: &[RemoteFile], from: u64, to: u64) {
     assert_eq!(at, to);
 }
 
-fuzz_target!(|input: (u64, i64, Vec<(u8, u64, u8, u16, i32)>)| {
-    let (point, time, files) = input;
+fuzz_target!(|input: (u64, i64, i64, Vec<(u8, u64, u8, u16, i32)>)| {
+    let (point, time, now, files) = input;
     let files: Vec<RemoteFile> = files
         .into_iter()
         .take(64)
@@ -43,13 +43,13 @@ fuzz_target!(|input: (u64, i64, Vec<(u8, u64, u8, u16, i32)>)| {
         let way = way_from(&files, target);
         is_row(&way.files, target, way.reached);
     }
-    let _ = chain.point_at(time, |file| Ok(file.modified_millis));
+    let _ = chain.point_at(time, now, |file: &RemoteFile| Ok(file.modified_millis));
     let levels = Levels::new(&files, 3, Duration::ZERO);
     if let Some(level) = levels.due(&LITESTREAM_INTERVALS, Duration::from_secs(4000)) {
         let batch = levels.batch(level);
         assert!(batch.windows(2).all(|pair| pair[1].min_txid <= pair[0].max_txid + 1), "{batch:?}");
     }
-    if let Ok(planned) = plan(&files, &Policy::default(), 3) {
+    if let Ok(planned) = plan(&files, &Policy::default(), 3, now) {
         let left = files.iter().copied().filter(|file| !planned.remove.contains(file)).collect();
         let left = Chain::new(left);
         assert!(planned.points.iter().all(|point| left.is_restorable(*point)));

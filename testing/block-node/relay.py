@@ -1,13 +1,15 @@
-"""A relay in front of a node that flips one bit of what the node answers, in these bytes where they stand first."""
+"""Relays in front of a node: one counts what the node answers, one flips a bit of it."""
 
 import socket
 import threading
 
 
-class Flipping:
-    def __init__(self, address, wanted):
+class Counting:
+    """Bytes that the node has answered."""
+
+    def __init__(self, address):
         self.host, port = address.rsplit(":", 1)
-        self.port, self.wanted, self.flipped = int(port), wanted, 0
+        self.port, self.answered = int(port), 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -24,22 +26,37 @@ class Flipping:
             pass
 
     def pass_on(self, source, target, is_answer):
-        # The last bytes that were passed on: what is wanted may come in several parts.
-        passed = b""
         try:
             while data := source.recv(1 << 20):
-                if is_answer and not self.flipped:
-                    at = (passed + data).find(self.wanted)
-                    if at >= 0:
-                        place = max(at - len(passed), 0)
-                        data = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
-                        self.flipped += 1
-                    passed = (passed + data)[-(len(self.wanted) - 1) :]
-                target.sendall(data)
+                target.sendall(self.answer(data) if is_answer else data)
             target.shutdown(socket.SHUT_WR)
         except OSError:
             # The other side has gone.
             pass
 
+    def answer(self, data):
+        self.answered += len(data)
+        return data
+
     def close(self):
         self.listener.close()
+
+
+class Flipping(Counting):
+    """In these bytes, where they stand first."""
+
+    def __init__(self, address, wanted):
+        self.wanted, self.flipped = wanted, 0
+        # The last bytes that were passed on: what is wanted may come in several parts.
+        self.passed = b""
+        super().__init__(address)
+
+    def answer(self, data):
+        if not self.flipped:
+            at = (self.passed + data).find(self.wanted)
+            if at >= 0:
+                place = max(at - len(self.passed), 0)
+                data = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+                self.flipped += 1
+            self.passed = (self.passed + data)[-(len(self.wanted) - 1) :]
+        return super().answer(data)

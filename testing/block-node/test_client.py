@@ -12,9 +12,9 @@ import grpc
 
 import block_hash
 import tables
-from blocks import PROOF, Chain, Wrong, compare, number_of, root_of_proof, sha384, verify
+from blocks import FOOTER, HEADER, PROOF, Block, Chain, Wrong, compare, number_of, root_of_proof, sha384, verify
 from node import ANSWER_SECONDS, Node, Publisher
-from relay import Flipping
+from relay import Counting, Flipping
 from wire import every, fields, first, message
 
 # Who is told nothing more is listened to for so long.
@@ -123,6 +123,26 @@ class Conversation:
     def block_response(self, code, block=None):
         return tables.block_response(self.era, code, block)
 
+    def test_who_compresses_its_requests_is_answered_with_compressed_blocks(self):
+        # Half of what a transaction leaves repeats it.
+        block = self.chain.next(transactions=300, transaction_bytes=60)
+        publisher = self.node.publisher()
+        publisher.publish(self.era, block, sets=5)
+        self.is_acknowledged(publisher, block)
+        taken = {}
+        for compression in (grpc.Compression.NoCompression, grpc.Compression.Gzip):
+            relay = Counting(self.node.address)
+            self.addCleanup(relay.close)
+            with grpc.insecure_channel(relay.address, compression=compression) as channel:
+                found = channel.unary_unary(tables.GET_BLOCK)(message((1, 0)), timeout=ANSWER_SECONDS)
+                stream = channel.unary_stream(tables.SUBSCRIBE)(tables.subscription(0, 0), timeout=ANSWER_SECONDS)
+                self.is_sent(self.received(stream), [block])
+            self.assertEqual(found, self.block_response("SUCCESS", block.bytes))
+            taken[compression] = relay.answered
+        plain, compressed = taken.values()
+        self.assertGreater(plain, 2 * len(block.bytes))
+        self.assertLess(compressed, plain * 0.8, "bytes that the node has answered")
+
     def test_single_blocks_are_got_by_number_and_the_latest(self):
         get = lambda *fields: self.node.call(tables.GET_BLOCK, message(*fields))
         for nothing in ((1, 0), (2, 1)):
@@ -194,6 +214,35 @@ class Conversation:
             self.assertEqual(publisher.hears(), tables.skip(number))
         publisher.publish(self.era, blocks[3])
         self.is_ended(publisher, "DUPLICATE_BLOCK", 9)
+
+    def test_what_no_hash_vouches_for_is_refused(self):
+        """The root hash is the same with and without it."""
+        (before,) = self.publish(1)
+        block = self.chain.next()
+        junk = message((77, b"junk"))
+        with_junk = [message((FOOTER, first(item, FOOTER) + junk)) if first(item, FOOTER) else item for item in block.items]
+        if with_junk == block.items:
+            self.skipTest("blocks of this era have no footer")
+        publisher = self.node.publisher()
+        publisher.publish(self.era, Block(block.number, with_junk, block.root))
+        self.is_ended(publisher, "BAD_BLOCK_PROOF", before.number)
+        publisher = self.node.publisher()
+        publisher.publish(self.era, block)
+        self.is_acknowledged(publisher, block)
+
+    def test_a_header_that_is_longer_than_any_is_refused_before_the_rest_of_its_block_comes(self):
+        (before,) = self.publish(1)
+        header = first(self.chain.next().items[0], HEADER) + message((99, bytes(100_000)))
+        publisher = self.node.publisher()
+        publisher.send(tables.items(message((1, message((HEADER, header))))))
+        self.is_ended(publisher, "BAD_BLOCK_PROOF", before.number)
+
+    def test_who_asks_for_more_kinds_of_items_than_there_are_makes_an_invalid_request(self):
+        self.publish(1)
+        kinds = message((2, tables.NONE), (3, message((1, 1), (2, bytes([4]) * 1_000_000))))
+        code = "INVALID_REQUEST" if "INVALID_REQUEST" in self.era.subscribe else "NOT_AVAILABLE"
+        answers = list(self.node.channel.unary_stream(tables.SUBSCRIBE)(kinds, timeout=ANSWER_SECONDS))
+        self.assertEqual(answers, [tables.subscription_status(self.era, code)])
 
     def test_what_is_no_block_is_an_invalid_request(self):
         self.publish(1)

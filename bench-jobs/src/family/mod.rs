@@ -1,5 +1,5 @@
 //! Workload families: what a client of each does, and how its answers are checked. A family is one module here and one line
-//! in [`run`].
+//! in [`run`] and in [`look`].
 
 pub mod block_stream;
 pub mod check;
@@ -15,6 +15,7 @@ use std::io;
 use storebench_crds::job::JobSpec;
 use storebench_crds::workload::Parameters;
 
+use crate::failure::Failure;
 use crate::load::{Context, Ending, Surroundings};
 
 /// Runs one workload of a job. Errors are the loader's own; everything about the store is in the [`Ending`].
@@ -26,5 +27,18 @@ pub fn run(context: Context, job: &JobSpec, parameters: &Parameters, around: &Su
         Parameters::Kubernetes(parameters) => kubernetes::run(context, job, parameters, around),
         Parameters::BlockStream(parameters) => block_stream::run(context, parameters, around),
         Parameters::SqliteReplication(parameters) => sqlite_replication::run(context, job, parameters, around),
+    }
+}
+
+/// Looks at a store that is somebody's as a workload does before it loads it. The inner error says why it would not be loaded, with the remedy.
+pub fn look(context: &Context, parameters: &Parameters) -> io::Result<Result<(), Failure>> {
+    match parameters {
+        Parameters::Etcd(_) => etcd::look(context),
+        Parameters::Redis(parameters) => redis::look(context, parameters),
+        // What these load is never somebody's: their keys are not told apart from those of others.
+        Parameters::KeyValue(_)
+        | Parameters::Kubernetes(_)
+        | Parameters::BlockStream(_)
+        | Parameters::SqliteReplication(_) => Ok(Ok(())),
     }
 }

@@ -11,6 +11,7 @@ use std::thread;
 use storebench_crds::job::{JobOutcome, JobSpec, JobSummary};
 
 use crate::content::seeds::mix;
+use crate::failure::Failure;
 use crate::family;
 use crate::load::barrier::Passage;
 use crate::load::highest_rate::Hunt;
@@ -25,6 +26,14 @@ pub fn run(spec: &JobSpec, share: Share, around: &Surroundings<'_>) -> io::Resul
         around.barrier.leave(&summary.outcome);
     }
     Ok(summary)
+}
+
+/// Looks at the store of a checked job where it is somebody's, and writes nothing: whether it answers and may be loaded. The first workload
+/// looks for all. The inner error says why not, with the remedy; the outer is the loader's own.
+pub fn look(spec: &JobSpec) -> io::Result<Result<(), Failure>> {
+    let Some(workload) = spec.workloads.first() else { return Ok(Ok(())) };
+    let context = specification::context(spec, 0, Share::WHOLE).map_err(io::Error::other)?;
+    family::look(&context, &workload.parameters)
 }
 
 fn run_workloads(spec: &JobSpec, share: Share, around: &Surroundings<'_>) -> io::Result<JobSummary> {

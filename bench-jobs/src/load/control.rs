@@ -1,5 +1,5 @@
-//! The driver at the other end of standard output and standard input: what a load process may ask of it while it runs. It kills or stops a member of
-//! the store, and lets it go on. That it does not is no fault of the store: [`Control::broken`] then says so.
+//! The driver at the other end of standard output and standard input: what a load process may ask of it while it runs. It does a fault to a member of
+//! the store, and undoes it. That it does not is no fault of the store: [`Control::broken`] then says so.
 
 use std::io::{self, BufRead};
 use std::sync::OnceLock;
@@ -43,7 +43,7 @@ impl Control {
         Ok(Self { report: Report::new(false), answers: Mutex::new(answers), broken: OnceLock::new() })
     }
 
-    /// Has the member at `endpoint` killed or stopped, for so long; returns when it is.
+    /// Has this done to the member at `endpoint`, for so long; returns when it is.
     pub async fn strike(
         &self,
         workload: &str,
@@ -61,7 +61,7 @@ impl Control {
         self.hear(&DriverLine::Struck, PATIENCE).await
     }
 
-    /// Returns when the member that was struck for so long has been started again, or goes on.
+    /// Returns when the fault that was to last so long has been undone.
     pub async fn released(&self, duration: Duration) -> Result<(), Failure> {
         self.hear(&DriverLine::Released, duration + PATIENCE).await
     }

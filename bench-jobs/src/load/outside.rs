@@ -96,8 +96,12 @@ fn password(from: &PasswordFrom) -> io::Result<String> {
 const CERTIFICATE: &str = "it may want another certificate of its clients: look at external.tls (certificateFile and keyFile, or tls.crt and \
                            tls.key of secretName)";
 
+/// What to look at where the answer is of no use: also what a server says that was to be spoken to over TLS.
+const PROTOCOL: &str = "what listens there does not speak the protocol of this engine: look at spec.engine and external.endpoints; if it speaks \
+                        TLS, give external.tls";
+
 /// What stores say that refuse this client, or that it refuses, and what to look at; the first that fits.
-const REMEDIES: [(&str, &str); 12] = [
+const REMEDIES: [(&str, &str); 14] = [
     ("NOAUTH", "it wants a password: give external.passwordFrom"),
     ("user name is empty", "it wants a user: give external.user and external.passwordFrom"),
     ("WRONGPASS", "look at external.user and external.passwordFrom"),
@@ -109,6 +113,8 @@ const REMEDIES: [(&str, &str); 12] = [
     ("NotValidForName", "its certificate is for another name: give that in external.tls.serverName"),
     ("not valid for name", "its certificate is for another name: give that in external.tls.serverName"),
     ("fatal alert", CERTIFICATE),
+    ("a reply starts with byte", PROTOCOL),
+    ("frame with invalid size", PROTOCOL),
     ("over TLS", "does it speak TLS there? if not, remove external.tls"),
 ];
 
@@ -139,6 +145,13 @@ pub(crate) trait Guest {
     async fn clean_up(&self, context: &Context) -> Result<(), Failure>;
 }
 
+/// Looks at a store that is somebody's, and writes nothing: whether it answers and may be loaded. The inner error has the remedy, the outer is
+/// the loader's own.
+pub(crate) fn look(context: &Context, guest: &impl Guest) -> io::Result<Result<Option<String>, Failure>> {
+    let Some(outside) = &context.outside else { return Ok(Ok(None)) };
+    Ok(block_on(guest.look(context, outside))?.map_err(|failure| with_remedy(failure, outside)))
+}
+
 /// Loads a store: looks at one that is somebody's before anything is written, and tells the driver what is about to stay there should
 /// the load be killed. What was written below a namespace is removed afterwards; that it could not be is nothing that may stay unsaid.
 pub(crate) fn run(
@@ -148,17 +161,15 @@ pub(crate) fn run(
     load: impl FnOnce(Context) -> io::Result<Ending>,
 ) -> io::Result<Ending> {
     let workload = context.workload.clone();
-    if let Some(outside) = &context.outside {
-        match block_on(guest.look(&context, outside))? {
-            Err(failure) => {
-                let detail = with_remedy(failure, outside).text().to_owned();
-                return Ok(Ending { summary: None, outcome: JobOutcome::StoreFailed { workload, detail } });
-            }
-            Ok(None) => {}
-            Ok(version) => {
-                let reading = StoreReading { version, ..StoreReading::default() };
-                around.report.line(&JobLine::Store { reading })?;
-            }
+    match look(&context, guest)? {
+        Err(failure) => {
+            let detail = failure.text().to_owned();
+            return Ok(Ending { summary: None, outcome: JobOutcome::StoreFailed { workload, detail } });
+        }
+        Ok(None) => {}
+        Ok(version) => {
+            let reading = StoreReading { version, ..StoreReading::default() };
+            around.report.line(&JobLine::Store { reading })?;
         }
     }
     let Some(namespace) = &context.namespace else { return load(context) };
@@ -249,6 +260,8 @@ mod tests {
             ("connect to a:1 over TLS: invalid peer certificate: UnknownIssuer", "external.tls.caFile"),
             ("connect to a:1 over TLS: no answer within 5s", "remove external.tls"),
             ("read from a:1: connection closed by the store", "give external.tls"),
+            ("a:1: a reply starts with byte 0x48", "does not speak the protocol of this engine: look at spec.engine"),
+            ("Range at a:1: connection broke: frame with invalid size", "does not speak the protocol of this engine"),
         ] {
             let told = with_remedy(Failure::new(said), &clear);
             assert!(told.text().starts_with(said) && told.text().contains(field), "{told}");

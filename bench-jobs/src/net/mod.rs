@@ -1,5 +1,7 @@
-//! Connections to a store, in the clear or over TLS, gRPC over them, what is said in it to an etcd, and HTTP to ask and to answer.
+//! Connections to a store, in the clear or over TLS, gRPC over them, what is said in it to an etcd, HTTP to ask and to answer, and who has
+//! connected to whom.
 
+pub mod connected;
 pub mod dial;
 pub mod etcd;
 pub mod grpc;

@@ -115,8 +115,11 @@ pub struct Parsed {
     pub objects: Vec<Object>,
     /// What is wrong with the others, or with the file.
     pub problems: Vec<InputError>,
-    /// Kind and name of the others, as far as they have them: whoever refers to one is not wrong in that.
+    /// Kind and name of the others; the kind that was probably meant where it is misspelt, and no name where there is none that can be one.
+    /// Whoever refers to one is not wrong in that.
     pub refused: Vec<(&'static str, String)>,
+    /// Whether an object is of no kind that is known, and of none that resembles one: nobody can tell what it is to the others.
+    pub has_unknown: bool,
 }
 
 /// Reads all objects of a file.
@@ -171,21 +174,37 @@ fn object(file: &str, index: usize, mut value: Value, parsed: &mut Parsed) {
     let document = format!("document {}", index + 1);
     let (kind, read) = match identify(&value) {
         Ok(known) => known,
-        Err(problem) => return parsed.problems.push(at(&document, problem)),
+        Err(problem) => {
+            match meant(&value) {
+                Some(kind) => parsed.refused.push((kind, name_of(&value).unwrap_or_default())),
+                None => parsed.has_unknown = true,
+            }
+            return parsed.problems.push(at(&document, problem));
+        }
     };
     if matches!(kind, "BenchmarkRun" | "BenchmarkSuite") {
         take_generated_name(&mut value);
     }
-    let name = value["metadata"]["name"].as_str().filter(|name| metadata::is_name(name)).map(str::to_owned);
+    let name = name_of(&value);
     let label = name.as_ref().map_or(document, |name| format!("{kind}/{name}"));
     let outside = metadata::check(value.get("metadata")).err().into_iter().chain(only_known_fields(&value).err());
     let mut problems: Vec<Problem> = outside.collect();
     let understood = read(kind, value, &mut problems);
     match understood.filter(|_| problems.is_empty()) {
         Some(object) => parsed.objects.push(object),
-        None => parsed.refused.extend(name.map(|name| (kind, name))),
+        None => parsed.refused.push((kind, name.unwrap_or_default())),
     }
     parsed.problems.extend(problems.into_iter().map(|problem| at(&label, problem)));
+}
+
+/// The object's name, if it can be one.
+fn name_of(value: &Value) -> Option<String> {
+    value["metadata"]["name"].as_str().filter(|name| metadata::is_name(name)).map(str::to_owned)
+}
+
+/// The kind that an object is probably of.
+fn meant(value: &Value) -> Option<&'static str> {
+    structure::nearest(value["kind"].as_str()?, KINDS)
 }
 
 /// The kind and how it is read, if apiVersion and kind are ours.
@@ -210,10 +229,10 @@ fn identify(value: &Value) -> Result<(&'static str, Read), Problem> {
     let write = || format!("write {} or {}", KINDS[..KINDS.len() - 1].join(", "), KINDS[KINDS.len() - 1]);
     match &value["kind"] {
         Value::Null => Err(problem("kind", format!("is missing: {}", write()))),
-        found => READ
-            .into_iter()
-            .find(|(kind, _)| found == kind)
-            .ok_or_else(|| problem("kind", format!("{} is not known: {}", quote(found), write()))),
+        found => READ.into_iter().find(|(kind, _)| found == kind).ok_or_else(|| {
+            let remedy = meant(value).map_or_else(write, |kind| format!("did you mean {kind}? Else {}", write()));
+            problem("kind", format!("{} is not known: {remedy}", quote(found)))
+        }),
     }
 }
 

@@ -396,7 +396,7 @@ pub enum JobLine {
         /// The workload's name.
         workload: String,
     },
-    /// Asks the driver to kill or stop a member at once, and to let it go on later; it answers with [`DriverLine`]s. Only where the job has
+    /// Asks the driver to do a fault to a member at once, and to undo it later; it answers with [`DriverLine`]s. Only where the job has
     /// `strikesMembers`.
     Strike {
         /// The workload's name.
@@ -429,9 +429,9 @@ pub enum JobLine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "line")]
 pub enum DriverLine {
-    /// The member is dead, or stands still.
+    /// It is done: the member is dead, stands still, is cut off, or has a slow disk.
     Struck,
-    /// It was started again, and need not answer yet; or goes on.
+    /// It is undone: the member was started again, and need not answer yet; or goes on, is reached, has its own disk.
     Released,
 }
 

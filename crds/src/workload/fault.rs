@@ -9,10 +9,19 @@ use crate::measure::{Durations, Total};
 use crate::metric::descriptor::{
     Column, Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
 };
+use crate::rules::{Rule, Rules};
+
+/// What a fault must be.
+const RULES: &[Rule] = &[Rule {
+    field: ".syncDelay",
+    holds: "has(self.syncDelay) == (self.kind == 'SlowDisk')",
+    otherwise: "syncDelay says by how much a sync takes longer where kind is SlowDisk: give it there, and nowhere else",
+}];
 
 /// What is done to a member of the store while it is loaded. Embedded runs only.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = Rules(RULES))]
 pub struct Fault {
     /// What is done.
     pub kind: FaultKind,
@@ -26,6 +35,11 @@ pub struct Fault {
     #[x_kube(validation = LONGER_THAN_ZERO)]
     #[schemars(extend("example" = "2s"))]
     pub duration: DurationText,
+    /// SlowDisk: by how much each sync of the member takes longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = LONGER_THAN_ZERO)]
+    #[schemars(extend("example" = "20ms"))]
+    pub sync_delay: Option<DurationText>,
 }
 
 /// What is done to a member.
@@ -35,6 +49,12 @@ pub enum FaultKind {
     Kill,
     /// It is stopped with SIGSTOP, and goes on where it was when the time is over.
     Stop,
+    /// It is cut off from clients and from the other members, and they from it: nothing comes through, and what was sent arrives when the time is
+    /// over. All that is sent to any member goes through a relay on loopback for the whole trial, in every arm.
+    Partition,
+    /// Each of its syncs takes longer by `syncDelay`. Needs `strace`, which also makes its other system calls slower meanwhile. What the store
+    /// uses is then not measured.
+    SlowDisk,
 }
 
 /// Which member.

@@ -281,7 +281,13 @@ impl KeyValueWorkload {
     pub(super) fn failover(&self) -> Option<Fault> {
         let (after, duration) = (self.kill_after.clone()?, self.restart_after.clone()?);
         let is_failover = self.operation == KeyValueOperation::Failover;
-        is_failover.then_some(Fault { kind: FaultKind::Kill, member: FaultMember::Leader, after, duration })
+        is_failover.then_some(Fault {
+            kind: FaultKind::Kill,
+            member: FaultMember::Leader,
+            after,
+            duration,
+            sync_delay: None,
+        })
     }
 
     /// See [`super::Parameters::writes_percent`].

@@ -1,7 +1,9 @@
 //! Exit codes: one for each cause, so that a pipeline can tell a regression from a broken measurement.
 
+use std::fmt;
 use std::process::ExitCode;
 
+use storebench_core::across::AcrossError;
 use storebench_crds::status::Verdict;
 
 /// How the process ends. Ordered by severity: the worst of several runs decides.
@@ -31,7 +33,27 @@ impl Exit {
             Verdict::Invalid => Self::Invalid,
         }
     }
+
+    /// The exit code of what ended a command before its time.
+    pub(crate) fn of_error(error: &anyhow::Error) -> Self {
+        match error.is::<NothingToCompare>() || error.is::<AcrossError>() {
+            true => Self::Inconclusive,
+            false => Self::Usage,
+        }
+    }
 }
+
+/// Runs that are well, and of which none can be compared with another: neither a mistake nor a failure.
+#[derive(Debug)]
+pub(crate) struct NothingToCompare(pub(crate) String);
+
+impl fmt::Display for NothingToCompare {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NothingToCompare {}
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {

@@ -17,7 +17,15 @@ use crate::saved::{LATEST, REPORT, RUN, is_finished_report, newest_of_each};
 
 /// What to do about a source that is no report.
 pub(crate) const READABLE: &str = "pass what `run` has written: a report.json or -o json (`-`: standard input), or a directory of --save, in Git as \
-                        git:REVISION:PATH; or benchmarkrun/NAME for a run in a cluster";
+                        git:REVISION:PATH";
+
+/// The same of those who also take a run in a cluster.
+pub(crate) fn or_of_a_cluster(error: anyhow::Error) -> anyhow::Error {
+    match format!("{error:#}") {
+        text if text.contains(READABLE) => anyhow!("{text}; or benchmarkrun/NAME for a run in a cluster"),
+        _ => error,
+    }
+}
 
 /// Which runs of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -56,6 +56,7 @@ enum Command {
     },
     /// Render a report again, judging its raw trials anew; the exit code is the verdict. Of two, how much of a difference
     /// between stores reaches who uses Kubernetes on them
+    #[command(after_help = commands::report::AFTER_HELP)]
     Report {
         /// A saved report (`report.json`, written by `run --save`), `benchmarkrun/NAME` for a run in a cluster, or
         /// `benchmarksuite/NAME` for all runs of a suite there in one table; both are Invalid until they are complete. Two
@@ -116,11 +117,13 @@ enum Command {
         of: String,
     },
     /// Explain a field, as `kubectl explain` does without a cluster: storebench explain benchmarkrun.spec.trials
+    #[command(after_help = commands::explain::AFTER_HELP)]
     Explain {
         /// A kind, and behind it fields with dots between them; lists add nothing
         field: String,
     },
     /// Write a first file: the stores to compare, and what to ask of them
+    #[command(after_help = commands::init::AFTER_HELP)]
     Init(commands::init::Arguments),
     /// List engines: what is installed here, and the command that installs what is not
     Engines {
@@ -182,7 +185,8 @@ struct RunArguments {
     /// programs disturbed too often, of which what did not count is repeated. What else came to its end is shown and not repeated
     #[arg(long, value_name = "DIRECTORY")]
     resume: Option<PathBuf>,
-    /// Where stores keep their data while they run; must be on the disk you want measured
+    /// Where stores keep their data while they run; must be on the disk you want measured. Without it: `storebench` in $XDG_CACHE_HOME, or in
+    /// ~/.cache
     #[arg(long, value_name = "DIRECTORY", env = "STOREBENCH_DATA_DIR")]
     data_dir: Option<PathBuf>,
     /// How long a run waits in all, at most, until other programs leave the machine alone: before its first trial, and after
@@ -229,8 +233,16 @@ fn typed(program: &Path) -> String {
 
 fn parse() -> Result<Cli, clap::Error> {
     let program = std::env::args_os().next().map_or("storebench".into(), |program| typed(Path::new(&program)));
-    let after_help = AFTER_HELP.replace("storebench ", &format!("{program} "));
-    let mut command = Cli::command().bin_name(program).after_help(after_help);
+    // Examples are typed as the program is.
+    let as_typed = |text: &str| text.replace("storebench ", &format!("{program} "));
+    let mut command = Cli::command().after_help(as_typed(AFTER_HELP)).mut_subcommands(|command| {
+        let examples = command.get_after_help().map(|examples| as_typed(&examples.to_string()));
+        match examples {
+            Some(examples) => command.after_help(examples),
+            None => command,
+        }
+    });
+    command = command.bin_name(program);
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
@@ -294,7 +306,7 @@ fn end(result: anyhow::Result<Exit>) -> ExitCode {
                     .for_each(|error| console::tell(format_args!("storebench: {}", one_line(&error.to_string())))),
                 None => console::tell(format_args!("storebench: {}", one_line(&format!("{error:#}")))),
             }
-            Exit::Usage.into()
+            Exit::of_error(&error).into()
         }
     }
 }

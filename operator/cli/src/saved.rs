@@ -173,6 +173,16 @@ impl Folder {
         write(&self.path.join(RECORD), &bytes)
     }
 
+    /// Takes away the folder of a run that is not to begin after all.
+    pub(crate) fn discard(self) {
+        // What cannot be removed is an unfinished run without a trial, which nobody reads.
+        let _ = fs::remove_dir_all(&self.path);
+        // Of the run, if there is no other.
+        if let Some(run) = self.path.parent() {
+            let _ = fs::remove_dir(run);
+        }
+    }
+
     /// Writes the reports of a run that has ended, and names the folder after the verdict. One that was interrupted keeps its name and
     /// record. Returns where the folder is then.
     pub(crate) fn finish(self, report: &Report, objects: &Objects, is_interrupted: bool) -> anyhow::Result<PathBuf> {
@@ -232,9 +242,6 @@ impl SavedRun {
     /// The run that has this report.json.
     pub(crate) fn read(file: &FoundFile, report: Report) -> anyhow::Result<Self> {
         let (name, folder) = (file.name(), file.folder()?);
-        if folder.ends_with(UNFINISHED) {
-            bail!("{name}: the run was interrupted: go on with it first: storebench run FILE --resume DIRECTORY");
-        }
         if !is_of_a_run(&folder) {
             bail!(
                 "{name}: lies in no folder of --save (DIRECTORY/RUN/TIME-VERDICT): keep runs with storebench run FILE --save DIRECTORY"
@@ -272,6 +279,11 @@ impl SavedRun {
     pub(crate) fn path(&self) -> String {
         format!("{}/{}", self.report.record.name, self.folder)
     }
+}
+
+/// Whether this is the report of a run that did not come to its end.
+pub(crate) fn is_interrupted(file: &FoundFile) -> anyhow::Result<bool> {
+    Ok(file.folder()?.ends_with(UNFINISHED))
 }
 
 /// Whether a folder of this name is one of a run that came to its end.

@@ -145,6 +145,41 @@ fn modules_of_the_judgement_import_one_another_in_no_circle() {
     assert!(circle(&planted).unwrap().contains(&"b".to_owned()));
 }
 
+/// A file holds one idea; beyond this it holds two.
+const LINES_MAX: usize = 600;
+
+/// Files that are longer, and how long they may be at most: each is to be divided, and none may join them.
+const LONGER: [(&str, usize); 3] = [
+    ("services/d-engine/src/state/tests.rs", 650),
+    ("services/replog/src/sim/world.rs", 650),
+    ("services/rsedis/src/protocol/request.rs", 650),
+];
+
+/// Whether a file is longer than it may be.
+fn is_too_long(path: &str, lines: usize) -> bool {
+    let most = LONGER.iter().find(|(longer, _)| *longer == path).map_or(LINES_MAX, |(_, most)| *most);
+    lines > most
+}
+
+#[test]
+fn no_file_is_so_long_that_it_holds_two_ideas() {
+    let root = root();
+    let folders = ["crds", "operator", "bench-jobs", "services", "testing", "fuzz"].map(|folder| root.join(folder));
+    let mut count = 0;
+    for file in folders.iter().flat_map(|folder| rust_files(folder)) {
+        let path = file.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
+        // What a build of the fuzz targets left.
+        if path.split('/').any(|part| part == "target") {
+            continue;
+        }
+        let lines = std::fs::read_to_string(&file).unwrap().lines().count();
+        assert!(!is_too_long(&path, lines), "{path} has {lines} lines: divide it by subject");
+        count += 1;
+    }
+    assert!(count > 500, "only {count} files were found");
+    assert!(is_too_long("a.rs", 601) && !is_too_long("a.rs", 600) && is_too_long(LONGER[0].0, 651));
+}
+
 /// Code of a file without what stands under `#[cfg(test)]`, wherever in the file that is.
 fn without_test_items(text: &str) -> String {
     let mut code = String::new();

@@ -3,10 +3,10 @@
 //!
 //! | way | what becomes of it | test |
 //! | --- | --- | --- |
-//! | a write is acknowledged and never made | Invalid | `embedded.rs`, `a_lost_write_voids_the_run_and_names_the_key` |
-//! | an answer is made up | Invalid | `embedded.rs`, `a_flipped_byte_voids_the_run_and_names_the_key` |
-//! | the store ends in mid-trial and is started again | Invalid | `embedded.rs`, `a_server_killed_mid_trial_is_named` |
-//! | the store stands still, and nobody asks meanwhile | counted | `embedded.rs`, `a_stall_is_seen_from_the_due_instant` |
+//! | a write is acknowledged and never made | Invalid | `embedded/failures.rs`, `a_lost_write_voids_the_run_and_names_the_key` |
+//! | an answer is made up | Invalid | `embedded/failures.rs`, `a_flipped_byte_voids_the_run_and_names_the_key` |
+//! | the store ends in mid-trial and is started again | Invalid | `embedded/failures.rs`, `a_server_killed_mid_trial_is_named` |
+//! | the store stands still, and nobody asks meanwhile | counted | `embedded/failures.rs`, `a_stall_is_seen_from_the_due_instant` |
 //! | the loader is the limit of both arms | undecided | `judgement/tests/limit.rs`, `two_stores_that_one_busy_loader_thread_holds_back_…` |
 //! | an open loop's loader is late and blames the store, or the other way round | Invalid | `load/audit.rs`, `each_hindrance_is_found_just_above_its_bound` |
 //! | the store takes the processor from everybody, so that only its best trials count | no trial is lost | `measure/foreign/fairness.rs` |
@@ -16,7 +16,7 @@
 //! | arms are unequal without a gate | not ranked | `judgement/tests/unequal.rs`, `an_arm_with_other_arguments_is_not_ranked_…` |
 //! | a replica's files overtake one another | counted late | `sqlite_replication/watcher.rs`, `a_file_that_overtook_another_…` |
 //! | a dashboard shows the ratio of an invalid run | it has none | operator `telemetry/results.rs`, `a_comparison_that_ranks_nobody_…` |
-//! | something keeps the cores busy while the other arm is measured | Invalid | `embedded.rs`, `other_processes_that_keep_the_cores_busy_are_named` |
+//! | something keeps the cores busy while the other arm is measured | Invalid | `embedded/disturbances.rs`, `other_processes_that_keep_the_cores_busy_are_named` |
 //! | events are left out, told twice, or out of order | Invalid | bench-jobs `family/etcd/watch/sequence.rs` |
 
 // Helpers outside #[test] functions are test code all the same.

@@ -40,8 +40,24 @@ fn people_are_told_each_engine_and_how_to_install_it() {
         let line = table.lines().find(|line| line.starts_with(&format!("{} ", engine.name)));
         let line = line.unwrap_or_else(|| panic!("{} is not in\n{table}", engine.name));
         // Nothing is in the peers directory; a store of our own may be beside storebench, and others on PATH.
-        assert!(line.ends_with(&engine.install()) || line.ends_with(engine.binary()), "{line}");
+        // From here commands of the checkout have its path.
+        let command = engine.install();
+        let what = command.strip_prefix("peers/").unwrap_or(&command);
+        assert!(line.contains(what) || line.ends_with(engine.binary()), "{line}");
     }
+}
+
+/// `peers/fetch etcd` leads nowhere from there.
+#[test]
+fn outside_of_the_checkout_the_command_that_installs_has_its_path() {
+    let (peers, elsewhere) = (harness::folder(), harness::folder());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_storebench"));
+    command.arg("engines").current_dir(elsewhere.path()).env("PATH", "/nonexistent");
+    let output = command.env("STOREBENCH_PEERS", peers.path()).output().unwrap();
+    let table = String::from_utf8(output.stdout).unwrap();
+    let etcd = table.lines().find(|line| line.starts_with("etcd ")).unwrap();
+    let command = etcd.split_whitespace().skip(3).collect::<Vec<_>>().join(" ");
+    assert!(command.starts_with('/') && command.ends_with("/peers/fetch etcd"), "{etcd}");
 }
 
 /// Of a program that says what it is built with, the table must not say something else.

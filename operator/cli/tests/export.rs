@@ -281,6 +281,24 @@ fn a_runs_figures_are_sent_as_metrics_of_its_end() {
     desk.storebench(&["export", "runs", "--to", &nobody]).error(&[&nobody, "that somebody listens there"]);
 }
 
+/// One run that was interrupted kept those beside it from being exported.
+#[test]
+fn what_ended_is_exported_and_a_run_that_was_interrupted_beside_it_is_named() {
+    let desk = Desk::new();
+    desk.git(&["init", "-q"]);
+    desk.keep(1, 1.0);
+    let other = keep(&desk.path().join("runs"), "weekly", 1, 1.0);
+    let going_on = other.with_file_name("20270103T010000Z-unfinished");
+    std::fs::rename(&other, &going_on).unwrap();
+    let latest = other.with_file_name("latest");
+    let _ = std::fs::remove_file(&latest);
+    std::os::unix::fs::symlink(going_on.file_name().unwrap(), &latest).unwrap();
+    let ran = desk.storebench(&["export", "runs", "--to", "git:results"]);
+    assert!(ran.stdout.starts_with("nightly/") && ran.stdout.lines().count() == 1, "{} {}", ran.stdout, ran.stderr);
+    ran.error_after_output(&["runs/weekly/", "was interrupted and is not exported: go on with it first"]);
+    assert!(desk.git(&["ls-tree", "-r", "--name-only", "results"]).contains("nightly/"));
+}
+
 #[test]
 fn what_cannot_be_exported_is_refused_before_anything_is_sent() {
     let desk = Desk::new();
@@ -301,7 +319,7 @@ fn what_cannot_be_exported_is_refused_before_anything_is_sent() {
     // A run that goes on, and a report that is kept nowhere.
     let going_on = folder.with_file_name("20270103T010000Z-unfinished");
     std::fs::rename(&folder, &going_on).unwrap();
-    refused(&[going_on.to_str().unwrap()], &[url], &["the run was interrupted: go on with it first"]);
+    refused(&[going_on.to_str().unwrap()], &[url], &["was interrupted and is not exported: go on with it first"]);
     std::fs::copy(going_on.join("report.json"), desk.path().join("report.json")).unwrap();
     refused(&["report.json"], &[url], &["lies in no folder of --save"]);
     // A report says its own name.

@@ -8,6 +8,7 @@ mod finished;
 #[allow(dead_code)]
 mod world;
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
@@ -192,8 +193,78 @@ fn a_wrong_authority_and_a_wrong_password_are_told_in_one_line_each() {
         let path = world.write("run.yaml", &file(redis.port, &external));
         let mut command = world.storebench();
         command.arg("run").arg(&path).args(["-o", "json"]).env("REDIS_PASSWORD", password);
-        let message = Finished::of(command.output().unwrap()).invalid();
-        assert!(message.contains(said), "{message}");
+        Finished::of(command.output().unwrap()).error(&["run.yaml: StorageService/mine spec.external: ", said]);
+    }
+}
+
+/// Two stores, of which the second would be looked at only after the first was loaded.
+#[test]
+fn a_store_that_is_away_or_not_empty_is_told_before_anything_is_measured() {
+    let (world, folder) = (World::new(), harness::folder());
+    let (_redis, text) = open_redis(folder.path(), "min: 3, max: 3", "total: 200, connections: 2, warmUp: 0s");
+    let (_taken, taken) = open_redis(folder.path(), "min: 3", "total: 1");
+    let endpoint = |text: &str| text.split('\'').nth(1).unwrap().to_owned();
+    ask(&endpoint(&taken), "SET somebody here\r\n");
+    let away = format!("localhost:{}", free_port());
+    let saved = world.data().with_file_name("saved");
+    for (place, said) in [(&endpoint(&taken), "holds 1 key,"), (&away, "Connection refused")] {
+        let second = format!(
+            "---\napiVersion: storebench.dev/v1alpha1\nkind: StorageService\nmetadata: {{ name: other }}\n\
+             spec: {{ engine: Redis, durability: None, external: {{ endpoints: ['{place}'] }} }}\n"
+        );
+        let arms = "  - { name: mine, serviceRef: { name: mine } }\n";
+        let both = format!("{arms}  - {{ name: other, serviceRef: {{ name: other }} }}\n");
+        let path = world.write("run.yaml", &(text.replace(arms, &both) + &second));
+        let mut command = world.storebench();
+        command.arg("run").arg(&path).arg("--save").arg(&saved).args(["--wait-for-quiet", "0s", "--quiet"]);
+        let ran = Finished::of(command.output().unwrap());
+        ran.error(&["run.yaml: StorageService/other spec.external: ", said]);
+        let kept = std::fs::read_dir(saved.join("run")).map_or(0, Iterator::count);
+        assert_eq!(kept, 0, "what did not begin leaves no folder behind");
+    }
+    assert_eq!(ask(&endpoint(&text), "DBSIZE\r\n"), ":0");
+}
+
+/// What a Redis answers to a line.
+fn ask(endpoint: &str, line: &str) -> String {
+    let mut connection = TcpStream::connect(endpoint).unwrap();
+    connection.write_all(line.as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(connection).read_line(&mut answer).unwrap();
+    answer.trim_end().to_owned()
+}
+
+/// Nobody else removes it, and with `--quiet` nobody would know.
+#[test]
+fn what_a_load_left_in_somebody_s_store_stands_in_the_report_and_is_said_however_quiet() {
+    let (world, folder) = (World::new(), harness::folder());
+    let endpoint = |text: &str| text.split('\'').nth(1).unwrap().to_owned();
+    for (trials, is_interrupted) in [("min: 3, max: 3", true), ("min: 3, max: 3, timeout: 8s", false)] {
+        // More than anybody answers within the trial's time.
+        let load = "total: 1000000000, connections: 2, warmUp: 0s";
+        let (_redis, text) = open_redis(folder.path(), trials, load);
+        let path = world.write("run.yaml", &text);
+        let saved = world.data().with_file_name("saved");
+        let mut command = world.storebench();
+        command.arg("run").arg(&path).args(["--quiet", "-o", "json", "--wait-for-quiet", "0s", "--save"]).arg(&saved);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until("keys in the store", || ask(&endpoint(&text), "DBSIZE\r\n") != ":0");
+        if is_interrupted {
+            let kill = std::process::Command::new("kill").arg("-INT").arg(child.id().to_string()).status();
+            assert!(kill.unwrap().success());
+        }
+        let ran = Finished::of(child.wait_with_output().unwrap());
+        assert_eq!(ran.code, Some(if is_interrupted { 130 } else { 4 }), "{}", ran.stderr);
+        let report = ran.report();
+        let left = &report["record"]["leftBehind"][0];
+        assert_eq!((&left["arm"], &left["workload"]), (&"mine".into(), &"set".into()), "{}", ran.stderr);
+        let (prefix, removal) = (left["prefix"].as_str().unwrap(), left["removal"].as_str().unwrap());
+        assert!(prefix.starts_with("storebench:") && removal.starts_with("redis-cli -h localhost"), "{left}");
+        let told = format!("keys that begin with {prefix} stay in the store; to remove them: {removal}");
+        assert_eq!(ran.stderr.matches(&told).count(), 1, "{}", ran.stderr);
+        let again = world.storebench().arg("report").arg(saved.join("run/latest/report.json")).output().unwrap();
+        let again = Finished::of(again).stdout;
+        assert!(again.contains(&format!("to remove them:  {removal}\n")), "{again}");
     }
 }
 

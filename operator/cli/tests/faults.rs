@@ -1,5 +1,5 @@
-//! Faults of a store, embedded: one that is killed or stopped because the workload says so voids no trial, what users feel of it is measured, and
-//! what it acknowledged is read back.
+//! Faults of a store, embedded: one that is killed, stopped, cut off or slowed because the workload says so voids no trial, what users feel of it is
+//! measured, and what it acknowledged is read back.
 
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -143,5 +143,83 @@ fn a_follower_that_stands_still_keeps_nobody_from_writing() {
         assert!(pause < 5_000, "{pause} ms in {measured}");
         assert!(millis(measured, "recovery") < 5_000, "{measured}");
         assert!(millis(measured, "catchUp") < 30_000, "{measured}");
+    }
+}
+
+#[test]
+fn a_store_that_is_cut_off_or_has_a_slow_disk_is_timed_and_has_all_that_it_acknowledged() {
+    let world = World::new();
+    let cut = "  - name: cut
+    redis: { command: Set, valueBytes: 40, keySpace: 500 }
+    load:
+      { connections: 8, duration: 4s, warmUp: 0s, timeout: 500ms, mode: OpenLoop, rate: 400, fault: { kind: Partition, after: 500ms, duration: 1s } }";
+    let slow = "  - name: slow
+    redis: { command: Set, valueBytes: 40, keySpace: 500 }
+    load:
+      { connections: 4, duration: 4s, warmUp: 0s, timeout: 5s, fault: { kind: SlowDisk, syncDelay: 300ms, after: 500ms, duration: 2s } }";
+    let report = world.run(&run("engine: Redis, durability: Fsync", &format!("{cut}\n{slow}"))).report();
+    for measured in measured(&report) {
+        let pause = millis(measured, "writePause");
+        let is_cut = measured["summary"]["name"] == "cut";
+        // All wait for one sync, or for the end.
+        let expected = if is_cut { 950..30_000 } else { 290..20_000 };
+        assert!(expected.contains(&pause), "{pause} ms in {measured}");
+        assert!(millis(measured, "recovery") < 30_000, "{measured}");
+        assert_eq!(total(measured, "lostWrites"), 0, "{measured}");
+        assert_eq!(total(measured, "failedRequests") > 0, is_cut, "{measured}");
+        assert_eq!(measured["usage"] == Value::Null, !is_cut, "what a traced process used is not its own");
+        // Not every key is written once.
+        assert!(measured["summary"]["verified"].as_u64().unwrap() >= 300, "{measured}");
+    }
+}
+
+/// Cut off from its clients alone it would go on to lead, and nobody else would have to.
+#[test]
+fn a_leader_that_is_cut_off_from_the_others_too_is_replaced() {
+    for engine in ["Etcd", "DEngine"] {
+        let world = World::new();
+        let workloads = "  - name: cut
+    keyValue: { operation: Put, keySpace: 200 }
+    load: { connections: 6, clients: 12, duration: 10s, warmUp: 0s, timeout: 300ms, fault: { kind: Partition, after: 1s, duration: 6s } }";
+        let report = world.run(&run(&format!("engine: {engine}, replicas: 3"), workloads)).report();
+        for measured in measured(&report) {
+            let (pause, recovery) = (millis(measured, "writePause"), millis(measured, "recovery"));
+            // Elections are not called for at once.
+            assert!((100..6_000).contains(&pause), "{engine}: {pause} ms in {measured}");
+            assert!((100..6_000).contains(&recovery), "{engine}: {recovery} ms in {measured}");
+            assert!(millis(measured, "catchUp") < 30_000, "{measured}");
+            assert_eq!(total(measured, "lostWrites"), 0, "{measured}");
+            assert!(measured["summary"]["verified"].as_u64().unwrap() >= 3 * 200, "{measured}");
+        }
+    }
+}
+
+#[test]
+fn without_strace_a_slow_disk_is_refused_before_anything_is_measured() {
+    let world = World::new();
+    let workloads = "  - name: slow
+    redis: { command: Set, valueBytes: 40, keySpace: 500 }
+    load: { connections: 4, duration: 3s, fault: { kind: SlowDisk, syncDelay: 10ms, after: 500ms, duration: 1s } }";
+    let file = world.write("run.yaml", &run("engine: Redis, durability: Fsync", workloads));
+    let output = world.storebench().env("PATH", "/nowhere").arg("run").arg(file).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("spec.workloads[0].load.fault.kind") && said.contains("needs strace"), "{said}");
+}
+
+/// The run went on to nothing, and what it had measured was gone.
+#[test]
+fn a_slow_disk_that_cannot_be_is_its_trials_failure_and_not_the_runs() {
+    let workloads = "  - name: slow
+    redis: { command: Set, valueBytes: 40, keySpace: 500 }
+    load: { connections: 4, duration: 3s, warmUp: 0s, fault: { kind: SlowDisk, syncDelay: 10ms, after: 500ms, duration: 1s } }";
+    // What storebench started is the proxy, which syncs nothing.
+    let cases: [(&[&str], &str); 2] =
+        [(&[], "no sync of the store was delayed"), (&["kill-after-millis=1000"], "signal: 9")];
+    for (faults, expected) in cases {
+        let world = World::new();
+        world.install_faulty("redis", faults);
+        let message = world.run(&run("engine: Redis, version: faulty, durability: Fsync", workloads)).invalid();
+        assert!(message.contains(expected), "{message}");
     }
 }

@@ -110,6 +110,11 @@ fn a_first_comparison() {
     is_verdict(&ended);
     assert!(desk.read("report.md").contains("| redis |"), "{}", ended.stderr);
     assert!(desk.folder.join("runs/first/latest/report.html").is_file());
+    // runs/ is there to collect runs.
+    let again = desk.task("first-comparison", &[]);
+    is_verdict(&again);
+    let kept = std::fs::read_dir(desk.folder.join("runs/first")).unwrap().count();
+    assert_eq!(kept, 3, "two runs and latest: {}", again.stderr);
 }
 
 #[test]

@@ -96,6 +96,32 @@ fn files_of_a_directory_share_what_is_no_run_and_nothing_else() {
     );
 }
 
+/// Whatever stands in a file of which the kind is misspelt is nothing to its neighbours.
+#[test]
+fn a_kind_that_is_misspelt_is_told_of_its_file_and_of_no_other() {
+    let world = World::new();
+    let folder = world.data().with_file_name("files");
+    std::fs::create_dir(&folder).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    let text = one_arm("Redis", "7.0.15", REDIS_SET, SHORT);
+    write("good.yaml", &text);
+    let validated = || validate(&world, &[folder.to_str().unwrap()]);
+    for (kind, said) in [
+        ("BenchmarkRum", "bad.yaml: document 2 kind: `BenchmarkRum` is not known: did you mean BenchmarkRun?"),
+        ("Deployment", "bad.yaml: document 2 kind: `Deployment` is not known: write StorageService, "),
+    ] {
+        write("bad.yaml", &text.replace("kind: BenchmarkRun", &format!("kind: {kind}")));
+        let told = validated();
+        told.error_after_output(&[said]);
+        assert_eq!(told.stdout.matches("BenchmarkRun/run: valid").count(), 1, "{}", told.stdout);
+    }
+    // A service that was to be shared is there, whatever is wrong with it.
+    let (service, run) = text.split_once("---\n").unwrap();
+    write("good.yaml", run);
+    write("bad.yaml", &service.replace("kind: StorageService", "kind: StorageServise"));
+    validated().error_after_output(&["bad.yaml: document 1 kind: `StorageServise`", "did you mean StorageService?"]);
+}
+
 #[test]
 fn a_directory_is_validated_with_all_below_it_each_folder_by_itself() {
     let world = World::new();
@@ -151,7 +177,7 @@ fn a_reader_that_goes_away_is_no_failure() {
         (&["engines"], 0),
         (&["man"], 0),
         (&["validate", missing.to_str().unwrap()], 1),
-        (&["run", file.to_str().unwrap()], 4),
+        (&["run", file.to_str().unwrap()], 3),
         (&["nonsense"], 1),
     ];
     for (arguments, expected) in cases {
@@ -205,6 +231,28 @@ fn what_storebench_calls_itself_with_is_offered_to_nobody() {
         assert!(completion.contains("validate"), "{completion}");
         assert!(!completion.contains("orphaned") && !completion.contains("exec-guarded"), "{shell}");
     }
+}
+
+/// Without --baseline, too: who writes it means something by it.
+#[test]
+fn a_tolerance_that_tolerates_anything_is_refused_before_anything_is_measured() {
+    let world = World::new();
+    let file = world.write("run.yaml", &nightly());
+    let ran = world.storebench().arg("run").arg(&file).args(["--tolerance", "5"]).output().unwrap();
+    Finished::of(ran).error(&["--tolerance: 5 would tolerate anything"]);
+}
+
+/// Nobody knows else whether to wait for it or to have dinner.
+#[test]
+fn how_long_a_run_measures_is_told_by_validate() {
+    let world = World::new();
+    let text = nightly().replace("total: 50, warmUp: 0s", "duration: 9s").replace("max: 3", "max: 20");
+    let file = world.write("run.yaml", &text);
+    let ran = Finished::of(world.storebench().arg("validate").arg(&file).output().unwrap());
+    let told = ran.stdout.lines().find(|line| line.starts_with("  loads its stores for "));
+    let told = told.unwrap_or_else(|| panic!("{} {text}", ran.stdout));
+    // Ten seconds with warming up, for each of two stores.
+    assert_eq!(told, "  loads its stores for 60 s to 7 min; starting, filling and checking them comes on top");
 }
 
 #[test]
@@ -337,10 +385,16 @@ fn saved_runs_are_compared_and_followed() {
     moved["record"]["fingerprint"]["facts"]["processor"] = "another".into();
     let moved = world.write("moved.json", &moved.to_string());
     compare(&[&base, moved.to_str().unwrap()])
-        .error(&["measured on unlike machines (processor: ", "--allow-different-machine"]);
+        .nothing_to_compare(&["measured on unlike machines (processor: ", "--allow-different-machine"]);
     let allowed = compare(&[&base, moved.to_str().unwrap(), "--allow-different-machine"]);
     assert_eq!(allowed.code, Some(2), "{}", allowed.stderr);
     assert!(allowed.stdout.contains("UNLIKE MACHINES"), "{}", allowed.stdout);
+    // Another run.
+    let mut renamed: Value = serde_json::from_str(&report).unwrap();
+    renamed["record"]["name"] = "weekly".into();
+    renamed["record"]["spec"]["workloads"][0]["name"] = "other".into();
+    let renamed = world.write("renamed.json", &renamed.to_string());
+    compare(&[&base, renamed.to_str().unwrap()]).nothing_to_compare(&["nothing in common that could be compared"]);
     // A history of a month, in which it became slower.
     std::fs::remove_dir_all(&slow).unwrap();
     std::fs::remove_dir_all(&first).unwrap();
@@ -379,7 +433,7 @@ fn a_run_is_held_against_its_baseline_before_and_after() {
     let mut moved: Value = serde_json::from_str(&std::fs::read_to_string(fast.join("report.json")).unwrap()).unwrap();
     moved["record"]["fingerprint"]["facts"]["processor"] = "another".into();
     let moved = world.write("moved.json", &moved.to_string());
-    run(&moved).error(&["unlike machines (processor: "]);
+    run(&moved).nothing_to_compare(&["unlike machines (processor: "]);
     run(&saved.join("nowhere")).error(&["nowhere: cannot be read"]);
 }
 

@@ -414,6 +414,15 @@ fn what_is_missing_is_named() {
         .storebench(&["report", "benchmarkrun/demo"])
         .error(&["benchmarkrun/demo in namespace bench does not exist"]);
     nothing.storebench(&["report", "demo"]).error(&["demo: cannot be read", "or benchmarkrun/NAME"]);
+    // What only reads what was saved does not send anybody to a cluster.
+    for words in [&["history", "benchmarkrun/x"][..], &["compare", "benchmarkrun/x", "runs"]] {
+        let said = nothing.storebench(words);
+        assert!(
+            said.stderr.contains("cannot be read") && !said.stderr.contains("or benchmarkrun/NAME"),
+            "{}",
+            said.stderr
+        );
+    }
     nothing.storebench(&["report", "demo", "-n", "bench"]).error(&["demo: a file has no namespace"]);
     let mut contents = finished();
     contents.config_maps.remove(0);

@@ -4,6 +4,7 @@
 //! result.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,38 @@ pub struct RunRecord {
     /// Why the run ended before its schedule did, such as `interrupted`. Absent: it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aborted: Option<String>,
+    /// What loads of an embedded run could not remove from stores that were there already. In a cluster it stands in the reason of the
+    /// trial's failure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_behind: Vec<LeftBehind>,
+}
+
+/// Keys in a store that was there already which a load had written and could not remove. Nobody else will.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeftBehind {
+    /// The arm's name.
+    pub arm: String,
+    /// The workload's name.
+    pub workload: String,
+    /// What the names of all of them begin with.
+    pub prefix: String,
+    /// The command that removes them.
+    pub removal: String,
+}
+
+impl LeftBehind {
+    /// Without the command.
+    pub fn in_words(&self) -> String {
+        let Self { workload, prefix, .. } = self;
+        format!("{workload}: what the load wrote could not be removed: keys that begin with {prefix} stay in the store")
+    }
+}
+
+impl fmt::Display for LeftBehind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}; to remove them: {}", self.in_words(), self.removal)
+    }
 }
 
 /// The current [`RunRecord::record_version`].

@@ -220,8 +220,9 @@ fn shorten(text: &mut String) {
 
 /// The status of a run that goes on: what has run so far, nothing judged.
 pub fn progress(spec: &BenchmarkRunSpec, trials: Vec<TrialEntry>, message: String) -> BenchmarkRunStatus {
-    let mut arms: Vec<&str> = spec.arms.iter().filter(|arm| !arm.baseline).map(|arm| arm.name.as_str()).collect();
-    arms.extend(spec.arms.iter().filter(|arm| arm.baseline).map(|arm| arm.name.as_str()));
+    let baseline = spec.arms.iter().find(|arm| arm.baseline).map(|arm| arm.name.as_str());
+    let mut arms: Vec<&str> = spec.arm_names().filter(|arm| Some(*arm) != baseline).collect();
+    arms.extend(baseline);
     let is_valid = |index: u32, arm: &str| {
         trials.iter().any(|trial| trial.index == index && trial.arm == arm && trial.state == TrialState::Valid)
     };
@@ -326,6 +327,7 @@ mod tests {
                     trials,
                     detectable_basis_points: 123,
                     not_ranked: None,
+                    noise_floor: None,
                 }));
             }
         }

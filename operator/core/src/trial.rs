@@ -17,7 +17,9 @@ use storebench_crds::workload::Parameters;
 use storebench_crds::workload::sqlite_replication::{Outage, OutageKind};
 
 use crate::engine;
-use crate::record::{ControlPlaneUsage, EncodedHistogram, FailureCause, TrialFailure, Usage, WorkloadMeasurement};
+use crate::record::{
+    ControlPlaneUsage, EncodedHistogram, FailureCause, LeftBehind, TrialFailure, Usage, WorkloadMeasurement,
+};
 use crate::validated::{Target, ValidatedRun};
 
 /// What a load process of this trial is to do, apart from where it finds meters, companions and other load processes.
@@ -102,8 +104,8 @@ impl Loaded {
 pub struct Gathering {
     workloads: Vec<Gathered>,
     store: Option<StoreReading>,
-    /// See [`Gathering::left_behind`].
-    left_behind: Option<String>,
+    /// See [`Gathering::left_behind`]; of whatever arm.
+    left_behind: Option<LeftBehind>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -130,10 +132,8 @@ impl Gathering {
             | JobLine::LoadStepBegins { .. }
             | JobLine::Strike { .. } => {}
             JobLine::Namespace { workload, prefix, removal } => {
-                self.left_behind = Some(format!(
-                    "{workload}: what the load wrote could not be removed: keys that begin with {prefix} stay in the store; to remove them: \
-                     {removal}"
-                ));
+                let (workload, prefix, removal) = (workload.clone(), prefix.clone(), removal.clone());
+                self.left_behind = Some(LeftBehind { arm: String::new(), workload, prefix, removal });
             }
             JobLine::NamespaceRemoved { .. } => self.left_behind = None,
             JobLine::Histogram { workload, latency, data } => {
@@ -171,9 +171,10 @@ impl Gathering {
         self.of(workload).control_plane = Some(usage);
     }
 
-    /// What stays in somebody's store if the process has ended now, and how to remove it, in words; `None`: nothing.
-    pub fn left_behind(&self) -> Option<&str> {
-        self.left_behind.as_deref()
+    /// What stays in somebody's store, which is that of `arm`, if the process has ended now; `None`: nothing.
+    pub fn left_behind(&self, arm: &str) -> Option<LeftBehind> {
+        let left = self.left_behind.clone()?;
+        Some(LeftBehind { arm: arm.into(), ..left })
     }
 
     fn of(&mut self, workload: &str) -> &mut Gathered {

@@ -12,7 +12,7 @@ mod gates;
 
 use std::time::Duration;
 
-use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Isolation};
+use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Isolation, NOISE_FLOOR};
 use storebench_crds::document::sense_of_run;
 use storebench_crds::storage_service::{StorageService, StorageServiceSpec};
 use storebench_crds::workload::key_value::{Door, KeyValueOperation, ReadLevel};
@@ -230,6 +230,12 @@ pub fn all_problems(run: &BenchmarkRun, referable: &Referable<'_>) -> (Option<Va
         problem("spec.trials.timeout".into(), text);
     }
     let is_complete = arms.len() == spec.arms.len() && problems.is_empty();
+    if spec.noise_floor
+        && let Some(baseline) = arms.iter().find(|arm| arm.baseline).cloned()
+    {
+        // The last one, so that what is told of the first arm that is not the baseline is told of one that was asked for.
+        arms.push(ValidatedArm { name: NOISE_FLOOR.into(), baseline: false, ..baseline });
+    }
     (is_complete.then(|| ValidatedRun { name, spec: spec.clone(), arms }), problems)
 }
 

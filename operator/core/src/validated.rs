@@ -1,11 +1,15 @@
 //! What was found right: the `Validated…` types, which [`crate::validate`] makes, and from which everything else plans.
 
+use std::time::Duration;
+
 use storebench_crds::ControlPlaneSpec;
+use storebench_crds::DurationText;
+use storebench_crds::Workload;
 use storebench_crds::benchmark_run::BenchmarkRunSpec;
 use storebench_crds::engine::{DurabilityClass, Engine, Protocol};
 use storebench_crds::external::External;
 use storebench_crds::storage_service::{Durability, StorageServiceSpec};
-use storebench_crds::workload::Api;
+use storebench_crds::workload::{Api, Load};
 
 /// A run that can be planned.
 #[derive(Clone, Debug)]
@@ -16,6 +20,41 @@ pub struct ValidatedRun {
     pub spec: BenchmarkRunSpec,
     /// The arms, in the spec's order.
     pub arms: Vec<ValidatedArm>,
+}
+
+impl ValidatedRun {
+    /// For how long the stores are loaded in all, from the fewest trials to the most, without what is repeated. `None`: nothing ends by time.
+    pub fn how_long(&self) -> Option<String> {
+        let (timed, others): (Vec<&Workload>, Vec<&Workload>) =
+            self.spec.workloads.iter().partition(|one| one.load.duration.is_some() && one.load.highest_rate.is_none());
+        let of_load = |load: &Load| {
+            let measured = load.duration.as_ref().map_or(Duration::ZERO, DurationText::duration);
+            load.warm_up.duration().saturating_add(measured)
+        };
+        let once: Duration =
+            timed.iter().fold(Duration::ZERO, |sum, workload| sum.saturating_add(of_load(&workload.load)));
+        if once.is_zero() {
+            return None;
+        }
+        let in_all = |trials: u32| in_words(once.saturating_mul(trials).saturating_mul(self.arms.len() as u32));
+        let (least, most) = (in_all(self.spec.trials.min), in_all(self.spec.trials.max));
+        let so_long = if least == most { least } else { format!("{least} to {most}") };
+        let beside: Vec<&str> = others.iter().map(|workload| workload.name.as_str()).collect();
+        let beside = match beside.is_empty() {
+            true => String::new(),
+            false => format!(", and until {} is done", beside.join(", ")),
+        };
+        Some(format!("loads its stores for {so_long}{beside}; starting, filling and checking them comes on top"))
+    }
+}
+
+/// As `90 s`, `7 min`, `2.5 h`.
+fn in_words(duration: Duration) -> String {
+    match duration.as_secs() {
+        0..120 => format!("{} s", duration.as_secs_f64().ceil()),
+        120..7_200 => format!("{} min", duration.as_secs().div_ceil(60)),
+        seconds => format!("{:.1} h", seconds as f64 / 3_600.0),
+    }
 }
 
 /// An arm whose service exists and fits the workloads.

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, request};
+use http::{HeaderMap, HeaderValue, request};
 use service_kit::grpc::{
-    Caller, Decompress, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary, decode, encode,
-    encode_with,
+    Caller, Compression, Decompress, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary, decode,
+    encode, encode_with,
 };
 use service_kit::http::Incoming;
 use service_kit::operations::Operations;
 
 use crate::clients::{Call, Clients, Right};
+use crate::compressed::Encoding;
 use crate::contents_proof::{ContentsProof, Sibling, Wanted, prove};
 use crate::decompress;
 use crate::messages::{BlockCode, ContentsProofCode, NO_BLOCK, proto, put_block_response};
@@ -23,6 +24,9 @@ use crate::recent::Shared;
 use crate::status;
 use crate::store::ReadError;
 use crate::subscribe::subscribe;
+
+/// A larger answer is made when it is its turn, one after the other: a client may ask for a hundred blocks at once and take none.
+const AT_ONCE_BYTES: usize = 32 << 10;
 
 /// The methods that are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,109 +81,122 @@ impl Api {
         clients.begin(&caller.headers, &caller.peer, right)
     }
 
-    fn answer(&self, method: Method, message: Bytes) -> Unary {
+    /// How blocks are compressed for a client with these headers.
+    fn encoding(&self, method: Method, headers: &HeaderMap) -> Option<Encoding> {
         match method {
-            Method::GetBlock => self.get_block(message),
-            Method::Status => {
-                let request = decode(message);
-                let era = self.node.settings.wire_era;
-                let answer = |proto::ServerStatusRequest {}| status::status_frame(&self.node.reader, era);
-                Unary::Now(request.map(answer))
-            }
-            Method::StatusDetail => {
-                let request = decode(message);
-                Unary::Now(request.map(|proto::ServerStatusRequest {}| encode(&status::detail(&self.node))))
-            }
-            Method::ContentsProof => self.contents_proof(message),
-            Method::Publish | Method::Subscribe => Unary::Now(Err(Status::is_stream())),
+            Method::GetBlock | Method::Subscribe => Encoding::of(headers, self.node.settings.compress_answers),
+            Method::Publish | Method::Status | Method::StatusDetail | Method::ContentsProof => None,
         }
-    }
-
-    fn get_block(&self, message: Bytes) -> Unary {
-        use proto::block_request::BlockSpecifier::{BlockNumber, RetrieveLatest};
-        let began = Instant::now();
-        let specifier = match decode::<proto::BlockRequest>(message) {
-            Ok(request) => request.block_specifier,
-            Err(status) => return Unary::Now(Err(status)),
-        };
-        let last = self.node.reader.last();
-        let number = match specifier {
-            Some(BlockNumber(NO_BLOCK)) | Some(RetrieveLatest(true)) => last,
-            Some(BlockNumber(number)) => Some(number),
-            Some(RetrieveLatest(false)) | None => return Unary::Now(Ok(self.no_block(BlockCode::InvalidRequest))),
-        };
-        let is_here = |number: &u64| *number >= self.node.reader.first() && last.is_some_and(|last| *number <= last);
-        let Some(number) = number.filter(is_here) else {
-            self.node.metrics.get_block_refusals.inc();
-            return Unary::Now(Ok(self.no_block(BlockCode::NotAvailable)));
-        };
-        if let Some(block) = self.node.recent.get(number) {
-            return Unary::Now(Ok(hit(&self.node, &block, began)));
-        }
-        let node = Arc::clone(&self.node);
-        Unary::Later(Box::pin(async move {
-            match node.read(number).await {
-                Ok(block) => Ok(hit(&node, &block, began)),
-                Err(ReadError::NotStored(_) | ReadError::Damaged { .. }) => {
-                    node.metrics.get_block_refusals.inc();
-                    Ok(refusal(&node, BlockCode::NotAvailable))
-                }
-                Err(ReadError::Files { .. }) => Ok(refusal(&node, BlockCode::Error)),
-            }
-        }))
-    }
-
-    fn contents_proof(&self, message: Bytes) -> Unary {
-        let request = match decode::<proto::BlockContentsProofRequest>(message) {
-            Ok(request) => request,
-            Err(status) => return Unary::Now(Err(status)),
-        };
-        let node = Arc::clone(&self.node);
-        Unary::Later(Box::pin(async move {
-            let proven = contents_proof(&node, request).await;
-            let code = proven.as_ref().err().copied().unwrap_or(ContentsProofCode::Success);
-            Ok(encode(&proto::BlockContentsProofResponse {
-                status: code.number(node.settings.wire_era),
-                block_content_proof: proven.ok().map(|ContentsProof { item, siblings, signature }| {
-                    let sibling = |Sibling { is_first, hash }: &Sibling| proto::MerkleSiblingHash {
-                        is_first: *is_first,
-                        sibling_hash: Bytes::copy_from_slice(hash),
-                    };
-                    proto::BlockContentsProof {
-                        block_item: item.into(),
-                        sibling_hashes: siblings.iter().map(sibling).collect(),
-                        block_signature: signature.into(),
-                    }
-                }),
-            }))
-        }))
-    }
-
-    fn no_block(&self, code: BlockCode) -> Bytes {
-        refusal(&self.node, code)
     }
 }
 
-/// Reads the block, and hashes it on a thread of its own.
+/// Answers what is no stream.
+fn answer(node: &Arc<Node>, method: Method, encoding: Option<Encoding>, message: Bytes) -> Unary {
+    match method {
+        Method::GetBlock => get_block(node, encoding, message),
+        Method::Status => {
+            let request = decode(message);
+            let answer = |proto::ServerStatusRequest {}| status::status_frame(&node.reader, node.settings.wire_era);
+            Unary::Now(request.map(answer))
+        }
+        Method::StatusDetail => {
+            let request = decode(message);
+            Unary::Now(request.map(|proto::ServerStatusRequest {}| encode(&status::detail(node))))
+        }
+        Method::ContentsProof => answer_contents_proof(node, message),
+        Method::Publish | Method::Subscribe => Unary::Now(Err(Status::is_stream())),
+    }
+}
+
+fn get_block(node: &Arc<Node>, encoding: Option<Encoding>, message: Bytes) -> Unary {
+    use proto::block_request::BlockSpecifier::{BlockNumber, RetrieveLatest};
+    let began = Instant::now();
+    let specifier = match decode::<proto::BlockRequest>(message) {
+        Ok(request) => request.block_specifier,
+        Err(status) => return Unary::Now(Err(status)),
+    };
+    let last = node.reader.last();
+    let number = match specifier {
+        Some(BlockNumber(NO_BLOCK)) | Some(RetrieveLatest(true)) => last,
+        Some(BlockNumber(number)) => Some(number),
+        Some(RetrieveLatest(false)) | None => return Unary::Now(Ok(refusal(node, BlockCode::InvalidRequest))),
+    };
+    let is_here = |number: &u64| *number >= node.reader.first() && last.is_some_and(|last| *number <= last);
+    let Some(number) = number.filter(is_here) else {
+        node.metrics.get_block_refusals.inc();
+        return Unary::Now(Ok(refusal(node, BlockCode::NotAvailable)));
+    };
+    if let Some(block) = node.recent.get(number).filter(|block| block.block_bytes() <= AT_ONCE_BYTES)
+        && encoding.is_none()
+    {
+        return Unary::Now(Ok(hit(node, &block, began)));
+    }
+    let node = Arc::clone(node);
+    Unary::Later(Box::pin(async move {
+        let hit = |block: &Shared| hit(&node, block, began);
+        let answer = match encoding {
+            // What is held is counted as an answer from here on.
+            None => node.hold(number).await.map(|held| hit(held.block())),
+            Some(encoding) => node.compressed_answer(number, encoding, hit).await,
+        };
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(ReadError::NotStored(_) | ReadError::Damaged { .. }) => {
+                node.metrics.get_block_refusals.inc();
+                Ok(refusal(&node, BlockCode::NotAvailable))
+            }
+            Err(ReadError::Files { .. }) => Ok(refusal(&node, BlockCode::Error)),
+        }
+    }))
+}
+
+fn answer_contents_proof(node: &Arc<Node>, message: Bytes) -> Unary {
+    let request = match decode::<proto::BlockContentsProofRequest>(message) {
+        Ok(request) => request,
+        Err(status) => return Unary::Now(Err(status)),
+    };
+    let node = Arc::clone(node);
+    Unary::Later(Box::pin(async move {
+        let proven = contents_proof(&node, request).await;
+        let code = proven.as_ref().err().copied().unwrap_or(ContentsProofCode::Success);
+        Ok(encode(&proto::BlockContentsProofResponse {
+            status: code.number(node.settings.wire_era),
+            block_content_proof: proven.ok().map(|ContentsProof { item, siblings, signature }| {
+                let sibling = |Sibling { is_first, hash }: &Sibling| proto::MerkleSiblingHash {
+                    is_first: *is_first,
+                    sibling_hash: Bytes::copy_from_slice(hash),
+                };
+                proto::BlockContentsProof {
+                    block_item: item.into(),
+                    sibling_hashes: siblings.iter().map(sibling).collect(),
+                    block_signature: signature.into(),
+                }
+            }),
+        }))
+    }))
+}
+
+/// Reads the block, and hashes it on a thread of its own; that goes on when the client has gone, and so does what is held for it.
 async fn contents_proof(
     node: &Arc<Node>,
     request: proto::BlockContentsProofRequest,
 ) -> Result<ContentsProof, ContentsProofCode> {
     use proto::block_contents_proof_request::BlockItem::{BlockItemHash, BlockItemIndex, CompleteBlockItem};
     let wanted = request.block_item.ok_or(ContentsProofCode::InvalidRequest)?;
-    let block = node.read(request.block_number).await.map_err(|error| match error {
+    // It is never closed.
+    let place = Arc::clone(&node.proofs).acquire_owned().await;
+    let held = node.hold(request.block_number).await.map_err(|error| match error {
         ReadError::NotStored(_) | ReadError::Damaged { .. } => ContentsProofCode::NotAvailable,
         ReadError::Files { .. } => ContentsProofCode::Error,
     })?;
     let prove = move || {
-        let mut bytes = Vec::with_capacity(block.block_bytes());
-        block.put_block(&mut bytes);
+        let _place = place;
         let wanted = match &wanted {
             CompleteBlockItem(item) => Wanted::Item(item),
             BlockItemHash(hash) => Wanted::Hash(hash),
             BlockItemIndex(index) => Wanted::Index(*index as usize),
         };
-        prove(&bytes, &wanted)
+        prove(held.block().items(), &wanted)
     };
     // An error here says that the server stops, or that proving has panicked.
     tokio::task::spawn_blocking(prove).await.unwrap_or(Err(ContentsProofCode::Error))
@@ -214,13 +231,15 @@ impl Service for Api {
             Ok(call) => call,
             Err(status) => return Unary::Now(Err(status)),
         };
-        let answer = self.answer(method, message);
+        let encoding = self.encoding(method, &caller.headers);
         if self.clients.is_none() {
-            return answer;
+            return answer(&self.node, method, encoding, message);
         }
+        let node = Arc::clone(&self.node);
         Unary::Later(Box::pin(async move {
             call.turn().await;
-            let answer = match answer {
+            // Not before: what waits for its turn takes no memory.
+            let answer = match answer(&node, method, encoding, message) {
                 Unary::Now(answer) => answer,
                 Unary::Later(answer) => answer.await,
             };
@@ -235,6 +254,7 @@ impl Service for Api {
             Ok(call) => Rc::new(call),
             Err(status) => return Box::pin(async move { Err(status) }),
         };
+        let encoding = self.encoding(method, &caller.headers);
         let (requests, responses) = match &self.clients {
             None => (requests, responses),
             Some(_) => {
@@ -244,8 +264,11 @@ impl Service for Api {
             }
         };
         match method {
-            Method::Publish => Box::pin(publish(node, call, requests, responses)),
-            Method::Subscribe => Box::pin(subscribe(node, call, requests, responses)),
+            Method::Publish => {
+                let client = call.client(&caller.peer);
+                Box::pin(publish(node, (call, client), requests, responses))
+            }
+            Method::Subscribe => Box::pin(subscribe(node, call, encoding, requests, responses)),
             Method::GetBlock | Method::Status | Method::StatusDetail | Method::ContentsProof => {
                 Box::pin(async { Err(Status::is_no_stream()) })
             }
@@ -256,13 +279,17 @@ impl Service for Api {
         decompress::of(encoding)
     }
 
+    fn compression(&self, method: Method, headers: &HeaderMap) -> Option<Compression> {
+        self.encoding(method, headers).map(Encoding::compression)
+    }
+
     fn accepted_encodings(&self) -> Option<HeaderValue> {
         Some(decompress::ACCEPTED)
     }
 
     fn http(&self, mut head: request::Parts, _: Incoming, _: Rc<Peer>) -> Option<HttpAnswer> {
         // Where the Java node has its probes.
-        head.uri = head.uri.path().strip_prefix("/healthz")?.parse().ok()?;
+        head.uri = head.uri.path_and_query()?.as_str().strip_prefix("/healthz")?.parse().ok()?;
         self.operations.answer(&head)
     }
 }

@@ -1,7 +1,7 @@
 //! Fetches from other block nodes what this one is behind by, and blocks of which the copy here is damaged.
 //!
-//! Once a second each peer is asked for its last block, the most reliable peer first. Where a peer has more, and nobody has published here
-//! meanwhile, its blocks are subscribed to and taken as those of one more publisher: verified, compared with the blocks before them, safe
+//! Once a second each peer is asked for its last block, the most reliable peer first. Where a peer has more, or much more while somebody
+//! publishes here, its blocks are subscribed to and taken as those of one more publisher: verified, compared with the blocks before them, safe
 //! on disk before they are shown. So a peer cannot bring in what a publisher could not, and a publisher that comes back goes on at any
 //! block. A peer that fails, stalls or sends what is refused is asked last, and less and less often; none is given up.
 //!
@@ -9,6 +9,7 @@
 //! right keeps neither other blocks from being repaired nor what is missing from being fetched: damaged blocks have their turn, and when
 //! all were asked for in vain, they are asked for less and less often, too.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +19,9 @@ use service_kit::tls::ClientTls;
 use service_kit::url::Url;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::block::Verified;
+use crate::block::{BLOCK_NUMBERS_END, Builder, BuilderError, ProofRules, Verified};
 use crate::connect::{connect, show_token};
-use crate::messages::{BlockCode, GET_BLOCK, NO_BLOCK, STATUS, SUBSCRIBE, ends_with_proof, proto};
+use crate::messages::{BlockCode, GET_BLOCK, NO_BLOCK, STATUS, SUBSCRIBE, ends_with_proof, item_ranges, proto};
 use crate::node::{Node, RepairError};
 use crate::publish_stream::{Fed, Fetched};
 
@@ -35,6 +36,9 @@ const FAILURES_MAX: u32 = 3;
 /// Damaged blocks that are asked for at a time.
 const REPAIRS_MAX: usize = 64;
 
+/// Who publishes is nearer than any peer: as long as blocks come from there, peers are left alone that have fewer blocks more.
+const FAR_BEHIND_BLOCKS: u64 = 32;
+
 /// Why a peer could not be fetched from.
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
@@ -42,12 +46,16 @@ enum FetchError {
     Call(#[from] GrpcError),
     #[error("nothing came for {} s", PATIENCE.as_secs())]
     Stalled,
-    #[error("{0} bytes of a block came in {1:.1?}, which is too slow")]
-    Slow(u64, Duration),
+    #[error("less than {BYTES_PER_SECOND} bytes and less than a block a second came, and it was waited for {} s besides", PATIENCE.as_secs())]
+    Slow,
     #[error("this node takes no publisher: {0:?}")]
     Full(Status),
     #[error("its blocks were refused")]
     Refused,
+    #[error("it says that it has the blocks {0} to {1}")]
+    Range(u64, u64),
+    #[error("it sent block {0} instead of block {1}")]
+    Another(u64, u64),
     #[error("it ended with status {0} before block {1}")]
     Ended(i32, u64),
 }
@@ -63,26 +71,30 @@ enum UnfitError {
     Repair(#[from] RepairError),
 }
 
-/// A peer must send so many bytes of a block a second, beside [`PATIENCE`]: as long as no publisher is there, nobody else sends what it
-/// has begun.
+/// A peer must send so many bytes a second, or a block, beside [`PATIENCE`]: as long as no publisher is there, nobody else sends what it
+/// has begun, and no other peer is asked.
 const BYTES_PER_SECOND: u64 = 65_536;
 
-/// What has come of a block.
+/// How long a peer was waited for beyond what it has sent.
 #[derive(Default)]
 struct Pace {
-    bytes: u64,
     waited: Duration,
 }
 
 impl Pace {
     /// Something has come after so long. The time in which this node takes it does not count.
     fn came(&mut self, bytes: usize, after: Duration) -> Result<(), FetchError> {
-        self.bytes += bytes as u64;
-        self.waited += after;
-        match self.waited <= PATIENCE + Duration::from_secs(self.bytes / BYTES_PER_SECOND) {
+        self.waited =
+            (self.waited + after).saturating_sub(Duration::from_micros(bytes as u64 * 1_000_000 / BYTES_PER_SECOND));
+        match self.waited <= PATIENCE {
             true => Ok(()),
-            false => Err(FetchError::Slow(self.bytes, self.waited)),
+            false => Err(FetchError::Slow),
         }
+    }
+
+    /// A block is whole.
+    fn ended(&mut self) {
+        self.waited = self.waited.saturating_sub(Duration::from_secs(1));
     }
 }
 
@@ -166,7 +178,7 @@ struct Round {
 }
 
 /// Looks after the node until it stops. Without peers it does nothing.
-pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) {
+pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) -> Infallible {
     let peer = |address: &Url| Peer { address: address.clone(), failures: 0, rests_until: None, begins_behind: None };
     let mut peers: Vec<Peer> = node.settings.backfill_peers.iter().map(peer).collect();
     if peers.is_empty() {
@@ -179,13 +191,12 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) {
         peers.sort_by_key(|peer| peer.failures);
         repair_from(node, &mut peers, tls, &mut turn).await;
         let next = node.reader.next();
-        // Who publishes is nearer than any peer.
-        if std::mem::replace(&mut seen, next) != next && node.publishing(|publishing| publishing.publishers()) > 0 {
-            continue;
-        }
+        let is_moving = std::mem::replace(&mut seen, next) != next;
+        let is_published = is_moving && node.publishing(|publishing| publishing.publishers()) > 0;
+        let blocks_min = if is_published { FAR_BEHIND_BLOCKS } else { 1 };
         for peer in peers.iter_mut().filter(|peer| !peer.is_resting()) {
             peer.begins_behind = None;
-            match fetch(node, &peer.address, tls).await {
+            match fetch(node, &peer.address, tls, blocks_min).await {
                 Ok(Outcome::Fetched(0)) => peer.failures = 0,
                 Ok(Outcome::BeginsBehind(first)) => (peer.failures, peer.begins_behind) = (0, Some(first)),
                 Ok(Outcome::Fetched(blocks)) => {
@@ -290,15 +301,23 @@ async fn repair_one(node: &Arc<Node>, channel: &mut Channel, number: u64) -> Res
     let success = BlockCode::Success.number(node.settings.wire_era);
     let Some(block) = response.block.filter(|_| response.status == success) else { return Ok(false) };
     let (limits, rules) = (node.block_limits(), node.proof_rules());
-    let verify = move || Verified::of(&block, limits, &rules).map_err(|error| error.to_string());
-    let verified = match tokio::task::spawn_blocking(verify).await {
+    let verify = move || match Verified::of(&block, limits, &rules) {
+        Ok(verified) => Ok((verified, true)),
+        // It may have been accepted by other rules than those of today; then a neighbour must vouch for it.
+        Err(BuilderError::Proof(_)) => {
+            let verified = Verified::of(&block, limits, &ProofRules::accepted_before());
+            verified.map(|verified| (verified, false)).map_err(|error| error.to_string())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    let (verified, is_proven) = match tokio::task::spawn_blocking(verify).await {
         Ok(verified) => verified.map_err(|why| UnfitError::Wrong(number, why))?,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
     if verified.number != number {
         return Err(UnfitError::Wrong(number, format!("its header says {}", verified.number)));
     }
-    match node.repair(verified).await {
+    match node.repair(verified, is_proven).await {
         Ok(()) => Ok(true),
         Err(RepairError::Alone(_)) => Ok(false),
         Err(error) => Err(error.into()),
@@ -312,13 +331,25 @@ async fn open(node: &Node, address: &Url, tls: Option<&ClientTls>) -> Result<Cha
     Ok(channel)
 }
 
-/// Fetches what a peer has beyond this node.
-async fn fetch(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>) -> Result<Outcome, FetchError> {
+/// Fetches what a peer has beyond this node, if it is so many blocks.
+async fn fetch(
+    node: &Arc<Node>,
+    address: &Url,
+    tls: Option<&ClientTls>,
+    blocks_min: u64,
+) -> Result<Outcome, FetchError> {
     let mut channel = open(node, address, tls).await?;
     let call = channel.call(STATUS);
     let status: proto::ServerStatusResponse = channel.unary(&call, &proto::ServerStatusRequest {}).await?;
     let (first, last, from) = (status.first_available_block, status.last_available_block, node.reader.next());
-    if last == NO_BLOCK || last < from {
+    // An empty one says so of both.
+    if last == NO_BLOCK {
+        return Ok(Outcome::Fetched(0));
+    }
+    if !(first..BLOCK_NUMBERS_END).contains(&last) {
+        return Err(FetchError::Range(first, last));
+    }
+    if last < from || last - from + 1 < blocks_min {
         return Ok(Outcome::Fetched(0));
     }
     if first > from {
@@ -341,16 +372,23 @@ async fn fetch(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>) -> Resu
         let fetched = match received.and_then(|message: proto::SubscribeStreamResponse| message.response) {
             Some(Response::BlockItems(set)) => {
                 pace.came(set.len(), waited)?;
+                if let Some(another) = begun(&set).filter(|number| *number != next) {
+                    return Err(FetchError::Another(another, next));
+                }
                 if !era.has_end_of_block() && ends_with_proof(&set) {
                     next += 1;
-                    pace = Pace::default();
+                    pace.ended();
                     node.metrics.backfilled.inc();
                 }
                 fed.items(set).await
             }
             Some(Response::EndOfBlock(end)) => {
-                pace = Pace::default();
-                next = end.block_number.saturating_add(1);
+                if end.block_number != next {
+                    return Err(FetchError::Another(end.block_number, next));
+                }
+                pace.came(0, waited)?;
+                pace.ended();
+                next += 1;
                 node.metrics.backfilled.inc();
                 fed.end(end.block_number).await
             }
@@ -369,6 +407,12 @@ async fn fetch(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>) -> Resu
     let is_safe = tip.wait_for(|tip| tip.next >= next || tip.is_stopping);
     let _ = timeout(PATIENCE, is_safe).await;
     Ok(Outcome::Fetched(node.reader.next().saturating_sub(from)))
+}
+
+/// The block that begins with this set.
+fn begun(set: &[u8]) -> Option<u64> {
+    let (_, first) = item_ranges(set).next()?.ok()?;
+    Builder::number_of(&set[first]).ok()
 }
 
 #[cfg(test)]
@@ -412,9 +456,21 @@ mod tests {
         let second = Duration::from_secs(1);
         assert!((0..10).all(|_| trickled.came(100, second).is_ok()));
         let error = trickled.came(100, second).unwrap_err().to_string();
-        assert_eq!(error, "1100 bytes of a block came in 11.0s, which is too slow");
+        assert_eq!(
+            error,
+            "less than 65536 bytes and less than a block a second came, and it was waited for 10 s besides"
+        );
         // A mebibyte every ten seconds.
         let mut large = Pace::default();
         assert!((0..125).all(|_| large.came(1 << 20, 10 * second).is_ok()));
+        // Small blocks, half a second apart; then nine seconds apart, each of which is taken for none that trickles.
+        let mut small = Pace::default();
+        let mut block = |after: Duration| {
+            let came = small.came(1_000, after).is_ok();
+            small.ended();
+            came
+        };
+        assert!((0..100).all(|_| block(second / 2)));
+        assert_eq!([(); 3].map(|()| block(9 * second)), [true, false, false], "the next peer is asked");
     }
 }

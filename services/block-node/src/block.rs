@@ -26,6 +26,9 @@ use std::fmt;
 use crate::hash::{HASH_BYTES, Hash};
 use crate::wire::{Fields, WireError, once};
 
+/// Block numbers are below this: no sum of them overflows, and the greatest number of 64 bits says that there is no block.
+pub const BLOCK_NUMBERS_END: u64 = 1 << 63;
+
 /// Field number of an item in `Block` and in `BlockItemSet`.
 pub const ITEMS_FIELD: u32 = 1;
 /// Field number of a header in `BlockItem`.
@@ -267,8 +270,9 @@ impl Footer {
         let mut hashes = [None; 3];
         for field in Fields::of(content) {
             let field = field?;
+            // What is not part of the root hash could be anything: an unknown field, or a known one with a flipped bit in its tag.
             let Some(slot) = (field.number as usize).checked_sub(1).and_then(|index| hashes.get_mut(index)) else {
-                continue;
+                return Err(WireError::Field(field.number, NAME, "it is unknown, and no hash vouches for it"));
             };
             let bytes = &content[field.bytes(NAME)?];
             let hash = match bytes.len() {

@@ -6,7 +6,8 @@
 
 use crate::block::{Footer, Header, Item, Kind, signature_of};
 use crate::hash::{Era, Hash, Tree, empty, inner, leaf};
-use crate::messages::{ContentsProofCode, items};
+use crate::messages::ContentsProofCode;
+use crate::wire::WireError;
 
 /// Which item of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,14 +72,17 @@ fn siblings(leaves: &[Hash], index: usize, found: &mut Vec<Sibling>) {
     }
 }
 
-/// The proof of an item of a stored block, which was verified when it came.
-pub fn prove(block: &[u8], wanted: &Wanted<'_>) -> Result<ContentsProof, ContentsProofCode> {
+/// The proof of an item of a stored block, which was verified when it came, from all of its items.
+pub fn prove<'a>(
+    items: impl Iterator<Item = Result<&'a [u8], WireError>>,
+    wanted: &Wanted<'_>,
+) -> Result<ContentsProof, ContentsProofCode> {
     let damaged = |_| ContentsProofCode::Error;
     let (mut header, mut footer, mut signature): (Option<Header>, Option<Footer>, _) = (None, None, None);
     let mut below: [Vec<Hash>; 16] = Default::default();
     // Its bytes, the place of its subtree, and its place there.
     let mut found: Option<(&[u8], usize, usize)> = None;
-    for (index, bytes) in items(block).enumerate() {
+    for (index, bytes) in items.enumerate() {
         let bytes = bytes.map_err(damaged)?;
         let item = Item::of(bytes).map_err(|_| ContentsProofCode::Error)?;
         match item.kind() {
@@ -124,9 +128,14 @@ mod tests {
     use super::*;
     use crate::block::{Version, dummy};
     use crate::craft::{Crafter, field};
+    use crate::messages::items;
     use proptest::prelude::*;
 
     const FIELDS: [u32; 8] = [2, 4, 5, 6, 7, 11, 28, 35];
+
+    fn prove(block: &[u8], wanted: &Wanted<'_>) -> Result<ContentsProof, ContentsProofCode> {
+        super::prove(items(block), wanted)
+    }
 
     proptest! {
         #[test]

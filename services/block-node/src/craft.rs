@@ -190,7 +190,7 @@ fn proof(number: u64, footer: &Footer, root: &Hash) -> Vec<u8> {
 }
 
 fn timestamp(number: u64) -> proto::Timestamp {
-    proto::Timestamp { seconds: GENESIS_SECONDS.wrapping_add(2 * number as i64), nanos: 1 }
+    proto::Timestamp { seconds: GENESIS_SECONDS.wrapping_add((number as i64).wrapping_mul(2)), nanos: 1 }
 }
 
 /// An item with this field.

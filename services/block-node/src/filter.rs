@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use service_kit::grpc::{append_with, encode_with};
@@ -125,6 +125,13 @@ impl Filter {
         Ok((!items.is_empty()).then(|| Part::Message(message())))
     }
 
+    /// Whether what this makes of a block is a piece, whatever it replaces.
+    pub fn is_piece(block: &Shared) -> bool {
+        const ITEM_BYTES: usize = FilteredItem::BYTES + 2;
+        let left = PIECE_BYTES.checked_sub(block.frames_bytes());
+        left.is_some_and(|left| block.items().nth(left / ITEM_BYTES).is_none())
+    }
+
     /// All messages of a small block, in their frames.
     pub fn frames(&self, block: &Shared, era: WireEra) -> Result<Bytes, ItemError> {
         let (mut frames, mut place) = (BytesMut::new(), Place::default());
@@ -164,10 +171,20 @@ fn head(items_bytes: usize) -> Bytes {
     head.freeze()
 }
 
+/// A block that was filtered, or is at the moment.
+#[derive(Debug)]
+struct One {
+    number: u64,
+    by: Arc<Filter>,
+    /// Empty until they are made, by whoever has the lock.
+    frames: Arc<Mutex<Option<Bytes>>>,
+    bytes: usize,
+}
+
 #[derive(Debug, Default)]
 struct Kept {
-    /// Number of the block, how it was filtered, and its frames; the oldest first.
-    blocks: VecDeque<(u64, Arc<Filter>, Bytes)>,
+    /// The oldest first.
+    blocks: VecDeque<One>,
     bytes: usize,
 }
 
@@ -184,26 +201,52 @@ impl Filtered {
         Self { kept: Mutex::default(), bytes_max }
     }
 
-    /// A block's frames; they are made where they are not kept, by one at a time.
+    /// A block's frames; they are made where they are not kept. Who filters alike waits meanwhile, and nobody else.
     pub fn frames<E>(
         &self,
         number: u64,
         filter: &Arc<Filter>,
         make: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let Kept { blocks, bytes } = &mut *kept;
-        if let Some((.., frames)) = blocks.iter().rev().find(|(known, by, _)| *known == number && by == filter) {
+        let place = self.place(number, filter);
+        let mut frames = locked(&place);
+        if let Some(frames) = &*frames {
             return Ok(frames.clone());
         }
-        let frames = make()?;
-        *bytes += frames.len();
-        blocks.push_back((number, Arc::clone(filter), frames.clone()));
-        while *bytes > self.bytes_max && blocks.len() > 1 {
-            *bytes -= blocks.pop_front().map_or(0, |(.., frames)| frames.len());
+        let made = make();
+        let mut kept = locked(&self.kept);
+        let Kept { blocks, bytes } = &mut *kept;
+        // It has gone where so many others were made meanwhile.
+        let index = blocks.iter().rposition(|one| Arc::ptr_eq(&one.frames, &place));
+        match (&made, index) {
+            (Ok(made), Some(index)) => {
+                *frames = Some(made.clone());
+                blocks[index].bytes = made.len();
+                *bytes += made.len();
+            }
+            (Err(_), Some(index)) => drop(blocks.remove(index)),
+            (_, None) => {}
         }
-        Ok(frames)
+        while *bytes > self.bytes_max && blocks.len() > 1 {
+            *bytes -= blocks.pop_front().map_or(0, |one| one.bytes);
+        }
+        made
     }
+
+    /// Where a block's frames are, or will be.
+    fn place(&self, number: u64, filter: &Arc<Filter>) -> Arc<Mutex<Option<Bytes>>> {
+        let mut kept = locked(&self.kept);
+        if let Some(one) = kept.blocks.iter().rev().find(|one| one.number == number && one.by == *filter) {
+            return Arc::clone(&one.frames);
+        }
+        let frames = Arc::default();
+        kept.blocks.push_back(One { number, by: Arc::clone(filter), frames: Arc::clone(&frames), bytes: 0 });
+        frames
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -312,6 +355,40 @@ mod tests {
             assert_eq!(long, longs);
             assert_eq!(verified(&received(filter.frames(&shared, WireEra::Today).unwrap())).root, block.root);
         }
+    }
+
+    #[test]
+    fn a_block_of_many_short_items_is_no_piece_for_who_filters() {
+        let of = |items: usize, item_bytes: usize| {
+            let made = (0..items).map(|_| field(4, &vec![7; item_bytes]));
+            shared(&Crafter::new(1, 0).next_of(made))
+        };
+        // They become fifteen times as large, of which nobody takes account who looks at the frames alone.
+        let short = of(60_000, 0);
+        assert!(short.frames_bytes() <= PIECE_BYTES && !Filter::is_piece(&short));
+        assert!(!Filter::is_piece(&of(4, PIECE_BYTES)));
+        let most = of(4_000, 4);
+        assert!(Filter::is_piece(&most));
+        let frames = filter(true, &[5]).frames(&most, WireEra::Today).unwrap();
+        assert!(frames.len() <= PIECE_BYTES, "{}", frames.len());
+    }
+
+    #[test]
+    fn who_filters_otherwise_does_not_wait() {
+        let filtered = Arc::new(Filtered::new(1_000));
+        let (one, other) = (Arc::new(filter(true, &[4])), Arc::new(filter(true, &[5])));
+        let frames = |of: &'static [u8]| Ok::<_, ()>(Bytes::from_static(of));
+        let all = filtered.frames(1, &one, || {
+            let (told, done) = std::sync::mpsc::channel();
+            let of_thread = Arc::clone(&filtered);
+            std::thread::spawn(move || told.send(of_thread.frames(1, &other, || frames(b"other"))));
+            let other = done.recv_timeout(std::time::Duration::from_secs(10));
+            assert_eq!(other, Ok(frames(b"other")), "while another one is made");
+            frames(b"one")
+        });
+        assert_eq!(all, frames(b"one"));
+        assert_eq!(filtered.frames(2, &one, || Err(())), Err(()));
+        assert_eq!(filtered.frames(2, &one, || frames(b"two")), frames(b"two"), "an error is not kept");
     }
 
     #[test]

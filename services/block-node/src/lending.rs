@@ -12,6 +12,7 @@ use std::time::Duration;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::compressed::Encoding;
 use crate::recent::Shared;
 
 /// What a subscriber holds of a block in any case, bytes.
@@ -21,11 +22,14 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Room is counted in so many bytes.
 const UNIT_BYTES: usize = 1 << 10;
 
+/// What is lent: a block, as it is or compressed.
+type Lent = BTreeMap<(u64, Option<Encoding>), Weak<Loan>>;
+
 /// The allowance.
 pub struct Lending {
     room: Arc<Semaphore>,
     units_max: u32,
-    lent: Mutex<BTreeMap<u64, Weak<Loan>>>,
+    lent: Mutex<Lent>,
     waiting: watch::Sender<usize>,
     lent_bytes: Gauge,
 }
@@ -82,13 +86,13 @@ impl Lending {
         Self { room, units_max, lent: Mutex::default(), waiting: watch::Sender::new(0), lent_bytes }
     }
 
-    fn lent(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<Loan>>> {
+    fn lent(&self) -> MutexGuard<'_, Lent> {
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A block that somebody else has at the moment.
-    pub fn shared(&self, number: u64) -> Option<Arc<Loan>> {
-        self.lent().get(&number)?.upgrade()
+    pub fn shared(&self, number: u64, encoding: Option<Encoding>) -> Option<Arc<Loan>> {
+        self.lent().get(&(number, encoding))?.upgrade()
     }
 
     /// Waits for room for so many bytes; in order, so that a large block's turn comes.
@@ -105,8 +109,8 @@ impl Lending {
         Room(room)
     }
 
-    /// Lends a block, for which there is room; what it does not need is free again.
-    pub fn lend(&self, block: Arc<Shared>, mut room: Room) -> Arc<Loan> {
+    /// Lends a block, compressed like this or not, for which there is room; what it does not need is free again.
+    pub fn lend(&self, block: Arc<Shared>, encoding: Option<Encoding>, mut room: Room) -> Arc<Loan> {
         let bytes = match block.frames_bytes() {
             ..=PIECE_BYTES => 0,
             bytes => bytes,
@@ -121,7 +125,7 @@ impl Lending {
         if is_lent {
             let mut lent = self.lent();
             lent.retain(|_, loan| loan.strong_count() > 0);
-            lent.insert(number, Arc::downgrade(&loan));
+            lent.insert((number, encoding), Arc::downgrade(&loan));
         }
         loan
     }
@@ -157,16 +161,16 @@ mod tests {
         let lent_bytes = Gauge::default();
         let lending = Lending::new(2 << 20, lent_bytes.clone());
         let large = |number| block(number, 900_000);
-        let one = lending.lend(large(1), lending.room(900_000).await);
-        let two = lending.lend(large(2), lending.room(1 << 20).await);
+        let one = lending.lend(large(1), None, lending.room(900_000).await);
+        let two = lending.lend(large(2), None, lending.room(1 << 20).await);
         assert!(lent_bytes.get() > 1_800_000);
-        assert!(Arc::ptr_eq(&lending.shared(1).unwrap(), &one) && lending.shared(3).is_none());
+        assert!(Arc::ptr_eq(&lending.shared(1, None).unwrap(), &one) && lending.shared(3, None).is_none());
         let mut third = std::pin::pin!(lending.room(900_000));
         assert!(soon(third.as_mut()).await.is_none(), "there is no room");
         tokio::time::timeout(Duration::from_secs(30), lending.is_wanted()).await.expect("somebody waits");
         drop((one, two));
-        assert_eq!((lent_bytes.get(), lending.shared(1).is_none()), (0, true));
-        let small = lending.lend(block(3, 10_000), third.await);
+        assert_eq!((lent_bytes.get(), lending.shared(1, None).is_none()), (0, true));
+        let small = lending.lend(block(3, 10_000), None, third.await);
         assert_eq!((lent_bytes.get(), *lending.waiting.borrow()), (0, 0));
         // A small one took none of it, and a larger one than all gets all.
         drop(lending.room(usize::MAX).await);

@@ -107,7 +107,7 @@ metrics! {
     plain_bytes: Counter = "blocks_stored_plain_bytes",
     /// Bytes of blocks that were stored, compressed
     stored_bytes: Counter = "blocks_stored_compressed_bytes",
-    /// Blocks that were framed for subscribers: when they came, and when they were read from disk
+    /// Blocks that were framed for subscribers: when they came, when they were read from disk, and compressed, once for all who take that
     framed: Counter = "blocks_framed",
     /// Blocks that were filtered for subscribers: each once for all who filter alike, but for large ones
     filtered: Counter = "blocks_filtered",
@@ -185,7 +185,7 @@ mod tests {
         let metrics = Metrics::of(Store::open(SimulatedDirectory::default(), Options::default()).unwrap().reader());
         metrics.told(&PublishResponse::Skip(1));
         metrics.sync.observe(Duration::from_millis(3));
-        let text = Format::OpenMetrics.write(&metrics.registry);
+        let text = Format::OpenMetrics.write(&metrics.registry).unwrap();
         assert!(text.contains("\nblock_node_skips_total 1\n"), "{text}");
         assert!(text.contains("block_node_batch_sync_seconds_bucket{le=\"0.005\"} 1\n"), "{text}");
         assert!(text.contains("\nblock_node_quarantined_blocks 0\n"), "{text}");

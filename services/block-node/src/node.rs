@@ -1,17 +1,19 @@
 //! What all threads of a server share: who publishes, what is safe, what is in memory.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use service_kit::probes::Readiness;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use wal::files::RealDirectory;
 
 use crate::block::{Limits, ProofRules, Verified};
 use crate::budget::{Budget, Used, Wait};
+use crate::compressed::Compressed;
 use crate::filter::Filtered;
 use crate::lending::{Lending, Loan, PIECE_BYTES};
 use crate::messages::{EndCode, sets};
@@ -25,8 +27,15 @@ use crate::wire::WireError;
 
 /// The check of `/readyz` that fails when no more blocks can be stored.
 const STORE: &str = "store";
-/// Blocks that are read from disk at a time.
-const READS_MAX: usize = 32;
+/// Blocks that are read from disk at a time, bytes: one that is larger is read alone. While it is read, a block takes up to three times
+/// as much: as it is stored, as it came, and in frames.
+const READ_BYTES_MAX: usize = 16 << 20;
+/// A block counts for so many of them at least, so that 32 are read at a time.
+const READ_BYTES_MIN: usize = 512 << 10;
+/// They are counted in so many.
+const READ_UNIT_BYTES: usize = 1 << 10;
+/// Proofs of contents that are made at a time: each holds its block, and takes a processor.
+const PROOFS_MAX: usize = 2;
 /// How long the repair of a block may take, others being written before it.
 const REPAIR_PATIENCE: Duration = Duration::from_secs(30);
 /// Of a thread that works when no other wants to.
@@ -55,6 +64,24 @@ struct Written {
     received: Instant,
 }
 
+/// A block, and what it takes of what may be read from disk at a time, if it was read.
+pub struct Held {
+    block: Arc<Shared>,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Held {
+    /// The block.
+    pub fn block(&self) -> &Shared {
+        &self.block
+    }
+}
+
+/// What a block of so many bytes takes of what may be read at a time.
+fn places(bytes: usize) -> u32 {
+    (bytes.clamp(READ_BYTES_MIN, READ_BYTES_MAX) / READ_UNIT_BYTES) as u32
+}
+
 /// Why a damaged block is not replaced.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepairError {
@@ -64,8 +91,11 @@ pub enum RepairError {
     )]
     Alone(u64),
     /// A block of another history.
-    #[error("block {0} does not stand between those beside it")]
+    #[error("block {0} is not the one that was stored here, or does not stand between those beside it")]
     Another(u64),
+    /// No neighbour vouches for it, and its proof would not be accepted today.
+    #[error("block {0} has a proof that is not accepted, and no block behind it here names its root hash")]
+    Unproven(u64),
     /// The store.
     #[error("block {0} was not written")]
     NotWritten(u64),
@@ -102,6 +132,8 @@ pub struct Node {
     pub lending: Lending,
     /// What some of them have asked for.
     pub filtered: Filtered,
+    /// What some of them take compressed.
+    pub compressed: Compressed,
     publishing: Mutex<Publishing<OnItsWay>>,
     /// Blocks that are submitted go through it, and then to the writer.
     packer: Mutex<Option<Packer<OnItsWay>>>,
@@ -117,7 +149,9 @@ pub struct Node {
     /// Blocks are on their way, and looked after by [`Node::tick`].
     tick_wanted: Notify,
     tip: watch::Sender<Tip>,
-    reads: Semaphore,
+    reads: Arc<Semaphore>,
+    /// Blocks that are hashed for proofs of contents.
+    pub proofs: Arc<Semaphore>,
     began: Instant,
     rules: ProofRules,
 }
@@ -137,6 +171,7 @@ impl Node {
             recent: Recent::new(settings.cache_bytes),
             lending: Lending::new(settings.readers_memory_bytes, metrics.lent_bytes.clone()),
             filtered: Filtered::new(settings.cache_bytes / 4),
+            compressed: Compressed::new(settings.cache_bytes / 4),
             settings,
             metrics,
             readiness,
@@ -151,7 +186,8 @@ impl Node {
             settle_wanted: Notify::new(),
             tick_wanted: Notify::new(),
             tip: watch::Sender::new(tip),
-            reads: Semaphore::new(READS_MAX),
+            reads: Arc::new(Semaphore::new(READ_BYTES_MAX / READ_UNIT_BYTES)),
+            proofs: Arc::new(Semaphore::new(PROOFS_MAX)),
             began: Instant::now(),
             rules,
         });
@@ -222,10 +258,14 @@ impl Node {
         Some((self.began + Duration::from_micros(wait.until_micros())).into())
     }
 
-    /// A stream of a publisher begins, and what rings when it must look again; `None`: there are too many.
-    pub fn join(&self) -> Option<(PublisherId, Arc<Notify>)> {
-        let publishers_max = self.settings.publishers_max;
-        let id = self.publishing(|publishing| (publishing.publishers() < publishers_max).then(|| publishing.join()))?;
+    /// A stream of this client begins, a publisher, and what rings when it must look again; `None`: there are as many as this, and none of them is
+    /// silent.
+    pub fn join(&self, client: &str, publishers_max: usize) -> Option<(PublisherId, Arc<Notify>)> {
+        let now = self.now_micros();
+        let join = |publishing: &mut Publishing<OnItsWay>| {
+            publishing.has_place(publishers_max, now).then(|| publishing.join(client))
+        };
+        let id = self.publishing(join)?;
         let bell = Arc::new(Notify::new());
         locked(&self.bells).insert(id, Arc::clone(&bell));
         Some((id, bell))
@@ -384,41 +424,61 @@ impl Node {
 
     /// A block, from memory or from disk.
     pub async fn read(self: &Arc<Self>, number: u64) -> Result<Arc<Shared>, ReadError> {
-        if let Some(block) = self.recent.get(number) {
-            return Ok(block);
-        }
-        // It is never closed.
-        let _place = self.reads.acquire().await;
-        // Somebody else may have read it in the meantime.
-        if let Some(block) = self.recent.get(number) {
-            return Ok(block);
-        }
-        let node = Arc::clone(self);
-        let read = tokio::task::spawn_blocking(move || {
-            node.metrics.read_from_disk.inc();
-            let stored = node.reader.read(number)?;
-            node.metrics.framed.inc();
-            let shared = Shared::new(number, stored.root, &stored.bytes, node.settings.wire_era);
-            shared.map_err(|error| ReadError::Damaged { number, what: error.to_string() })
-        });
-        match read.await {
-            Ok(Ok(shared)) => Ok(self.recent.add_past(shared)),
-            Ok(Err(error @ ReadError::NotStored(_))) => Err(error),
-            Ok(Err(error)) => {
-                tracing::error!("{error}");
-                Err(error)
+        Ok(self.hold(number).await?.block)
+    }
+
+    /// The same, for who makes more of it: what it takes of what may be read from disk at a time it takes until it is dropped.
+    pub async fn hold(self: &Arc<Self>, number: u64) -> Result<Held, ReadError> {
+        let mut bytes = 0;
+        loop {
+            if let Some(block) = self.recent.get(number) {
+                return Ok(Held { block, _place: None });
             }
-            Err(error) => Err(ReadError::Files { number, source: io::Error::other(error) }),
+            // It is never closed.
+            let place = Arc::clone(&self.reads).acquire_many_owned(places(bytes)).await.ok();
+            // Somebody else may have read it in the meantime.
+            if let Some(block) = self.recent.get(number) {
+                return Ok(Held { block, _place: None });
+            }
+            let node = Arc::clone(self);
+            let read = tokio::task::spawn_blocking(move || {
+                // Its head alone says how large it is.
+                let needed = node.reader.plain_bytes(number);
+                match places(needed) > places(bytes) {
+                    true => Ok(Err(needed)),
+                    false => node.read_from_disk(number).map(|block| Ok((block, place))),
+                }
+            });
+            match read.await {
+                Ok(Ok(Ok((block, place)))) => {
+                    return Ok(Held { block: self.recent.add_past(block), _place: place });
+                }
+                Ok(Ok(Err(needed))) => bytes = needed,
+                Ok(Err(error @ ReadError::NotStored(_))) => return Err(error),
+                Ok(Err(error)) => {
+                    tracing::error!("{error}");
+                    return Err(error);
+                }
+                Err(error) => return Err(ReadError::Files { number, source: io::Error::other(error) }),
+            }
         }
     }
 
-    /// Takes a block of which the copy here is damaged, and waits until it is safe. It must continue the block before it and be continued
-    /// by the one behind it, as far as these are here, and one of them must be.
-    pub async fn repair(self: &Arc<Self>, verified: Verified) -> Result<(), RepairError> {
+    fn read_from_disk(&self, number: u64) -> Result<Arc<Shared>, ReadError> {
+        self.metrics.read_from_disk.inc();
+        let stored = self.reader.read(number)?;
+        self.metrics.framed.inc();
+        let shared = Shared::new(number, stored.root, &stored.bytes, self.settings.wire_era);
+        shared.map_err(|error| ReadError::Damaged { number, what: error.to_string() })
+    }
+
+    /// Takes a block of which the copy here is damaged, and waits until it is safe. It must have the root hash of that; where this is not
+    /// known, it must continue the block before it and be continued by the one behind it, as far as these are here, and one must be.
+    pub async fn repair(self: &Arc<Self>, verified: Verified, is_proven: bool) -> Result<(), RepairError> {
         let node = Arc::clone(self);
         let number = verified.number;
         let prepare = move || {
-            node.fits(&verified)?;
+            node.fits(&verified, is_proven)?;
             Ok(Prepared::of(&verified))
         };
         let prepared = match tokio::task::spawn_blocking(prepare).await {
@@ -426,9 +486,8 @@ impl Node {
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
         let mut tip = self.tip();
-        match &*locked(&self.writer) {
-            Some(writer) => writer.repair(prepared),
-            None => return Err(RepairError::NotWritten(number)),
+        if !locked(&self.writer).as_ref().is_some_and(|writer| writer.repair(prepared)) {
+            return Err(RepairError::NotWritten(number));
         }
         let is_over = |tip: &Tip| !self.reader.is_quarantined(number) || tip.is_stopping;
         let written = tokio::time::timeout(REPAIR_PATIENCE, tip.wait_for(is_over)).await;
@@ -438,36 +497,56 @@ impl Node {
         }
     }
 
-    /// Whether a block stands between those beside it.
-    fn fits(&self, verified: &Verified) -> Result<(), RepairError> {
+    /// Whether a block is the one that was stored: it has its root hash, or, where that is not known, stands between those beside it.
+    fn fits(&self, verified: &Verified, is_proven: bool) -> Result<(), RepairError> {
         let number = verified.number;
+        // The root hash that it was stored with names one block, whatever proofs are accepted today.
+        match self.reader.root(number) {
+            Some(root) if root == verified.root => return Ok(()),
+            Some(_) => return Err(RepairError::Another(number)),
+            None => {}
+        }
         let rules = ProofRules::accepted_before();
-        let before = number.checked_sub(1).and_then(|before| self.reader.read(before).ok());
+        let before = number.checked_sub(1).and_then(|before| self.reader.root(before));
         let behind = self.reader.read(number + 1).ok();
         let behind = behind.and_then(|behind| Verified::of(&behind.bytes, self.block_limits(), &rules).ok());
-        let continues = before.map(|before| before.root == verified.footer.previous_root);
-        let is_continued = behind.map(|behind| behind.footer.previous_root == verified.root);
+        let continues = before.map(|root| root == verified.footer.previous_root);
+        let is_continued = match (behind, self.with(|publishing| publishing.next())) {
+            (Some(behind), _) => Some(behind.footer.previous_root == verified.root),
+            // What comes next will continue the block that stood here.
+            (None, (next, root)) if next == number + 1 => root.map(|root| root == verified.root),
+            // It is on its way to the disk.
+            (None, _) if self.reader.next() == number + 1 => return Err(RepairError::Alone(number)),
+            (None, _) => None,
+        };
         match (continues, is_continued) {
             (None, None) => Err(RepairError::Alone(number)),
             (Some(false), _) | (_, Some(false)) => Err(RepairError::Another(number)),
-            _ => Ok(()),
+            // Its root hash is known to be that of the block that was stored, whatever proofs are accepted today.
+            (_, Some(true)) => Ok(()),
+            _ if is_proven => Ok(()),
+            _ => Err(RepairError::Unproven(number)),
         }
     }
 
     /// A block for a subscriber, as soon as there is room for it.
     pub async fn lend(self: &Arc<Self>, number: u64) -> Result<Arc<Loan>, ReadError> {
-        if let Some(loan) = self.lending.shared(number) {
+        if let Some(loan) = self.lending.shared(number, None) {
             return Ok(loan);
         }
+        let room = self.lending.room(self.bytes_to_lend(number)).await;
+        let block = self.read(number).await?;
+        Ok(self.lending.lend(block, None, room))
+    }
+
+    /// What a block may take that is lent.
+    pub fn bytes_to_lend(&self, number: u64) -> usize {
         // How large it is on disk is not known before it is read.
-        let bytes = match self.recent.get(number) {
+        match self.recent.get(number) {
             Some(block) if block.frames_bytes() <= PIECE_BYTES => 0,
             Some(block) => block.frames_bytes(),
             None => self.settings.message_bytes_max,
-        };
-        let room = self.lending.room(bytes).await;
-        let block = self.read(number).await?;
-        Ok(self.lending.lend(block, room))
+        }
     }
 
     /// Whether blocks are compared with the tree of all root hashes before.
@@ -476,7 +555,7 @@ impl Node {
     }
 
     /// Gives up blocks that are late, for as long as this runs. It sleeps while none is on its way.
-    pub async fn tick(&self) {
+    pub async fn tick(&self) -> Infallible {
         loop {
             // Who has asked before this is heard now.
             self.tick_wanted.notified().await;
@@ -489,7 +568,7 @@ impl Node {
     }
 
     /// Sends acknowledgements that have waited for another message to the same publisher, for as long as this runs. It sleeps while none does.
-    pub async fn settle(&self) {
+    pub async fn settle(&self) -> Infallible {
         loop {
             self.settle_wanted.notified().await;
             while let Some(micros) = self.publishing(|publishing| publishing.settle(self.now_micros())) {

@@ -7,13 +7,20 @@
 //!
 //! Who waits is told to look again when there is something for it, and no sooner. The sender of a block hears at once that it is safe. The
 //! others, who keep it in memory and wait for nothing, hear it with whatever they are told next, after a few blocks, or a moment later: of
-//! many publishers that race each would otherwise cost a wake-up and a write more for every block.
+//! many publishers that race each would otherwise cost a wake-up and a write more for every block. Who sends the header of a block that is
+//! safe before it can have heard so is told to skip it; from anybody else it is a duplicate.
 //!
 //! Promises: an acknowledgement means that the block is verified and safe; acknowledgements come in order, without a gap; what is
 //! held is at most `memory_bytes_max` and one block. Source of the rules: block node 0.25 and later, publishBlockStream.
 
-use std::collections::{BTreeMap, VecDeque};
+mod hearing;
+mod lateness;
+mod places;
 
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use self::hearing::Hearing;
 use crate::block::{Chain, Footer};
 use crate::hash::Hash;
 use crate::messages::{EndCode, NO_BLOCK, PublishResponse};
@@ -26,7 +33,7 @@ const ACKNOWLEDGEMENTS_MAX: u64 = 256;
 
 /// How long an acknowledgement may wait for another message to a publisher that has not sent the block, …
 const OWED_MICROS_MAX: u64 = 20_000;
-/// … and how many may. It is less than [`Settings::duplicate_skip_window`] by default: who sends the next block only then is told to skip it.
+/// … and how many may, or there would be much to write at once.
 const OWED_BLOCKS_MAX: u64 = 4;
 
 /// How blocks are taken.
@@ -36,11 +43,11 @@ pub struct Settings {
     pub window_blocks: usize,
     /// How far behind the last block a header is answered with SkipBlock, and not with the end of the stream.
     pub duplicate_skip_window: u64,
-    /// A block is late when so many later ones are whole, and …
+    /// A block is late when so many later ones are whole, or as many as the window has room for, and …
     pub stall_blocks: usize,
     /// … it began so long ago: two block times at least.
     pub stall_micros: u64,
-    /// A block of which nothing comes for so long is given up in any case.
+    /// A block of which nothing comes for so long is given up in any case, and the first one when somebody has to wait for it; what a publisher was told so long ago it has heard.
     pub idle_micros: u64,
     /// Whether a publisher that is ahead of this node is told so at the end of its stream, as before block node 0.25.
     pub behind_ends_stream: bool,
@@ -96,8 +103,9 @@ pub struct Candidate<B> {
 }
 
 enum Progress<B> {
-    /// Nobody sends it; when others were asked for it.
+    /// Nobody sends it; since when, and when others were asked for it last.
     Vacant {
+        since: u64,
         asked: u64,
     },
     Streaming {
@@ -117,10 +125,14 @@ enum Progress<B> {
 struct Slot<B> {
     progress: Progress<B>,
     held_bytes: usize,
+    /// Who sends it, or did last.
+    client: Arc<str>,
 }
 
 struct Publisher {
     id: PublisherId,
+    /// Whose stream it is.
+    client: Arc<str>,
     /// The next block to acknowledge.
     acknowledged: u64,
     /// What else is to be told; each number at most once in each role.
@@ -133,6 +145,10 @@ struct Publisher {
     is_due: bool,
     /// Since when there is an acknowledgement that waits for another message.
     owed_since: Option<u64>,
+    hearing: Hearing,
+    /// When it came, or its last block began, or was whole.
+    heard_micros: u64,
+    has_begun: bool,
 }
 
 impl Publisher {
@@ -193,20 +209,24 @@ impl<B> Publishing<B> {
 
     /// The first block of all is this later one, if there is none yet and nobody sends one; whether that is so.
     pub fn begin_at(&mut self, first: u64) -> bool {
-        let is_new = self.first == self.base && first > self.base && self.slots.is_empty() && self.over.is_none();
+        // A block that somebody has begun, and nobody sends now, is wanted no more.
+        let is_unsent = self.slots.iter().all(|slot| matches!(slot.progress, Progress::Vacant { .. }));
+        let is_new = self.first == self.base && first > self.base && is_unsent && self.over.is_none();
         if is_new {
+            self.slots.clear();
             (self.first, self.base, self.chain) = (first, first, Chain::from(first));
             self.publishers.values_mut().for_each(|publisher| publisher.acknowledged = first);
         }
         is_new
     }
 
-    /// A stream begins.
-    pub fn join(&mut self) -> PublisherId {
+    /// A stream of this client begins.
+    pub fn join(&mut self, client: &str) -> PublisherId {
         let id = self.next_publisher;
         self.next_publisher += 1;
         let publisher = Publisher {
             id,
+            client: client.into(),
             acknowledged: self.base,
             control: VecDeque::new(),
             streaming: None,
@@ -214,6 +234,10 @@ impl<B> Publishing<B> {
             waits: false,
             is_due: false,
             owed_since: None,
+            // What it would be told to skip now, it need not know.
+            heard_micros: self.now_micros,
+            has_begun: false,
+            hearing: Hearing::new(self.base.saturating_sub(self.settings.duplicate_skip_window + 1), self.now_micros),
         };
         self.publishers.insert(id, publisher);
         if let Some(code) = self.over {
@@ -232,13 +256,18 @@ impl<B> Publishing<B> {
     pub fn header(&mut self, id: PublisherId, number: u64, now_micros: u64) -> Verdict {
         self.now_micros = now_micros;
         let (is_first_time, vacant, slots) = (self.first == self.base, self.has_vacant(), self.slots.len());
+        let is_left = self.is_left_to_others(id, number);
         let Some(publisher) = self.publishers.get_mut(&id).filter(|publisher| !publisher.has_ended) else {
             return Verdict::Ignore;
         };
         debug_assert_eq!(publisher.streaming, None);
+        (publisher.heard_micros, publisher.has_begun) = (now_micros, true);
         if number < self.base {
-            let behind = self.base - 1 - number;
-            if is_first_time || number < self.first || behind <= self.settings.duplicate_skip_window {
+            let is_recent = self.base - 1 - number <= self.settings.duplicate_skip_window;
+            publisher.hearing.is_told(publisher.acknowledged, now_micros, self.settings.idle_micros);
+            let is_untold = number >= publisher.acknowledged || publisher.hearing.may_send(number);
+            if is_first_time || number < self.first || is_recent || is_untold {
+                publisher.hearing.begins(number);
                 publisher.tell(PublishResponse::Skip(number), &mut self.due);
             } else {
                 self.end(id, EndCode::DuplicateBlock);
@@ -248,15 +277,20 @@ impl<B> Publishing<B> {
         let index = usize::try_from(number - self.base).unwrap_or(usize::MAX);
         let streaming = Progress::Streaming { publisher: id, since: now_micros, moved: now_micros };
         match self.slots.get_mut(index) {
-            Some(slot) if matches!(slot.progress, Progress::Vacant { .. }) => {
-                slot.progress = streaming;
+            Some(slot) if matches!(slot.progress, Progress::Vacant { .. }) && !is_left => {
+                (slot.progress, slot.client) = (streaming, Arc::clone(&publisher.client));
             }
             Some(_) => {
+                publisher.hearing.begins(number);
                 publisher.tell(PublishResponse::Skip(number), &mut self.due);
                 return Verdict::Ignore;
             }
             None if index == slots && index < self.settings.window_blocks => {
-                self.slots.push_back(Slot { progress: streaming, held_bytes: 0 });
+                self.slots.push_back(Slot {
+                    progress: streaming,
+                    held_bytes: 0,
+                    client: Arc::clone(&publisher.client),
+                });
             }
             // Somebody must send what is missing, and reads of it only when it is not kept waiting itself.
             None if index == slots && !vacant => {
@@ -264,10 +298,12 @@ impl<B> Publishing<B> {
                 return Verdict::Wait;
             }
             None => {
+                publisher.hearing.begins(number);
                 self.tell_behind(id);
                 return Verdict::Ignore;
             }
         }
+        publisher.hearing.begins(number);
         publisher.streaming = Some(number);
         Verdict::Take
     }
@@ -307,6 +343,7 @@ impl<B> Publishing<B> {
     pub fn whole(&mut self, id: PublisherId, candidate: Candidate<B>) -> Vec<B> {
         let Some(publisher) = self.publishers.get_mut(&id) else { return Vec::new() };
         let Some(number) = publisher.streaming.take() else { return Vec::new() };
+        publisher.heard_micros = self.now_micros;
         if let Some(slot) = self.slots.get_mut((number - self.base) as usize) {
             slot.progress = Progress::Whole { publisher: id, candidate: Box::new(candidate) };
         }
@@ -406,45 +443,6 @@ impl<B> Publishing<B> {
         }
     }
 
-    /// Looks for blocks that are late, and for one that was asked for in vain.
-    pub fn tick(&mut self, now_micros: u64) {
-        self.now_micros = now_micros;
-        let Settings { stall_blocks, stall_micros, idle_micros, .. } = self.settings;
-        let mut whole_later = 0;
-        let mut late = Vec::new();
-        for slot in self.slots.iter().rev() {
-            match slot.progress {
-                Progress::Whole { .. } => whole_later += 1,
-                Progress::Streaming { publisher, since, moved } => {
-                    let is_late = whole_later >= stall_blocks && now_micros.saturating_sub(since) >= stall_micros;
-                    if is_late || now_micros.saturating_sub(moved) >= idle_micros {
-                        late.push(publisher);
-                    }
-                }
-                Progress::Vacant { .. } | Progress::Submitted { .. } => {}
-            }
-        }
-        late.into_iter().for_each(|id| self.refuse(id, EndCode::Timeout));
-        self.ask_again();
-    }
-
-    /// Asks for the first vacant block once more: who was asked for several may have gone back to the last of them only.
-    fn ask_again(&mut self) {
-        let (base, now_micros) = (self.base, self.now_micros);
-        let mut slots = (base..).zip(&mut self.slots);
-        let first = slots.find_map(|(number, slot)| match &mut slot.progress {
-            Progress::Vacant { asked } => Some((number, asked)),
-            _ => None,
-        });
-        let Some((number, asked)) = first else { return };
-        if now_micros.saturating_sub(*asked) < self.settings.stall_micros {
-            return;
-        }
-        *asked = now_micros;
-        let due = &mut self.due;
-        self.publishers.values_mut().for_each(|publisher| publisher.tell(PublishResponse::Resend(number), due));
-    }
-
     /// Takes what a publisher is to be told now. Behind the end of the stream comes nothing more.
     pub fn take(&mut self, id: PublisherId) -> Vec<PublishResponse> {
         let (base, now_last) = (self.base, self.last());
@@ -454,18 +452,19 @@ impl<B> Publishing<B> {
         publisher.acknowledged = publisher.acknowledged.max(to);
         if to == base {
             (publisher.is_due, publisher.owed_since) = (false, None);
-            told.extend(publisher.control.drain(..).map(|response| match response {
-                PublishResponse::EndOfStream { code, .. } => PublishResponse::EndOfStream { code, last: now_last },
-                other => other,
-            }));
+            for response in publisher.control.drain(..) {
+                match response {
+                    // Safe since: it has just been acknowledged.
+                    PublishResponse::Resend(number) if number < base => continue,
+                    PublishResponse::Resend(number) => publisher.hearing.is_asked(number, self.now_micros),
+                    PublishResponse::Behind(_) => publisher.hearing.is_asked(base, self.now_micros),
+                    _ => {}
+                }
+                told.push(response.with_last(now_last));
+            }
         }
+        publisher.hearing.is_told(publisher.acknowledged, self.now_micros, self.settings.idle_micros);
         told
-    }
-
-    /// Whether a block is waited for, so that [`Publishing::tick`] is needed.
-    pub fn needs_tick(&self) -> bool {
-        let is_awaited = |slot: &Slot<B>| matches!(slot.progress, Progress::Streaming { .. } | Progress::Vacant { .. });
-        !self.publishers.is_empty() && self.not_submitted().any(is_awaited)
     }
 
     /// Blocks that are not safe yet, from the first item on.
@@ -486,6 +485,11 @@ impl<B> Publishing<B> {
     /// Whether all blocks of which the end has come since the start are compared with the tree of all root hashes before.
     pub fn knows_all(&self) -> bool {
         self.chain.knows_all()
+    }
+
+    /// The number of the next block to submit, and the root hash of the one before, as far as it is known.
+    pub fn next(&self) -> (u64, Option<Hash>) {
+        (self.chain.next(), self.chain.previous())
     }
 
     /// The last block that is safe, or [`NO_BLOCK`].
@@ -513,7 +517,7 @@ impl<B> Publishing<B> {
     /// Asks everybody else for a block.
     fn vacate(&mut self, number: u64, but: PublisherId) {
         let Some(slot) = self.slots.get_mut((number - self.base) as usize) else { return };
-        slot.progress = Progress::Vacant { asked: self.now_micros };
+        slot.progress = Progress::Vacant { since: self.now_micros, asked: self.now_micros };
         self.held_bytes -= std::mem::take(&mut slot.held_bytes);
         self.room_is_free();
         if self.over.is_some() {

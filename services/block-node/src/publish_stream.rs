@@ -14,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 use service_kit::grpc::{Code, Requests, Responses, Status, append_with};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 
 use crate::block::{Builder, BuilderError, HEADER_FIELD};
 use crate::budget::Budget;
@@ -30,14 +30,15 @@ const AT_ONCE_BYTES: usize = 256 << 10;
 /// No more than this is read before an answer is written.
 const BEHIND_ANSWER_BYTES: usize = 32 << 10;
 
-/// Answers a publishBlockStream.
+/// Answers a publishBlockStream of this client.
 pub async fn publish(
     node: Arc<Node>,
-    call: Rc<Call>,
+    (call, client): (Rc<Call>, String),
     mut requests: Requests,
     responses: Responses,
 ) -> Result<(), Status> {
-    let mut session = Session::join(node)?;
+    let publishers_max = node.settings.publishers_max;
+    let mut session = Session::join(node, &client, publishers_max)?;
     let bell = Arc::clone(&session.bell);
     if responses.open().is_err() {
         return Ok(());
@@ -49,7 +50,7 @@ pub async fn publish(
     loop {
         if session.has_asked.take() || must_look {
             must_look = false;
-            match tell(&session, &responses).await {
+            match tell(&session, &responses).await? {
                 Told::Over => return Ok(()),
                 // It is written when this task waits; more to read is often there before.
                 Told::Something => read_bytes = read_bytes.max(AT_ONCE_BYTES - BEHIND_ANSWER_BYTES),
@@ -64,7 +65,9 @@ pub async fn publish(
         }
         if !std::mem::replace(&mut is_counted, true) {
             let is_within_block = matches!(session.building, Building::Taking(_));
-            paused_until = session.node.count(&mut budget, is_within_block).max(call.paid());
+            // Within a block everybody waits: what it has cost is waited for behind it.
+            let paid = if is_within_block { None } else { call.paid() };
+            paused_until = session.node.count(&mut budget, is_within_block).max(paid);
         }
         if read_bytes >= AT_ONCE_BYTES {
             read_bytes = 0;
@@ -105,13 +108,13 @@ enum Told {
     Over,
 }
 
-/// Sends what there is to tell.
-async fn tell(session: &Session, responses: &Responses) -> Told {
+/// Sends what there is to tell, to a client that takes it.
+async fn tell(session: &Session, responses: &Responses) -> Result<Told, Status> {
     let mut result = Told::Nothing;
     loop {
         let told = session.node.publishing(|publishing| publishing.take(session.id));
         if told.is_empty() {
-            return result;
+            return Ok(result);
         }
         let era = session.node.settings.wire_era;
         let is_over = told.last().is_some_and(|response| response.ends_stream(era));
@@ -128,8 +131,13 @@ async fn tell(session: &Session, responses: &Responses) -> Told {
             let message = response.encode(era, root);
             append_with(&mut frames, |out| out.extend_from_slice(&message), message.len());
         }
-        if responses.send(frames.freeze()).await.is_err() || is_over {
-            return Told::Over;
+        let patience = session.node.settings.subscriber_timeout;
+        let Ok(sent) = timeout(patience, responses.send(frames.freeze())).await else {
+            let text = format!("what a publisher is told was not taken within {patience:?}");
+            return Err(Status::new(Code::DeadlineExceeded, text));
+        };
+        if sent.is_err() || is_over {
+            return Ok(Told::Over);
         }
         result = Told::Something;
     }
@@ -139,8 +147,8 @@ async fn tell(session: &Session, responses: &Responses) -> Told {
 enum Work {
     /// The header of this block wants its slot. It is the item that stands there in the set that begins the block.
     Begin(u64, Range<usize>, Bytes),
-    /// Items want room, and then to be hashed.
-    Items(Bytes),
+    /// A set wants room, and then its items from here on to be hashed.
+    Items(Bytes, usize),
     /// The block is whole.
     End(u64),
 }
@@ -179,9 +187,9 @@ impl Drop for Session {
 }
 
 impl Session {
-    fn join(node: Arc<Node>) -> Result<Self, Status> {
+    fn join(node: Arc<Node>, client: &str, publishers_max: usize) -> Result<Self, Status> {
         let message = "as many publishers as --publishers-max allows are connected";
-        let (id, bell) = node.join().ok_or(Status::new(Code::ResourceExhausted, message))?;
+        let (id, bell) = node.join(client, publishers_max).ok_or(Status::new(Code::ResourceExhausted, message))?;
         let (building, has_asked) = (Building::Between, Cell::new(true));
         Ok(Self { node, id, bell, has_asked, building, began: Instant::now() })
     }
@@ -238,7 +246,7 @@ impl Session {
         let is_header =
             matches!(Fields::of(&set[first.clone()]).next(), Some(Ok(field)) if field.number == HEADER_FIELD);
         match (&self.building, is_header) {
-            (Building::Taking(_), false) => Next::Work(Work::Items(set)),
+            (Building::Taking(_), false) => Next::Work(Work::Items(set, 0)),
             (Building::Ignoring, false) => Next::Nothing,
             (Building::Between | Building::Ignoring, true) => {
                 self.began = Instant::now();
@@ -282,9 +290,9 @@ impl Session {
                         return None;
                     }
                 }
-                self.keep(set.slice(header.end..)).await
+                self.keep(set, header.end).await
             }
-            Work::Items(set) => self.keep(set).await,
+            Work::Items(set, from) => self.keep(set, from).await,
             Work::End(number) => {
                 self.finish(number);
                 None
@@ -292,13 +300,13 @@ impl Session {
         }
     }
 
-    /// Hashes items, as soon as there is room for them.
-    async fn keep(&mut self, set: Bytes) -> Option<Work> {
+    /// Hashes items of a set from here on, as soon as there is room for all of it.
+    async fn keep(&mut self, set: Bytes, from: usize) -> Option<Work> {
         let now = self.node.now_micros();
         match self.publishing(|publishing| publishing.reserve(self.id, set.len(), now)) {
-            Room::Wait => return Some(Work::Items(set)),
+            Room::Wait => return Some(Work::Items(set, from)),
             Room::Lost => self.building = Building::Ignoring,
-            Room::Granted => self.add(set).await,
+            Room::Granted => self.add(set.slice(from..)).await,
         }
         None
     }
@@ -358,9 +366,9 @@ pub enum Fetched {
 }
 
 impl Fed {
-    /// Joins the publishers.
+    /// Joins the publishers, however many there are.
     pub fn join(node: Arc<Node>) -> Result<Self, Status> {
-        Session::join(node).map(Self)
+        Session::join(node, "", usize::MAX).map(Self)
     }
 
     /// The next items of a block, the first of which is its header.

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use service_kit::grpc::append_with;
+use service_kit::grpc::{Compression, append_with};
 
 use crate::hash::Hash;
-use crate::messages::{SUBSCRIBE_ITEMS_FIELD, WireEra, end_of_block, put_set, set_bytes, sets};
+use crate::messages::{SUBSCRIBE_ITEMS_FIELD, WireEra, end_of_block, items, put_set, set_bytes, sets};
 use crate::wire::WireError;
 
 /// Sets of items are about this large; it is what the Java node sends.
@@ -51,6 +51,12 @@ impl Shared {
         Arc::new(Self { number, root, frames: frames.freeze(), sets: placed, block_bytes: block.len() })
     }
 
+    /// The same messages, compressed for subscribers who take that. Nothing else can be read of it.
+    pub fn compressed(&self, compression: &Compression) -> Arc<Self> {
+        let frames = compression.frames(self.frames());
+        Arc::new(Self { number: self.number, root: self.root, frames, sets: Vec::new(), block_bytes: 0 })
+    }
+
     /// All messages of a subscribeBlockStream that make up this block, in their frames. Shared, not copied.
     pub fn frames(&self) -> Bytes {
         self.frames.clone()
@@ -69,6 +75,11 @@ impl Shared {
     /// Length of its `Block` message.
     pub fn block_bytes(&self) -> usize {
         self.block_bytes
+    }
+
+    /// Its items.
+    pub fn items(&self) -> impl Iterator<Item = Result<&[u8], WireError>> {
+        self.sets.iter().flat_map(|set| items(&self.frames[set.clone()]))
     }
 
     /// Appends its `Block` message.
@@ -170,6 +181,7 @@ mod tests {
         let mut block = Vec::new();
         shared.put_block(&mut block);
         assert_eq!((block.len(), &block), (shared.block_bytes(), &crafted.bytes));
+        assert!(shared.items().eq(items(&crafted.bytes)));
         let frames = shared.frames();
         let mut deframer = Deframer::new(2 << 20);
         deframer.push(frames);

@@ -6,6 +6,7 @@
 //!
 //! What is compared are the checksums over what is stored, which any change since the block was verified breaks; hashes are `verify`'s.
 
+use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -73,7 +74,7 @@ fn look<D: Directory>(reader: &Reader<D>, range: Range<u64>, bytes_max: u64) -> 
 }
 
 /// Reads blocks through again and again until the node stops. Without settings it does nothing.
-pub async fn run(node: &Arc<Node>) {
+pub async fn run(node: &Arc<Node>) -> Infallible {
     let Some(settings) = node.settings.scrub else { return std::future::pending().await };
     sleep(FIRST_AFTER.min(settings.interval)).await;
     loop {

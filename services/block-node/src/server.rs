@@ -109,10 +109,10 @@ pub async fn run(
     ready(server.addresses());
     let result = tokio::select! {
         () = stop => Ok(()),
-        () = node.tick() => Ok(()),
-        () = node.settle() => Ok(()),
-        () = backfill::run(&node, of_peers.as_ref()) => Ok(()),
-        () = scrub::run(&node) => Ok(()),
+        never = node.tick() => match never {},
+        never = node.settle() => match never {},
+        never = backfill::run(&node, of_peers.as_ref()) => match never {},
+        never = scrub::run(&node) => match never {},
         result = server.accept() => result,
     };
     node.end_streams();

@@ -8,8 +8,9 @@ use service_kit::logs;
 use service_kit::tls::{ClientTlsFiles, Protocol, TlsFiles};
 use service_kit::url::Url;
 
-use crate::block::{AddressBooks, RecordFileRule};
+use crate::block::{AddressBooks, BLOCK_NUMBERS_END, RecordFileRule};
 use crate::budget;
+use crate::compressed::CompressAnswers;
 use crate::connect;
 use crate::java_files::{ExportFlags, ImportFlags};
 use crate::messages::WireEra;
@@ -21,7 +22,13 @@ use crate::verify::VerifyFlags;
 
 /// A Hiero block node: verifies blocks, makes them safe on disk before it acknowledges them, serves one copy to everyone.
 #[derive(Debug, Parser)]
-#[command(name = "block-node", version, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "block-node",
+    version,
+    max_term_width = 120,
+    args_conflicts_with_subcommands = true,
+    next_line_help = true
+)]
 pub struct CommandLine {
     /// What else it can do.
     #[command(subcommand)]
@@ -97,7 +104,7 @@ pub struct Flags {
     #[arg(long, env = "SERVER_SHUTDOWN_DELAY_MILLIS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(0..=4_000))]
     pub server_shutdown_delay_millis: u64,
     /// First block of a new store; without block 0 the tree of all previous root hashes cannot be compared
-    #[arg(long, env = "BLOCK_NODE_EARLIEST_MANAGED_BLOCK", default_value_t = 0)]
+    #[arg(long, env = "BLOCK_NODE_EARLIEST_MANAGED_BLOCK", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..BLOCK_NUMBERS_END))]
     pub block_node_earliest_managed_block: u64,
     /// How far behind the last block a header is answered with SkipBlock, and not with the end of the stream
     #[arg(long, env = "PRODUCER_DUPLICATE_BLOCK_SKIP_WINDOW", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10))]
@@ -137,6 +144,10 @@ pub struct Flags {
     /// 0.24), today (0.25 and later)
     #[arg(long, env = "BLOCK_NODE_WIRE_ERA", default_value = "today")]
     pub wire_era: WireEra,
+    /// Whose blocks are sent compressed, by gzip or zstd: never, asked (of clients that compress what they send, and accept the same),
+    /// accepted (of all clients that accept it)
+    #[arg(long, env = "BLOCK_NODE_COMPRESS_ANSWERS", default_value = "asked", hide_possible_values = true)]
+    pub compress_answers: CompressAnswers,
     /// Publishers at a time
     #[arg(long, env = "BLOCK_NODE_PUBLISHERS_MAX", default_value_t = 64)]
     pub publishers_max: usize,
@@ -155,7 +166,7 @@ pub struct Flags {
     /// What large blocks may take that are being sent to subscribers, bytes, each once; one that is larger is sent alone
     #[arg(long, env = "BLOCK_NODE_READERS_MEMORY_BYTES", default_value_t = 536_870_912)]
     pub readers_memory_bytes: usize,
-    /// How long a subscriber may take for 256 KiB before its stream is ended, milliseconds
+    /// How long a subscriber may take for 256 KiB, and a publisher for an answer, before its stream is ended, milliseconds
     #[arg(long, env = "BLOCK_NODE_SUBSCRIBER_TIMEOUT_MILLIS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub subscriber_timeout_millis: u64,
     /// Size at which a new file for blocks is begun, bytes
@@ -239,6 +250,8 @@ pub struct Settings {
     pub signers_percent_min: u8,
     /// Whose numbers are spoken.
     pub wire_era: WireEra,
+    /// Whose answers are compressed.
+    pub compress_answers: CompressAnswers,
     /// Publishers at a time.
     pub publishers_max: usize,
     /// What messages may take that have not come whole.
@@ -314,6 +327,7 @@ impl Flags {
             address_book: self.rsa_address_book.clone(),
             signers_percent_min: self.record_file_signers_percent,
             wire_era: self.wire_era,
+            compress_answers: self.compress_answers,
             publishers_max: self.publishers_max,
             messages_memory_bytes: self.messages_memory_bytes,
             cache_bytes: self.cache_bytes,

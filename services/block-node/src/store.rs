@@ -27,27 +27,36 @@
 //!
 //! The first record is the segment's head: it holds the store's salt (8) and what the first block of the segment continues
 //! ([`crate::block::Chain`]), so that a start reads the last segment alone. The head's own checksum has the salt 0. The salt is
-//! random: who can choose what is in blocks cannot make bytes that count as a record.
+//! random: who can choose what is in blocks cannot make bytes that count as a record. `00000000000000000001.head` and up are copies of the
+//! heads, each safe before its segment begins. Where an earlier version has left none, the last segment gets one at the next start.
 //!
 //! `00000000000000000000.index` and up have 16 bytes for each of 65,536 block numbers: segment (4), offset (4), length of the record
 //! (4), CRC-32C of block number and these (4). They are written behind the sync of the blocks, and are safe before the next segment
-//! begins; for the last segment they are written anew at each start.
+//! begins and when the store is closed; for the last segment they are written anew at each start.
 //!
 //! # What a crash can leave, and what opening makes of it
 //!
-//! A *batch* is one write followed by one sync. The next is written only when the sync has returned: a valid record tells, by its
-//! `batch`, that everything before that offset was once safe.
+//! A *batch* is one write followed by one sync. The next is written only when the sync has returned: a record with a valid head tells, by
+//! its `batch`, that everything before that offset was once safe. A valid entry of the index tells the same of the block that it names, and
+//! so of all of its batch.
 //!
-//! - **Killed between write and sync, or power lost**: the first record that is not valid is the end. What stands behind it is
-//!   overwritten with zeros, the last batch is written again, and both are synced, before anything is shown or written.
-//! - **Between the creation of a segment and its first sync**: it has no valid head, nothing in it was acknowledged, it is removed.
-//! - **Not a crash**: a record that is not valid in front of one of a *later* batch. Something that was safe has been damaged. The
-//!   block is quarantined: it is not served, status tells the gap, and the rest goes on. Fetched again, it is appended as a record of its
+//! - **Killed between write and sync, or power lost**: the first record that is not valid, and of which nothing tells that it was safe, is
+//!   the end. What stands behind it is overwritten with zeros, the last batch is written again, and both are synced, before anything is shown
+//!   or written. Blocks that are whole behind the cut are set aside first, as `00000000000000000001.blocks.torn-1`, and the log says so:
+//!   they are what was never acknowledged, unless an index that was not synced was lost together with damage to the same batch.
+//! - **Between the creation of a segment and its first sync**: neither its head nor the index tells that anything in it was safe; it is
+//!   removed, and what looks like records is set aside as well.
+//! - **Not a crash**: a record that is not valid, but was safe. The block is quarantined: it is not served, status tells the gap, and the rest
+//!   goes on; also the last block of all, and blocks of which a file that was cut has nothing left. Where the head of its record is whole, its
+//!   root hash is still known. Fetched again, it is appended as a record of its
 //!   own kind, to which the index points from then on. Of two records of a block the later one counts; one that was repaired keeps its
 //!   number where no whole block stands behind it.
+//! - **A head that is not valid** is taken from its copy, or made again of the segment before, and written again. An entry of the index
+//!   that is not valid is written again by the first who asks for its block, from the segment that must have it. A store is refused where head
+//!   and copy of its only segment are damaged, or all segments are gone of which the index tells.
 //!
 //! - **Between the removals of old segments** ([`Options::keep_blocks`]): they go one by one, the oldest first. The store begins with
-//!   the first segment that is left; an index without its segments is no block's.
+//!   the first segment that is left; an index, a head or what was set aside without its segment is removed with the next one.
 //!
 //! A failed write or sync ends the store: nothing more is written, and what was not safe is not acknowledged. Reading goes on.
 
@@ -55,9 +64,12 @@ mod compress;
 mod contexts;
 mod dictionary;
 mod format;
+mod heads;
 mod index;
+mod mend;
 mod open;
 mod reader;
+mod replay;
 mod retention;
 mod scan;
 mod segments;
@@ -128,7 +140,7 @@ pub struct AppendError {
 
 /// Whether a file of this name is one of a store's.
 pub fn is_file_name(name: &str) -> bool {
-    scan::number(name).is_some() || index::is_index(name)
+    scan::number(name).is_some() || index::is_index(name) || heads::is_head(name)
 }
 
 fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> OpenError {

@@ -17,11 +17,15 @@ use service_kit::grpc::{Code, Requests, Responses, Status, encode_with};
 
 use crate::block::ItemError;
 use crate::clients::Call;
+use crate::compressed::Encoding;
 use crate::filter::{self, Filter, Part, Place};
 use crate::lending::{Loan, PIECE_BYTES};
 use crate::messages::{NO_BLOCK, SubscribeCode, proto, subscribe_status};
 use crate::node::Node;
 use crate::store::ReadError;
+
+/// A request is no longer: decoded, a filter takes several times what it takes on the wire.
+const REQUEST_BYTES_MAX: usize = 16 << 10;
 
 /// Which blocks are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,20 +79,25 @@ impl Drop for Counted {
     }
 }
 
-/// Answers a subscribeBlockStream.
+/// Answers a subscribeBlockStream, with blocks that are compressed like this or not.
 pub async fn subscribe(
     node: Arc<Node>,
     call: Rc<Call>,
+    encoding: Option<Encoding>,
     mut requests: Requests,
     responses: Responses,
 ) -> Result<(), Status> {
     let Some(message) = requests.next().await? else {
         return Err(Status::new(Code::InvalidArgument, "a request without a message"));
     };
+    if message.len() > REQUEST_BYTES_MAX {
+        end(&node, SubscribeCode::InvalidRequest, &responses).await;
+        return Ok(());
+    }
     let request = proto::SubscribeStreamRequest::decode(message)
         .map_err(|error| Status::new(Code::InvalidArgument, format!("not a SubscribeStreamRequest: {error}")))?;
     let _counted = Counted::new(&node);
-    let code = match send(&node, &call, &request, &responses).await {
+    let code = match send(&node, &call, (&request, encoding), &responses).await {
         Ok(code) => Some(code),
         Err(Undelivered::Gone) => None,
         Err(Undelivered::Late) => {
@@ -102,12 +111,17 @@ pub async fn subscribe(
         Err(Undelivered::Unread(_)) => Some(SubscribeCode::Error),
     };
     if let Some(code) = code {
-        let status = subscribe_status(code, node.settings.wire_era);
-        let frame = encode_with(|out| out.extend_from_slice(&status), status.len());
-        // An error says that the client has gone.
-        let _ = responses.send(frame).await;
+        end(&node, code, &responses).await;
     }
     Ok(())
+}
+
+/// Tells why nothing more comes.
+async fn end(node: &Node, code: SubscribeCode, responses: &Responses) {
+    let status = subscribe_status(code, node.settings.wire_era);
+    let frame = encode_with(|out| out.extend_from_slice(&status), status.len());
+    // An error says that the client has gone.
+    let _ = responses.send(frame).await;
 }
 
 /// Why blocks do not arrive.
@@ -126,7 +140,7 @@ enum Undelivered {
 async fn send(
     node: &Arc<Node>,
     call: &Call,
-    request: &proto::SubscribeStreamRequest,
+    (request, encoding): (&proto::SubscribeStreamRequest, Option<Encoding>),
     responses: &Responses,
 ) -> Result<SubscribeCode, Undelivered> {
     let mut tip = node.tip();
@@ -139,13 +153,19 @@ async fn send(
         Ok(filter) => filter.map(Arc::new),
         Err(code) => return Ok(code),
     };
-    let subscriber = Subscriber { node, responses };
+    // A filtered block is made of what goes out as it is.
+    let encoding = encoding.filter(|_| filter.is_none());
+    let subscriber = Subscriber { node, encoding, responses };
     responses.open().map_err(|_| Undelivered::Gone)?;
     let mut number = plan.from;
     loop {
         let now = *tip.borrow_and_update();
         if now.is_stopping {
             return Ok(SubscribeCode::Success);
+        }
+        if number == plan.from && request.start_block_number == NO_BLOCK && request.end_block_number == NO_BLOCK {
+            // An empty node may have begun later than with the block that was next.
+            number = number.max(node.reader.first());
         }
         if number >= now.next {
             if tip.changed().await.is_err() {
@@ -173,6 +193,7 @@ async fn send(
 /// Whom blocks are sent to.
 struct Subscriber<'a> {
     node: &'a Arc<Node>,
+    encoding: Option<Encoding>,
     responses: &'a Responses,
 }
 
@@ -198,10 +219,12 @@ impl Subscriber<'_> {
 
     /// A block, where it was not lent until now.
     async fn lent(&self, number: u64, loan: Option<Arc<Loan>>) -> Result<Arc<Loan>, Undelivered> {
-        match loan {
-            Some(loan) => Ok(loan),
-            None => self.node.lend(number).await.map_err(Undelivered::Unread),
-        }
+        let lent = match (loan, self.encoding) {
+            (Some(loan), _) => Ok(loan),
+            (None, None) => self.node.lend(number).await,
+            (None, Some(encoding)) => self.node.lend_compressed(number, encoding).await,
+        };
+        lent.map_err(Undelivered::Unread)
     }
 
     /// Sends a part of a block's frames. It is held while the client takes of it, or nobody else wants the room that it takes.
@@ -243,7 +266,7 @@ impl Subscriber<'_> {
         if !filter.fits(loan.block()) {
             return Err(Undelivered::Unfiltered);
         }
-        if loan.block().frames_bytes() <= PIECE_BYTES {
+        if Filter::is_piece(loan.block()) {
             let make = || {
                 node.metrics.filtered.inc();
                 filter.frames(loan.block(), era)

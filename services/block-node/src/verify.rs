@@ -11,7 +11,7 @@ use wal::files::{Directory, RealDirectory};
 use crate::block::{Chain, Limits, ProofRules, Verified};
 use crate::console;
 use crate::data_directory::{self, DATA_DIR};
-use crate::store::{self, Reader, Store, Stored};
+use crate::store::{self, ReadError, Reader, Store, Stored};
 
 /// What is verified.
 #[derive(Clone, Debug, Args)]
@@ -51,24 +51,35 @@ pub fn run(flags: &VerifyFlags) -> Result<(), Box<dyn Error>> {
         return Ok(());
     };
     console::print(format_args!(
-        "blocks {} to {}: {} bytes verified, {} blocks wrong\n",
+        "blocks {} to {}: {} bytes verified, {} wrong\n",
         blocks.start(),
         blocks.end(),
         found.bytes,
-        found.wrong.len()
+        count(found.wrong.len())
     ))?;
     match found.wrong.is_empty() {
         true => Ok(()),
-        false => Err(format!("{} blocks are damaged or are no blocks of this chain", found.wrong.len()).into()),
+        false => Err(format!("{} damaged or not of this chain; see above", count(found.wrong.len())).into()),
     }
+}
+
+fn count(blocks: usize) -> String {
+    if blocks == 1 { "1 block".into() } else { format!("{blocks} blocks") }
 }
 
 /// Verifies what a store has.
 pub fn verify<D: Directory>(reader: &Reader<D>) -> Found {
     let mut found = Found { blocks: reader.last().map(|last| reader.first()..=last), bytes: 0, wrong: Vec::new() };
     let mut chain = Chain::from(reader.first());
+    let said = |error: ReadError| match error {
+        ReadError::Damaged { what, .. } => format!("damaged: {what}"),
+        error => error.to_string(),
+    };
     for number in found.blocks.clone().into_iter().flatten() {
-        let checked = reader.read(number).map_err(|error| error.to_string()).and_then(|stored| check(&stored, &chain));
+        let checked = match reader.is_quarantined(number) {
+            true => Err("damaged, as was found when the directory was opened".into()),
+            false => reader.read(number).map_err(said).and_then(|stored| check(&stored, &chain)),
+        };
         match checked {
             Ok(verified) => {
                 found.bytes += verified.bytes.len() as u64;

@@ -39,7 +39,8 @@ use tokio::sync::Semaphore;
 
 use crate::engine::{Node, NotLeading, denied};
 use crate::state::Principal;
-use access::{SignedIn, Who};
+pub use access::SignedIn;
+use access::Who;
 
 /// Scans without pages of a thread at a time, each with up to 64 MiB: others wait in line.
 const SCANS_MAX: usize = 1;
@@ -126,10 +127,10 @@ pub struct Api {
 }
 
 impl Api {
-    /// Of a member. Who calls is nobody until it says who it is.
-    pub fn new(node: Node, patience: Duration, not_leading: NotLeading) -> Self {
+    /// Of a member, whose threads share who has signed in. Who calls is nobody until it says who it is.
+    pub fn new(node: Node, signed_in: Arc<SignedIn>, patience: Duration, not_leading: NotLeading) -> Self {
         let scans = Arc::new(Semaphore::new(SCANS_MAX));
-        Self { node: node.acting_for(Principal::Nobody), patience, not_leading, scans, signed_in: Arc::default() }
+        Self { node: node.acting_for(Principal::Nobody), patience, not_leading, scans, signed_in }
     }
 
     /// The same for a caller.
@@ -258,7 +259,7 @@ impl Service for Api {
             Who::Claims(claim) => {
                 let api = self.clone();
                 Unary::Later(Box::pin(async move {
-                    let who = api.signed_in.check(&api.node, claim).await?;
+                    let who = api.signed_in.check(&api.node, claim, api.patience).await?;
                     match api.acting_for(who).answer(method, message) {
                         Unary::Now(answer) => answer,
                         Unary::Later(answer) => answer.await,
@@ -283,7 +284,7 @@ impl Service for Api {
             Who::Claims(claim) => {
                 let api = self.clone();
                 Box::pin(async move {
-                    let who = api.signed_in.check(&api.node, claim).await?;
+                    let who = api.signed_in.check(&api.node, claim, api.patience).await?;
                     api.acting_for(who).answers(method, requests, responses).await
                 })
             }

@@ -44,7 +44,7 @@ use housekeeping::Housekeeping;
 
 pub use counters::{Counted, Counters};
 pub(crate) use door::denied;
-pub use door::{NotLeading, Watching};
+pub use door::{Begun, NotLeading, Watching};
 pub use identity::IdentityError;
 pub use members::{MemberChange, Members};
 pub use options::{Address, Durability, Options, StateStorage};

@@ -90,13 +90,10 @@ impl History {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state has come by a snapshot: what led to it is not known.
+    /// The state has come by a snapshot: what led to it is not known. Until it is visible, so is what was there before, and watches of that
+    /// go on.
     pub fn begin_anew(&self) {
-        let mut kept = self.lock();
-        kept.first = kept.next() + 1;
-        kept.batches.clear();
-        (kept.changes, kept.bytes, kept.is_new) = (0, 0, true);
-        kept.watchers.cut();
+        self.lock().is_new = true;
     }
 
     /// Adds what was applied up to an index.
@@ -104,8 +101,10 @@ impl History {
         let mut kept = self.lock();
         kept.applied = applied;
         if std::mem::take(&mut kept.is_new) {
-            kept.oldest = applied + 1;
-            return kept.watchers.wake_all();
+            kept.first = kept.next() + 1;
+            kept.batches.clear();
+            (kept.changes, kept.bytes, kept.oldest) = (0, 0, applied + 1);
+            return kept.watchers.cut();
         }
         if changes.is_empty() {
             return;
@@ -391,5 +390,19 @@ mod tests {
         assert_eq!(waits.step(), Err(TooOld(51)));
         history.publish(vec![change("k", 51)], 51);
         assert_eq!(revisions(&mut history.watch(all(51)).unwrap()), [51]);
+    }
+
+    /// The state has been replaced, and that is not visible yet.
+    #[test]
+    fn a_watch_that_begins_while_a_snapshot_is_taken_in_has_no_silent_gap() {
+        let history = Arc::new(History::new(1));
+        history.publish(vec![change("k", 1)], 1);
+        history.begin_anew();
+        let mut waits = history.watch(all(0)).unwrap();
+        let mut behind = history.watch(all(20)).unwrap();
+        assert!(waits.step().is_ok_and(|step| step.index == 1));
+        history.publish(Vec::new(), 50);
+        assert_eq!(waits.step(), Err(TooOld(51)));
+        assert_eq!(behind.step(), Err(TooOld(51)));
     }
 }

@@ -16,7 +16,7 @@ use service_kit::url::Url;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::api::Api;
+use crate::api::{Api, SignedIn};
 use crate::engine::{Engine, EngineError, Node};
 use crate::metrics::registry;
 use crate::settings::{PeerTls, Settings};
@@ -79,9 +79,11 @@ impl Server {
         let readiness = Readiness::asking("majority", move || majority(of_check.clone()));
         readiness.wait_for(LEADER, "nobody is known to lead");
         let operations = Operations { registry: Arc::new(registry(&node)), readiness: readiness.clone() };
+        let signed_in: Arc<SignedIn> = Arc::default();
         let server = bound.start(options, move |_| {
             let reflection = Reflection::new(&[proto::DESCRIPTORS]).unwrap_or_default();
-            Accompanied::new(Api::new(node.clone(), patience, not_leading), operations.clone(), reflection)
+            let api = Api::new(node.clone(), Arc::clone(&signed_in), patience, not_leading);
+            Accompanied::new(api, operations.clone(), reflection)
         })?;
         Ok(Self { engine, server, readiness })
     }

@@ -291,15 +291,26 @@ impl Settings {
             |flag: Option<u64>, file: Option<u64>, default| Duration::from_millis(flag.or(file).unwrap_or(default));
         let election = millis(flags.election_timeout_ms, raft.election.election_timeout_min, 500);
         let heartbeat = millis(flags.heartbeat_ms, raft.replication.rpc_append_entries_clock_in_ms, 100);
-        if let Some(longest) = raft.election.election_timeout_max
-            && Duration::from_millis(longest) < election
-        {
-            return mistake("election_timeout_max is less than the shortest election timeout");
+        if let Some(longest) = raft.election.election_timeout_max {
+            if Duration::from_millis(longest) < election {
+                return mistake("election_timeout_max is less than the shortest election timeout");
+            }
+            if Duration::from_millis(longest) != 2 * election {
+                let kept = 2 * election.as_millis();
+                warnings.push(format!(
+                    "election_timeout_max = {longest} has no effect: the longest is twice the shortest, {kept} ms"
+                ));
+            }
         }
         if election < 3 * heartbeat || election > Duration::from_secs(60) {
             return mistake("the election timeout must be at least three heartbeats, and a minute at most");
         }
         let patience = millis(flags.request_timeout_ms, raft.general_raft_timeout_duration_in_ms, 3000);
+        if patience.is_zero() {
+            return mistake(
+                "--request-timeout-ms, or general_raft_timeout_duration_in_ms of [raft]: an answer takes some time",
+            );
+        }
         let clock_drift_ppm = flags.clock_drift_ppm.or(raft.clock_drift_ppm).unwrap_or(500);
         if clock_drift_ppm > 200_000 {
             return mistake("clock_drift_ppm: at most 200000, a fifth");

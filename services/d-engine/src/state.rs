@@ -19,6 +19,7 @@
 //! | `effort` | how much work commands are, about |
 //! | `leases` | keys that end together |
 //! | `sessions` | exactly once |
+//! | `owners` | who has how many sessions and leases |
 //! | `users` | who may do what |
 //! | `query` | what readers ask |
 //! | `snapshot` | all of it as bytes |
@@ -33,6 +34,7 @@ mod effort;
 mod leases;
 mod memory;
 mod overlay;
+mod owners;
 mod query;
 mod rows;
 mod sessions;

@@ -248,3 +248,36 @@ async fn three_engines_in_one_program_agree() {
         assert_eq!(engine.node().counters().counted().forwarded, u64::from(engine.node().options().id != leader));
     }
 }
+
+/// One that hears nobody knows how old it is at least: what it says of that is no less, and it refuses what it cannot keep.
+#[tokio::test]
+async fn a_bounded_read_is_no_older_than_it_says_and_says_no_less_than_it_is() {
+    let root = harness::folder();
+    let peers = (0..3).map(|_| Address { client: String::new(), peer: harness::free_address().to_string() });
+    let members: BTreeMap<u64, Address> = (1..).zip(peers).collect();
+    let start = |id| {
+        let options = Options { id, members: members.clone(), ..Options::alone(root.path().join(id.to_string())) };
+        Engine::start(options).unwrap()
+    };
+    let mut engines: Vec<Engine> = (1..=3).map(start).collect();
+    for engine in &engines {
+        engine.wait_ready(PATIENCE).await.unwrap();
+    }
+    let left = engines.remove(0);
+    let client = left.client();
+    client.put("k", "v").await.unwrap();
+    let bounded = |millis: u64| ReadLevel::Bounded { max_staleness_micros: millis * 1000 };
+    let age = || async { client.get_with("k", bounded(60_000)).await.unwrap().age_micros.unwrap() };
+    assert!(age().await <= 60_000_000);
+    for engine in engines {
+        engine.stop().unwrap();
+    }
+    let alone = std::time::Instant::now();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let least = alone.elapsed();
+    let told = Duration::from_micros(age().await);
+    assert!(told >= least, "it says {told:?}, and has heard nobody for {least:?}");
+    let refused = tokio::time::timeout(PATIENCE, client.get_with("k", bounded(1_000))).await;
+    assert!(!matches!(refused, Ok(Ok(_))), "{refused:?}");
+    left.stop().unwrap();
+}

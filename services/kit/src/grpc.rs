@@ -10,6 +10,8 @@ mod call;
 #[cfg(feature = "gzip")]
 mod compressed;
 #[cfg(feature = "server")]
+mod compression;
+#[cfg(feature = "server")]
 mod connection;
 #[cfg(feature = "server")]
 mod cork;
@@ -27,7 +29,9 @@ pub mod timeout;
 #[cfg(feature = "server")]
 pub use call::{Caller, Decompress, Gone, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary, decode};
 #[cfg(feature = "gzip")]
-pub use compressed::{RoomFor, cannot_decompress, decompressed, gunzip, too_long_decompressed};
+pub use compressed::{RoomFor, cannot_decompress, decompressed, gunzip, gzip, too_long_decompressed};
+#[cfg(feature = "server")]
+pub use compression::{Compress, Compression, accepts};
 #[cfg(feature = "server")]
 pub use connection::{Limits, STREAMS_MAX, serve};
 pub use frame::{Deframer, FrameError, append_with, check_answer, content, encode, encode_with};

@@ -11,13 +11,14 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::BodyExt;
-use hyper::body::Frame;
+use hyper::body::{Body as _, Frame};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::grpc::{Peer, Service};
+use crate::listen::Life;
 
 /// How long a client may take for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -99,24 +100,41 @@ pub fn only_get() -> Response<Body> {
 }
 
 /// Speaks HTTP/1.1 until the client or `stop` ends it. What the service does not serve is answered with status 404.
-pub async fn serve<S: Service, T>(io: T, service: Rc<S>, peer: Rc<Peer>, mut stop: watch::Receiver<bool>)
+pub async fn serve<S: Service, T>(io: T, service: Rc<S>, peer: Rc<Peer>, (presence, mut stop): Life)
 where
     T: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let (service, peer) = (Rc::clone(&service), Rc::clone(&peer));
+        let (service, peer, presence) = (Rc::clone(&service), Rc::clone(&peer), presence.clone());
         async move {
             let (head, body) = request.into_parts();
+            // Who has begun to ask and does not go on keeps no place.
+            if body.is_end_stream() {
+                presence.busy();
+            }
             let body = Rc::new(RefCell::new(body.into_data_stream().fuse()));
             let shared = Rc::clone(&body);
-            let pieces = futures::stream::poll_fn(move |context| shared.borrow_mut().poll_next_unpin(context));
+            let asking = presence.clone();
+            let pieces = futures::stream::poll_fn(move |context| {
+                let piece = shared.borrow_mut().poll_next_unpin(context);
+                if matches!(piece, Poll::Ready(None)) {
+                    asking.busy();
+                }
+                piece
+            });
             let pieces = Box::pin(pieces.map(|piece| piece.map_err(|_| CutOff)));
             let reply = match service.http(head, pieces, peer) {
                 Some(reply) => reply.await,
                 None => not_found(),
             };
             if matches!(reply.body(), Body::Full(_)) {
-                read_rest(&body).await;
+                // Who takes longer may lose the answer, and keeps no place.
+                let _ = timeout(REST_TIMEOUT, read_rest(&body)).await;
+            }
+            // An answer that is a stream goes on: only the next request makes that connection an idle one.
+            match reply.body() {
+                Body::Full(_) => presence.idle(),
+                Body::Stream(_) => presence.busy(),
             }
             Ok::<_, Infallible>(reply)
         }
@@ -136,8 +154,9 @@ where
     }
 }
 
-/// Of what nobody wants of a request, so much is read before it is answered; as Go's server does.
+/// Of what nobody wants of a request, so much is read before it is answered, and not for longer; as Go's server does.
 const REST_BYTES_MAX: usize = 256 << 10;
+const REST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads what is left of a request, within reason. A connection that is closed with something unread is reset, and the reset takes the
 /// answer along before the client has seen it.

@@ -33,6 +33,8 @@ pub mod panics;
 #[cfg(feature = "process")]
 pub mod percent;
 #[cfg(feature = "server")]
+pub mod places;
+#[cfg(feature = "server")]
 pub mod probes;
 #[cfg(feature = "server")]
 mod proto;

@@ -21,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::grpc::{self, Limits, Memory, Peer, Service};
 use crate::http;
+use crate::places::Presence;
 use crate::socket::{Listener, Socket, Stream};
 use crate::tls::{self, Tls};
 use crate::url::Url;
@@ -77,6 +78,9 @@ pub fn bind(groups: &[Group<'_>]) -> io::Result<Vec<(Listener, Role)>> {
     Ok(bound.into_iter().map(|(_, listener, role)| (listener, role)).collect())
 }
 
+/// Whether a connection is idle, and when it shall end.
+pub type Life = (Presence, watch::Receiver<bool>);
+
 /// What serves the connections of one worker thread.
 pub struct Front<S> {
     /// Who answers.
@@ -97,19 +101,20 @@ impl<S: Service> Front<S> {
         let Some(role) = self.roles.get(incoming.listener).copied() else { return };
         // An error says that the client has gone again.
         let peer = Peer { listener: incoming.listener, ..Peer::default() };
+        let presence = incoming.place.presence();
         match incoming.socket {
             Socket::Tcp(socket) => {
                 let Ok(socket) = TcpStream::from_std(socket) else { return };
-                self.greet(socket, peer, role, stop).await;
+                self.greet(socket, peer, role, (presence, stop)).await;
             }
             Socket::Unix(socket) => {
                 let Ok(socket) = UnixStream::from_std(socket) else { return };
-                self.greet(socket, peer, role, stop).await;
+                self.greet(socket, peer, role, (presence, stop)).await;
             }
         }
     }
 
-    async fn greet<T>(&self, socket: T, mut peer: Peer, role: Role, stop: watch::Receiver<bool>)
+    async fn greet<T>(&self, socket: T, mut peer: Peer, role: Role, life: Life)
     where
         T: Stream + AsFd + AsyncRead + AsyncWrite + Unpin + 'static,
     {
@@ -117,7 +122,7 @@ impl<S: Service> Front<S> {
         peer.address = socket.from();
         if first != TLS_HANDSHAKE {
             if role.plain {
-                self.speak(socket, peer, role, stop).await;
+                self.speak(socket, peer, role, life).await;
             } else {
                 refuse_plain(&socket);
             }
@@ -130,7 +135,7 @@ impl<S: Service> Front<S> {
                 let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
                 peer.is_tls = true;
                 peer.common_name = certificates.first().and_then(|certificate| tls::common_name(certificate));
-                self.speak(stream, peer, role, stop).await;
+                self.speak(stream, peer, role, life).await;
             }
             Ok(Err(error)) => {
                 tracing::warn!(%error, address = peer.address, "rejected connection on client endpoint")
@@ -139,7 +144,7 @@ impl<S: Service> Front<S> {
         }
     }
 
-    async fn speak<T>(&self, mut io: T, peer: Peer, role: Role, stop: watch::Receiver<bool>)
+    async fn speak<T>(&self, mut io: T, peer: Peer, role: Role, life: Life)
     where
         T: AsyncRead + AsyncWrite + Unpin + 'static,
     {
@@ -148,12 +153,12 @@ impl<S: Service> Front<S> {
         let io = Rewound { greeting, read: 0, io };
         let bounds = (self.limits.clone(), self.memory.clone());
         if is_http2 && role.grpc {
-            grpc::serve(io, Rc::clone(&self.service), Rc::new(peer), bounds, stop).await;
+            grpc::serve(io, Rc::clone(&self.service), Rc::new(peer), bounds, life).await;
         } else if is_http2 && role.http {
             let service = Rc::new(HttpOnly(Rc::clone(&self.service)));
-            grpc::serve(io, service, Rc::new(peer), bounds, stop).await;
+            grpc::serve(io, service, Rc::new(peer), bounds, life).await;
         } else if !is_http2 && role.http {
-            http::serve(io, Rc::clone(&self.service), Rc::new(peer), stop).await;
+            http::serve(io, Rc::clone(&self.service), Rc::new(peer), life).await;
         }
     }
 }

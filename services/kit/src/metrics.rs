@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, Response, StatusCode, header};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
@@ -16,6 +16,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use rustix::process::{Resource, getrlimit};
 
+use crate::http::{Body, answer, text};
 use crate::resources::{open_files, resident_bytes, usage};
 
 /// How metrics are written.
@@ -45,17 +46,25 @@ impl Format {
         }
     }
 
-    /// All metrics.
-    pub fn write(self, registry: &Registry) -> String {
-        let mut text = String::new();
-        // A string takes everything; what a collector cannot say ends here.
-        if let Err(error) = encode(&mut text, registry) {
-            tracing::warn!(%error, "metrics cannot be written");
+    /// All metrics, as who asked for them is answered.
+    pub fn answer(self, registry: &Registry) -> Response<Body> {
+        match self.write(registry) {
+            Ok(metrics) => answer(StatusCode::OK, self.content_type(), metrics),
+            Err(_) => {
+                tracing::warn!("metrics cannot be written: one of their collectors has failed");
+                text(StatusCode::INTERNAL_SERVER_ERROR, "one of the collectors has failed\n".into())
+            }
         }
-        match self {
+    }
+
+    /// All metrics. Errors: a collector could not tell its own. Half of them would be taken for all.
+    pub fn write(self, registry: &Registry) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, registry)?;
+        Ok(match self {
             Self::OpenMetrics => text,
             Self::Prometheus => prometheus(&text),
-        }
+        })
     }
 }
 
@@ -168,7 +177,7 @@ impl Times {
     }
 }
 
-/// What the process uses, by the names that all clients of Prometheus give it; and connections that it closed at once.
+/// What the process uses, by the names that all clients of Prometheus give it; and connections that it closed by itself.
 #[derive(Debug)]
 pub struct Process;
 
@@ -182,6 +191,8 @@ impl Collector for Process {
         }
         let text = "Connections that were closed because their thread could not keep up";
         counter(encoder, "connections_dropped", text, crate::workers::dropped())?;
+        let text = "Idle connections that were closed for others, where as many were open as may be";
+        counter(encoder, "connections_closed_for_others", text, crate::places::closed())?;
         let usage = usage();
         gauge(encoder, "process_virtual_memory_bytes", "Virtual memory size in bytes", usage.virtual_bytes as i64)?;
         let help = "Start time of the process since unix epoch in seconds";
@@ -219,13 +230,13 @@ mod tests {
             # HELP latency_seconds How long.\n# TYPE latency_seconds histogram\n# UNIT latency_seconds seconds\n\
             latency_seconds_sum 0.25\nlatency_seconds_count 1\n\
             latency_seconds_bucket{le=\"0.5\"} 1\nlatency_seconds_bucket{le=\"+Inf\"} 1\n# EOF\n";
-        assert_eq!(Format::OpenMetrics.write(&registry), open_metrics);
+        assert_eq!(Format::OpenMetrics.write(&registry).unwrap(), open_metrics);
         let prometheus = "# HELP calls_total Calls.\n# TYPE calls_total counter\ncalls_total 1\n\
             # HELP build_info Which one.\n# TYPE build_info gauge\nbuild_info{version=\"1\"} 1\n\
             # HELP latency_seconds How long.\n# TYPE latency_seconds histogram\n\
             latency_seconds_sum 0.25\nlatency_seconds_count 1\n\
             latency_seconds_bucket{le=\"0.5\"} 1\nlatency_seconds_bucket{le=\"+Inf\"} 1\n";
-        assert_eq!(Format::Prometheus.write(&registry), prometheus);
+        assert_eq!(Format::Prometheus.write(&registry).unwrap(), prometheus);
     }
 
     #[test]
@@ -249,11 +260,28 @@ mod tests {
         assert_eq!((counts, times.sum_nanos.into_inner()), (vec![2, 2, 1], 6_000_002));
     }
 
+    #[derive(Debug)]
+    struct Speechless;
+
+    impl Collector for Speechless {
+        fn encode(&self, _: DescriptorEncoder<'_>) -> fmt::Result {
+            Err(fmt::Error)
+        }
+    }
+
+    #[test]
+    fn half_of_the_metrics_are_none() {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Process));
+        registry.register_collector(Box::new(Speechless));
+        assert!(Format::Prometheus.write(&registry).is_err() && Format::OpenMetrics.write(&registry).is_err());
+    }
+
     #[test]
     fn the_process_knows_what_it_uses() {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Process));
-        let text = Format::Prometheus.write(&registry);
+        let text = Format::Prometheus.write(&registry).unwrap();
         let value = |name: &str| {
             let line = text.lines().find(|line| line.split(' ').next() == Some(name)).unwrap();
             line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()

@@ -7,12 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method as Verb, Response, request};
+use http::{HeaderMap, HeaderValue, Method as Verb, request};
 use prometheus_client::registry::Registry;
 
-use crate::grpc::{Caller, Decompress, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary};
+use crate::grpc::{
+    Caller, Compression, Decompress, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary,
+};
 use crate::health::{self, Health};
-use crate::http::{Body, Incoming, answer, only_get};
+use crate::http::{Incoming, only_get};
 use crate::metrics::Format;
 use crate::probes::{self, Probe, Readiness};
 use crate::reflection::{self, Reflection};
@@ -41,16 +43,12 @@ impl Operations {
         let format = Format::of(&head.headers);
         Some(Box::pin(async move {
             match probe {
-                None => operations.metrics(format),
+                None => format.answer(&operations.registry),
                 // Who can answer lives.
                 Some((Probe::Live, name)) => probes::answer(&[], &name, &query, async |_| Ok(())).await,
                 Some((Probe::Ready, name)) => operations.readiness.answer(&name, &query).await,
             }
         }))
-    }
-
-    fn metrics(&self, format: Format) -> Response<Body> {
-        answer(http::StatusCode::OK, format.content_type(), format.write(&self.registry))
     }
 }
 
@@ -125,6 +123,13 @@ impl<S: Service> Service for Accompanied<S> {
 
     fn decompress(&self, encoding: &str) -> Option<Decompress> {
         self.service.decompress(encoding)
+    }
+
+    fn compression(&self, method: Self::Method, headers: &HeaderMap) -> Option<Compression> {
+        match method {
+            Method::Own(method) => self.service.compression(method, headers),
+            Method::HealthCheck | Method::HealthWatch | Method::Reflection => None,
+        }
     }
 
     fn accepted_encodings(&self) -> Option<HeaderValue> {

@@ -8,15 +8,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 use crate::grpc::{Limits, Memory, Service};
 use crate::listen::{self, Front, Group, Role};
 use crate::open_files;
+use crate::places::Places;
 use crate::socket::{Accepting, Listener};
 use crate::tls::Tls;
-use crate::workers::{Incoming, Workers};
+use crate::workers::{Incoming, Lines, Workers};
 
 /// How long connections may go on after they were asked to end, if nothing else is said: with what a server does besides, it stops
 /// within 10 seconds.
@@ -91,14 +91,14 @@ pub struct Bound {
     roles: Vec<Role>,
 }
 
-/// A socket, and the connections that may be open at a time on it and others of its kind.
+/// A socket, and the places of connections to it and others of its kind.
 struct Socket {
     listener: Listener,
-    places: Arc<Semaphore>,
+    places: Places,
 }
 
 impl Bound {
-    /// Binds all sockets. Connections may be as many as the limit on open files leaves room for.
+    /// Binds all sockets. Connections may be as many as the limit on open files leaves room for: see [`Places`].
     pub fn bind(groups: &[Group<'_>]) -> Result<Self, StartError> {
         let open_files = open_files::limit();
         let (clients_max, others_max) = open_files::connections_max(open_files);
@@ -106,9 +106,9 @@ impl Bound {
             return Err(StartError::OpenFiles(open_files.unwrap_or_default()));
         }
         let bound = listen::bind(groups).map_err(StartError::Listen)?;
-        let (clients, others) = (Arc::new(Semaphore::new(clients_max)), Arc::new(Semaphore::new(others_max)));
+        let (clients, others) = (Places::new(clients_max), Places::new(others_max));
         let place = |(listener, role): (Listener, Role)| {
-            let places = Arc::clone(if role.grpc { &clients } else { &others });
+            let places = if role.grpc { &clients } else { &others }.clone();
             (Socket { listener, places }, role)
         };
         let (sockets, roles) = bound.into_iter().map(place).unzip();
@@ -188,27 +188,17 @@ impl Server {
     }
 }
 
-async fn accept(socket: Accepting, listener: usize, workers: &Workers, places: Arc<Semaphore>) {
+async fn accept(socket: Accepting, listener: usize, workers: &Workers, places: Places) {
+    let mut lines = Lines::default();
     loop {
-        let Some(place) = place(&places).await else { return };
         match socket.accept().await {
-            Ok(socket) => workers.give(Incoming { socket, listener, place }),
+            // Only now: nobody is closed for a connection that does not come.
+            Ok(socket) => workers.give(Incoming { socket, listener, place: places.take(&mut lines).await }),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 // Too many open files: others must end first.
                 sleep(PAUSE).await;
             }
-        }
-    }
-}
-
-/// A place for a connection, as soon as there is one.
-async fn place(places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    match Arc::clone(places).try_acquire_owned() {
-        Ok(place) => Some(place),
-        Err(_) => {
-            tracing::warn!("as many connections are open as the limit on open files (ulimit -n) allows; others wait");
-            Arc::clone(places).acquire_owned().await.ok()
         }
     }
 }

@@ -68,6 +68,8 @@ struct Current<T> {
     config: Arc<T>,
     looked_at: Instant,
     changed_at: Vec<Option<SystemTime>>,
+    /// They have changed to this and could not be used, which was told.
+    refused_at: Option<Vec<Option<SystemTime>>>,
 }
 
 impl Tls {
@@ -130,22 +132,29 @@ impl<T> Renewed<T> {
     ) -> Result<Self, TlsError> {
         let changed_at = changed_at(&paths);
         let config = Arc::new(read()?);
-        let current = Mutex::new(Current { config, looked_at: Instant::now(), changed_at });
+        let current = Mutex::new(Current { config, looked_at: Instant::now(), changed_at, refused_at: None });
         Ok(Self { paths, read: Box::new(read), current })
     }
 
-    /// For the next connection. Files that have changed and cannot be used are left for what was there before, with a warning.
+    /// For the next connection. Files that have changed and cannot be used are left for what was there before, with a warning, and looked
+    /// at again: what could not be read may be read later.
     pub fn config(&self) -> Arc<T> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.looked_at.elapsed() >= LOOK_EVERY {
             current.looked_at = Instant::now();
             let changed_at = changed_at(&self.paths);
             if changed_at != current.changed_at {
-                current.changed_at = changed_at;
                 match (self.read)() {
-                    Ok(config) => current.config = Arc::new(config),
+                    Ok(config) => {
+                        current.config = Arc::new(config);
+                        current.changed_at = changed_at;
+                        current.refused_at = None;
+                    }
                     Err(error) => {
-                        tracing::warn!(%error, "certificates were changed and cannot be used; the old ones stay")
+                        if current.refused_at.as_ref() != Some(&changed_at) {
+                            tracing::warn!(%error, "certificates were changed and cannot be used; the old ones stay");
+                        }
+                        current.refused_at = Some(changed_at);
                     }
                 }
             }
@@ -300,6 +309,30 @@ mod tests {
         parameters.distinguished_name.push(rcgen::DnType::CommonName, "alice");
         let certificate = parameters.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
         assert_eq!(common_name(certificate.der()), Some("alice".to_owned()));
+    }
+
+    #[test]
+    fn files_that_could_not_be_read_for_a_moment_are_read_again() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("certificate");
+        let reads = AtomicU32::new(0);
+        let renewed = Renewed::of(vec![path.clone()], move || match reads.fetch_add(1, Ordering::Relaxed) {
+            1 => Err(TlsError::Empty("too many open files".to_owned())),
+            read => Ok(read),
+        });
+        let renewed = renewed.unwrap();
+        let look = || {
+            let mut current = renewed.current.lock().unwrap();
+            current.looked_at = current.looked_at.checked_sub(LOOK_EVERY).unwrap();
+            drop(current);
+            *renewed.config()
+        };
+        assert_eq!(look(), 0);
+        std::fs::write(&path, "new").unwrap();
+        assert_eq!(look(), 0);
+        assert_eq!(look(), 2, "the new certificate is never taken");
+        assert_eq!(look(), 2, "files that were read are not read again");
     }
 
     proptest! {

@@ -8,10 +8,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use crate::places::Place;
 use crate::socket::Socket;
 
 /// Connections that may wait for their thread.
@@ -29,16 +30,16 @@ pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Tells of what was dropped, a line in a while.
+/// Tells of what may happen often, a line in a while.
 #[derive(Debug, Default)]
-struct Lines {
+pub(crate) struct Lines {
     last: Option<Instant>,
     untold: u64,
 }
 
 impl Lines {
-    /// One more was dropped; how many to tell of, if it is time to.
-    fn drop_one(&mut self, now: Instant) -> Option<u64> {
+    /// It has happened once more; how many times to tell of, if it is time to.
+    pub(crate) fn one_more(&mut self, now: Instant) -> Option<u64> {
         self.untold += 1;
         let is_due = self.last.is_none_or(|last| now.duration_since(last) >= LINE_INTERVAL);
         is_due.then(|| {
@@ -60,7 +61,7 @@ pub struct Incoming {
     /// Which of the listeners it came to.
     pub listener: usize,
     /// Its place among those that may be open at a time, free again when it has ended.
-    pub place: OwnedSemaphorePermit,
+    pub place: Place,
 }
 
 struct Worker {
@@ -115,7 +116,7 @@ impl Workers {
             worker.connections.fetch_sub(1, Ordering::Relaxed);
             DROPPED.fetch_add(1, Ordering::Relaxed);
             let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(connections) = lines.drop_one(Instant::now()) {
+            if let Some(connections) = lines.one_more(Instant::now()) {
                 tracing::warn!(
                     connections,
                     "connections were closed: their thread cannot keep up with {WAITING_MAX} that wait"
@@ -158,7 +159,8 @@ async fn accept<C, F>(
         tokio::select! {
             incoming = receiver.recv() => match incoming {
                 Some(incoming) => {
-                    tasks.spawn_local(serve(incoming, stopped.clone()));
+                    let served_by = incoming.place.served_by();
+                    served_by(tasks.spawn_local(serve(incoming, stopped.clone())));
                 }
                 None => break,
             },
@@ -175,32 +177,32 @@ async fn accept<C, F>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::places::Places;
     use std::os::unix::net::UnixStream;
-    use tokio::sync::Semaphore;
 
-    #[test]
-    fn a_connection_that_its_thread_has_no_place_for_is_counted() {
+    #[tokio::test]
+    async fn a_connection_that_its_thread_has_no_place_for_is_counted() {
         // Nobody takes what is given to it.
         let (sender, _receiver) = mpsc::channel(1);
         let worker = Worker { sender, connections: Arc::default(), thread: std::thread::spawn(|| ()) };
         let workers = Workers { workers: vec![worker], stop: watch::Sender::new(false), lines: Mutex::default() };
-        let places = Arc::new(Semaphore::new(3));
+        let (places, mut lines) = (Places::new(3), Lines::default());
         let mut clients = Vec::new();
         for _ in 0..3 {
             let (client, socket) = UnixStream::pair().unwrap();
-            let place = Arc::clone(&places).try_acquire_owned().unwrap();
+            let place = places.take(&mut lines).await;
             workers.give(Incoming { socket: Socket::Unix(socket), listener: 0, place });
             clients.push(client);
         }
-        assert_eq!((workers.connections(), places.available_permits(), dropped()), (1, 2, 2));
+        assert_eq!((workers.connections(), places.free(), dropped()), (1, 2, 2));
     }
 
     #[test]
     fn what_is_dropped_is_told_of_once_in_a_while() {
         let mut lines = Lines::default();
         let now = Instant::now();
-        assert_eq!(lines.drop_one(now), Some(1));
-        assert_eq!((1..10).find_map(|second| lines.drop_one(now + Duration::from_secs(second))), None);
-        assert_eq!(lines.drop_one(now + LINE_INTERVAL), Some(10));
+        assert_eq!(lines.one_more(now), Some(1));
+        assert_eq!((1..10).find_map(|second| lines.one_more(now + Duration::from_secs(second))), None);
+        assert_eq!(lines.one_more(now + LINE_INTERVAL), Some(10));
     }
 }

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
 use service_kit::client::{Channel, GrpcError, Options};
@@ -39,8 +39,13 @@ fn echo() -> Command {
 
 /// Starts it on a port that is free, and waits until it is ready.
 fn start(scheme: &str, arguments: &[&str]) -> Server {
+    start_as(echo(), scheme, arguments)
+}
+
+fn start_as(mut command: Command, scheme: &str, arguments: &[&str]) -> Server {
     let listen = format!("--listen={scheme}://127.0.0.1:0");
-    let mut child = echo().arg(listen).arg("--log-format=json").args(arguments).spawn().unwrap();
+    command.stderr(Stdio::piped()).stdout(Stdio::null()).stdin(Stdio::null());
+    let mut child = command.arg(listen).arg("--log-format=json").args(arguments).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("\"ready\"") {
@@ -73,6 +78,66 @@ fn run<F: Future>(future: F) -> F::Output {
 
 fn text(text: impl Into<String>) -> String {
     text.into()
+}
+
+/// As [`start`], with so few open files that 14 clients may be connected at a time.
+fn start_with_14_places() -> Server {
+    let echo = echo().get_program().to_owned();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 166; exec \"$0\" \"$@\""]).arg(echo);
+    start_as(limited, "http", &[])
+}
+
+/// Silent connections got all places for as long as they liked, and health could not be asked for: a probe would have killed the server.
+#[test]
+fn connections_that_say_nothing_keep_nobody_out() {
+    let server = start_with_14_places();
+    run(async {
+        let mut called = Channel::connect(&server.address, Options::new(LIMIT)).await.unwrap();
+        let repeat = called.call("/echo.Echo/Repeat");
+        let (mut sender, mut receiver) = called.stream::<String, String>(&repeat, &text("0")).await.unwrap();
+        assert_eq!(receiver.next().await, Ok(Some(text("0"))));
+        for _ in 0..3 {
+            let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+            let begun = Instant::now();
+            assert!(server.get("/livez", "*/*").ends_with("ok\n"));
+            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+            drop(silent);
+        }
+        // A call that waits is no silence.
+        sender.send(&text("1")).await.unwrap();
+        assert_eq!(receiver.next().await, Ok(Some(text("1"))));
+    });
+}
+
+/// One header without a message, and one watch of health, kept a place each for ever.
+#[test]
+fn calls_that_are_only_begun_keep_nobody_out() {
+    let server = start_with_14_places();
+    run(async {
+        let mut held = Vec::new();
+        for path in ["/echo.Echo/Repeat", "/echo.Echo/Say", "/grpc.health.v1.Health/Watch"].iter().cycle().take(14) {
+            let socket = tokio::net::TcpStream::connect(&server.address).await.unwrap();
+            let (mut sender, connection) = h2::client::handshake(socket).await.unwrap();
+            tokio::spawn(connection);
+            let request = http::Request::post(format!("http://a{path}")).header("content-type", "application/grpc");
+            let (answer, mut body) = sender.send_request(request.body(()).unwrap(), false).unwrap();
+            if path.contains("health") {
+                // An empty message: the health of all.
+                body.send_data(bytes::Bytes::from_static(&[0; 5]), true).unwrap();
+            }
+            held.push((sender, answer, body));
+        }
+        // What was begun is on its way only while these wait.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let begun = Instant::now();
+        assert!(server.get("/livez", "*/*").ends_with("ok\n"));
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    });
+    let metrics = server.get("/metrics", "*/*");
+    let closed =
+        metrics.lines().find_map(|line| line.strip_prefix("connections_closed_for_others_total ")).expect(&metrics);
+    assert!(closed.parse::<u64>().unwrap() >= 1, "{closed}");
 }
 
 #[test]

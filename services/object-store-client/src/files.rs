@@ -1,12 +1,14 @@
 //! Objects as files below a folder. A file appears whole and synced, by a link.
 
 use crate::{Attributes, Body, Object, Part, Store, StoreError};
-use std::fs::{self, File};
+use std::ffi::OsString;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use tempfile::NamedTempFile;
 
 /// A store below a folder.
 pub struct FileStore {
@@ -26,6 +28,61 @@ fn modified(metadata: &fs::Metadata) -> i64 {
     since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
+/// Makes a folder and those above it; the name of each is durable.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() {
+        return Ok(());
+    }
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Ok(()) => {}
+        Err(_) if folder.is_dir() => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let above = folder.parent().ok_or(error)?;
+            make_folder(above)?;
+            // Somebody else may have made it meanwhile.
+            return make_folder(folder);
+        }
+        Err(error) => return Err(error),
+    }
+    let above = folder.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(above)?.sync_all()
+}
+
+/// A file beside `path` that becomes it, under one name for all who write it: whoever lists the folder, by us or otherwise, knows by that name that
+/// it is no object yet, and what a process that was killed left there goes with the next try.
+fn temporary(folder: &Path, path: &Path) -> io::Result<NamedTempFile> {
+    let busy = || io::Error::new(ErrorKind::WouldBlock, "another process is writing it");
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    let mut left = name.clone();
+    left.push(".tmp");
+    let left = folder.join(left);
+    match File::open(&left) {
+        Ok(file) if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) => return Err(busy()),
+        Ok(file) if lies_at(&file, &left) => fs::remove_file(&left)?,
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let file = match tempfile::Builder::new().prefix(&name).suffix(".tmp").rand_bytes(0).tempfile_in(folder) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(busy()),
+        result => result?,
+    };
+    // Before it was locked somebody may have taken it for one that was left: what has its name next is not ours.
+    if matches!(file.as_file().try_lock(), Err(TryLockError::WouldBlock)) || !lies_at(file.as_file(), file.path()) {
+        let _ = file.keep();
+        return Err(busy());
+    }
+    Ok(file)
+}
+
+/// Whether a file is the one that lies at a path.
+fn lies_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let ours = file.metadata().map(identity);
+    ours.is_ok_and(|ours| fs::symlink_metadata(path).map(identity).is_ok_and(|there| there == ours))
+}
+
 impl FileStore {
     /// Nothing is made before the first object.
     pub fn new(root: PathBuf) -> FileStore {
@@ -33,9 +90,8 @@ impl FileStore {
     }
 
     fn write(folder: &Path, path: &Path, body: &mut dyn Body, length: u64, attributes: &Attributes) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // Whoever lists the folder, by us or otherwise, knows by the name that it is not one yet.
-        let mut file = tempfile::Builder::new().prefix(".").suffix(".tmp").tempfile_in(folder)?;
+        make_folder(folder)?;
+        let mut file = temporary(folder, path)?;
         body.seek(SeekFrom::Start(0))?;
         let written = io::copy(&mut body.take(length), &mut file)?;
         if written != length {
@@ -129,5 +185,48 @@ impl Store for FileStore {
             Err(failure) if failure.kind() != ErrorKind::NotFound => Err(error(&path, &failure)),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn create(store: &FileStore, key: &str, content: &[u8]) -> Result<(), StoreError> {
+        store.create(key, &mut io::Cursor::new(content), content.len() as u64, &Attributes::default())
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_a_killed_upload_left_goes_with_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::new(folder.path().join("store"));
+        create(&store, "a/b/first", b"1").unwrap();
+        let place = folder.path().join("store/a/b");
+        fs::write(place.join(".second.tmp"), "half of it").unwrap();
+        create(&store, "a/b/second", b"2").unwrap();
+        assert_eq!(names(&place), ["first", "second"]);
+        assert!(matches!(create(&store, "a/b/second", b"3"), Err(StoreError::AlreadyExists(_))));
+        assert_eq!(names(&place), ["first", "second"]);
+    }
+
+    #[test]
+    fn an_upload_that_is_under_way_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::new(folder.path().to_owned());
+        let other = File::create(folder.path().join(".key.tmp")).unwrap();
+        other.lock().unwrap();
+        let error = create(&store, "key", b"1").unwrap_err();
+        assert!(error.is_transient() && error.to_string().contains("another process is writing it"), "{error}");
+        assert_eq!((names(folder.path()), store.list("").unwrap()), (vec![".key.tmp".to_owned()], vec![]));
+        drop(other);
+        create(&store, "key", b"1").unwrap();
+        assert_eq!(names(folder.path()), ["key"]);
     }
 }

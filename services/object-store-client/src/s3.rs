@@ -14,6 +14,7 @@ use crate::listing::{Page, element};
 use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
 use crate::{Attributes, Body, Object, Part, Store, StoreError, retry};
 use ring::digest;
+use std::collections::BTreeSet;
 use std::io::{self, Cursor, Read, SeekFrom};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -195,6 +196,10 @@ impl S3Store {
         match status {
             404 if !code.contains("NoSuchBucket") => StoreError::NotFound(key.to_owned()),
             412 => StoreError::AlreadyExists(key.to_owned()),
+            // The body came too slowly.
+            400 if code.contains("RequestTimeout") => {
+                StoreError::Transient(format!("the store answered {status}{code} for {key}"))
+            }
             // 409 tells of another request at the same object at the same time; 501 of what the store will never do.
             408 | 409 | 425 | 429 | 500 | 502..=599 => {
                 StoreError::Transient(format!("the store answered {status}{code} for {key}"))
@@ -398,7 +403,7 @@ impl Store for S3Store {
     }
 
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
-        let mut objects = Vec::new();
+        let (mut objects, mut begun) = (Vec::new(), BTreeSet::new());
         let mut token = String::new();
         loop {
             let prefix = encode(prefix, false);
@@ -418,6 +423,10 @@ impl Store for S3Store {
             let read = self.body(response).take(LISTING_BYTES_MAX).read_to_string(&mut text);
             read.map_err(|error| StoreError::Transient(format!("LIST: {error}")))?;
             let page = Page::of(&text)?;
+            // Pages that go round in a circle would never end. Not every store lists keys in order.
+            if page.objects.first().is_some_and(|first| !begun.insert(first.key.clone())) {
+                return Err(StoreError::Permanent("the store's listing begins a page where another began".into()));
+            }
             objects.extend(page.objects);
             match page.next {
                 Some(next) if next == token => {

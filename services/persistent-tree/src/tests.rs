@@ -130,8 +130,9 @@ fn appending_leaves_full_leaves() {
     }
     let Node::Inner(inner) = &tree.root else { panic!("{tree:?}") };
     let children = &inner.children;
-    let full = children.iter().filter(|child| child.len == children[0].len).count();
-    assert!(full + 1 >= children.len());
+    let full = LEAF_MAX * INNER_MAX * INNER_MAX;
+    let lens: Vec<_> = children.iter().map(|child| child.len).collect();
+    assert_eq!(lens, [full, full, 10_000 - 2 * full]);
 }
 
 #[test]

@@ -43,12 +43,14 @@ pub enum Bug {
     LeadsWithoutDisk,
     /// A founder that lost its disk founds again, under the number whose votes and acknowledgements are gone.
     FoundsAgain,
+    /// A follower takes a closed connection for the end of the leader, and of what it has promised it.
+    LostLeaderForgotten,
 }
 
 #[cfg(any(test, feature = "planted-bugs"))]
 impl Bug {
     /// Every bug that can be planted.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::VoteNotPersisted,
         Self::AcknowledgeBeforeSync,
         Self::FollowerAcknowledgesBeforeSync,
@@ -68,6 +70,7 @@ impl Bug {
         Self::TermNotDurable,
         Self::LeadsWithoutDisk,
         Self::FoundsAgain,
+        Self::LostLeaderForgotten,
     ];
 }
 

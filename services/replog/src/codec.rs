@@ -1,7 +1,7 @@
 //! Integers as bytes and back: little-endian, byte strings behind their length. Decoding never reads beyond what is there and
 //! never allocates for more than what is there.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// What came cannot be what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +28,36 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 pub(crate) fn put_all(out: &mut Vec<u8>, numbers: &[u64]) {
     put_small(out, numbers.len() as u32);
     numbers.iter().for_each(|number| put(out, *number));
+}
+
+/// What one allocation of [`Packed`] has, if not one of its strings is larger.
+const PACKED_BYTES: usize = 16 << 10;
+
+/// Many byte strings, a few kibibytes of them in one allocation: one for each costs more than what is done with them. Who keeps one of
+/// them keeps its neighbours: what stays shall be copied.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    room: BytesMut,
+    to_come: usize,
+}
+
+impl Packed {
+    /// For strings that take so many bytes together, about.
+    pub(crate) fn of(bytes: usize) -> Self {
+        Self { room: BytesMut::new(), to_come: bytes }
+    }
+
+    /// A string of two parts.
+    pub(crate) fn add(&mut self, head: &[u8], rest: &[u8]) -> Bytes {
+        let bytes = head.len() + rest.len();
+        if self.room.capacity() < bytes {
+            self.room = BytesMut::with_capacity(self.to_come.min(PACKED_BYTES).max(bytes));
+        }
+        self.to_come = self.to_come.saturating_sub(bytes);
+        self.room.extend_from_slice(head);
+        self.room.extend_from_slice(rest);
+        self.room.split().freeze()
+    }
 }
 
 /// Reads what the functions above wrote.
@@ -88,6 +118,11 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.number()).collect()
     }
 
+    /// How many bytes were not read yet.
+    pub(crate) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
     /// The bytes that were not read yet.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.rest
@@ -96,5 +131,25 @@ impl<'a> Reader<'a> {
     /// Nothing may be left.
     pub(crate) fn end(self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed(self.what)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_strings_are_what_they_were_whatever_was_said_of_their_size() {
+        for to_come in [0, 10, PACKED_BYTES, usize::MAX] {
+            let mut packed = Packed::of(to_come);
+            let large = vec![7; 2 * PACKED_BYTES];
+            let added: Vec<Bytes> = (0..100_u8)
+                .map(|number| packed.add(&[number], if number == 50 { &large } else { &[1, 2, 3] }))
+                .collect();
+            for (number, bytes) in (0..100_u8).zip(&added) {
+                let rest = if number == 50 { &large[..] } else { &[1, 2, 3] };
+                assert_eq!((bytes[0], &bytes[1..]), (number, rest));
+            }
+        }
     }
 }

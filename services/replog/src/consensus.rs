@@ -1,10 +1,10 @@
 //! The only module that talks to the consensus crate, `raft` 0.7. What leaves it are types of ours, so that another crate, or
 //! code of our own, can take its place.
 //!
-//! `raft` draws its election timeouts from the thread's randomness. That would make no seed replay: after every call the
-//! timeout is overwritten with one from a seed, which changes when what the node is does.
+//! `raft` draws its election timeouts from the thread's randomness. Ours are in `timeout`; the crate's own are always longer.
 
 mod storage;
+mod timeout;
 
 use std::collections::VecDeque;
 
@@ -17,13 +17,14 @@ use raft::eraftpb::{
 use raft::{Config, ProgressState, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 
 use crate::bugs::{Bug, Planted};
-use crate::entry::{Entry, EntryKind};
+use crate::codec::Packed;
+use crate::entry::{self, Entry, EntryKind};
 use crate::membership::{Change, Membership};
-use crate::random::Random;
 use crate::record::{Compaction, Hard};
 use crate::recovery::Recovered;
 use crate::settings::Settings;
 use crate::snapshot::SnapshotMeta;
+use timeout::{Standpoint, Timeout};
 
 pub(crate) use raft::eraftpb::{Message as Wire, MessageType as WireKind};
 pub(crate) use storage::{snapshot as offer, snapshot_of_wire};
@@ -49,20 +50,27 @@ pub(crate) struct Work {
     /// The messages need not wait for anything to be written.
     pub(crate) is_leader: bool,
     pub(crate) snapshot: Option<SnapshotMeta>,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) appended: Vec<Appended>,
     pub(crate) hard: Option<Hard>,
     pub(crate) committed: Vec<Entry>,
     /// Index and context of ReadIndex rounds that a quorum confirmed.
     pub(crate) rounds: Vec<(u64, Vec<u8>)>,
 }
 
+/// An entry that is to be written.
+#[derive(Debug)]
+pub(crate) struct Appended {
+    pub(crate) index: u64,
+    pub(crate) term: u64,
+    pub(crate) time_millis: u64,
+    /// Of its record.
+    pub(crate) payload: Bytes,
+}
+
 /// The consensus crate's node.
 pub(crate) struct Consensus {
     raw: RawNode<storage::MemoryLog>,
-    random: Random,
-    timeout_ticks: usize,
-    /// Term, role and leader when the timeout was drawn.
-    drawn_for: (u64, StateRole, u64),
+    timeout: Timeout,
     election_ticks: usize,
     /// What is kept in memory for others: see [`Settings`].
     tail: storage::Limit,
@@ -94,15 +102,13 @@ impl Consensus {
         let log = storage::MemoryLog::new(recovered.hard, recovered.compaction, base, entries);
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let raw = RawNode::new(&config, log, &logger).map_err(|error| error.to_string())?;
-        let mut random = Random::new(seed);
-        let timeout_ticks = election_ticks + 1 + random.below(election_ticks as u64) as usize;
-        let drawn_for = (0, StateRole::Follower, 0);
         let tail = storage::Limit {
             entries: settings.snapshot_keep_entries as usize,
             bytes: settings.snapshot_log_bytes as usize,
         };
         let lagging = storage::Limit { entries: usize::MAX, bytes: settings.lagging_log_bytes as usize };
-        let mut consensus = Self { raw, random, timeout_ticks, drawn_for, election_ticks, tail, lagging };
+        let timeout = Timeout::new(election_ticks, seed);
+        let mut consensus = Self { raw, timeout, election_ticks, tail, lagging };
         consensus.settle();
         // They were handed out before the state was kept, and are not again.
         for change in recovered.passed.changes_after(snapshot) {
@@ -111,27 +117,50 @@ impl Consensus {
         Ok(consensus)
     }
 
-    /// Overwrites what the crate drew from the thread's randomness. Must follow every call that may change its state.
+    /// Tells how long to wait now, and overwrites what the crate drew. Must follow every call that may change its state.
     fn settle(&mut self) {
         let raft = &mut self.raw.raft;
-        let now = (raft.term, raft.state, raft.leader_id);
-        if now != self.drawn_for {
-            self.drawn_for = now;
-            self.timeout_ticks = self.election_ticks + 1 + self.random.below(self.election_ticks as u64) as usize;
-        }
-        raft.set_randomized_election_timeout(self.timeout_ticks);
+        raft.set_randomized_election_timeout(2 * self.election_ticks);
+        self.timeout.look(Standpoint { term: raft.term, role: raft.state, leader: raft.leader_id });
     }
 
     pub(crate) fn tick(&mut self) {
-        self.raw.tick();
-        self.settle();
+        if self.is_about_to_campaign() && self.raw.raft.promotable() {
+            self.raw.raft.election_elapsed = 0;
+            self.timeout.begin_round();
+            self.campaign();
+        } else {
+            self.raw.tick();
+            self.settle();
+        }
         self.release();
+    }
+
+    /// The leader's connection has closed: most of the time its process has ended.
+    pub(crate) fn leader_lost(&mut self, bugs: Planted) {
+        if bugs.has(Bug::LostLeaderForgotten) {
+            // It asks soon, and votes for whoever asks.
+            self.raw.raft.leader_id = raft::INVALID_ID;
+            self.settle();
+            return self.timeout.begin_round();
+        }
+        let (own, leader) = (self.id(), self.leader());
+        // From the leader's number on, and around.
+        let place = |id: u64| (id < leader, id);
+        let voters = self.raw.raft.prs().conf().voters().ids();
+        let turn = voters.iter().filter(|id| *id != leader && place(*id) < place(own)).count();
+        self.timeout.leader_lost(turn);
+    }
+
+    /// The leader was heard.
+    pub(crate) fn leader_heard(&mut self) {
+        self.timeout.leader_heard();
     }
 
     /// Whether the next tick would make it ask for votes.
     pub(crate) fn is_about_to_campaign(&self) -> bool {
         let raft = &self.raw.raft;
-        raft.state != StateRole::Leader && raft.election_elapsed + 1 >= self.timeout_ticks
+        raft.state != StateRole::Leader && raft.election_elapsed + 1 >= self.timeout.ticks()
     }
 
     /// Asks for votes now.
@@ -184,12 +213,12 @@ impl Consensus {
     }
 
     /// Appends commands; all or none. `None`: there is no room for them, or leadership is being handed over.
-    pub(crate) fn propose(&mut self, commands: Vec<Bytes>, time_millis: u64) -> Option<u64> {
+    pub(crate) fn propose(&mut self, commands: &[Bytes], time_millis: u64) -> Option<u64> {
         let before = self.raw.raft.raft_log.last_index();
-        let entries: Vec<RaftEntry> = commands
-            .into_iter()
-            .map(|data| to_raft(Entry { index: 0, term: 0, kind: EntryKind::Command, time_millis, data }))
-            .collect();
+        let head = entry::head(EntryKind::Command, time_millis);
+        let mut packed = Packed::of(commands.iter().map(|command| head.len() + command.len()).sum());
+        let payloads = commands.iter().map(|command| packed.add(&head, command));
+        let entries: Vec<RaftEntry> = payloads.map(|payload| of_payload(0, 0, EntryKind::Command, payload)).collect();
         let mut message = Message::default();
         message.set_msg_type(MessageType::MsgPropose);
         message.from = self.id();
@@ -278,7 +307,7 @@ impl Consensus {
             }
         }
         log.append(ready.entries());
-        work.entries = ready.take_entries().into_iter().map(from_raft).collect();
+        work.appended = ready.entries().iter().map(appended).collect();
         self.raw.advance_append_async(ready);
         self.settle();
         Some(work)
@@ -450,33 +479,64 @@ pub(crate) fn is_transfer(message: &Wire) -> bool {
     message.context == raft::CAMPAIGN_TRANSFER
 }
 
+/// What a command's entry has as its context in the consensus crate. Its data are the payload of its record, which is made once, and
+/// written and sent as it is. The crate makes entries of its own, whose data are its own.
+static COMMAND: &[u8] = b"command";
+
 /// An entry as the consensus crate has it.
 pub(crate) fn to_raft(entry: Entry) -> RaftEntry {
-    let mut raft = RaftEntry { index: entry.index, term: entry.term, ..RaftEntry::default() };
-    match entry.kind {
-        EntryKind::Empty => {}
-        EntryKind::Command => raft.context = entry.time_millis.to_le_bytes().to_vec().into(),
-        EntryKind::Membership => raft.set_entry_type(EntryType::EntryConfChangeV2),
+    of_payload(entry.index, entry.term, entry.kind, entry.payload())
+}
+
+/// The same, of its record's payload, which is one.
+pub(crate) fn of_payload(index: u64, term: u64, kind: EntryKind, payload: Bytes) -> RaftEntry {
+    let mut raft = RaftEntry { index, term, ..RaftEntry::default() };
+    match kind {
+        EntryKind::Command => (raft.context, raft.data) = (Bytes::from_static(COMMAND), payload),
+        EntryKind::Empty => raft.data = payload.slice(entry::HEAD_BYTES..),
+        EntryKind::Membership => {
+            raft.set_entry_type(EntryType::EntryConfChangeV2);
+            raft.data = payload.slice(entry::HEAD_BYTES..);
+        }
     }
-    raft.data = entry.data;
     raft
 }
 
 /// An entry as ours.
-pub(crate) fn from_raft(raft: RaftEntry) -> Entry {
+fn from_raft(raft: RaftEntry) -> Entry {
     let (kind, time_millis) = kind_and_time(&raft);
-    Entry { index: raft.index, term: raft.term, kind, time_millis, data: raft.data }
+    let data = if kind == EntryKind::Command { raft.data.slice(entry::HEAD_BYTES..) } else { raft.data };
+    Entry { index: raft.index, term: raft.term, kind, time_millis, data }
 }
 
 /// What an entry is, and when it was proposed.
-pub(crate) fn kind_and_time(raft: &RaftEntry) -> (EntryKind, u64) {
-    let time = raft.context.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
-    let kind = match (raft.get_entry_type(), time) {
-        (EntryType::EntryNormal, None) => EntryKind::Empty,
-        (EntryType::EntryNormal, Some(_)) => EntryKind::Command,
-        _ => EntryKind::Membership,
+fn kind_and_time(raft: &RaftEntry) -> (EntryKind, u64) {
+    match raft.get_entry_type() {
+        EntryType::EntryNormal if raft.context.is_empty() => (EntryKind::Empty, 0),
+        EntryType::EntryNormal => {
+            // Only `of_payload` makes one with a context.
+            let time = raft.data[1..entry::HEAD_BYTES].first_chunk().copied();
+            (EntryKind::Command, u64::from_le_bytes(time.unwrap_or_default()))
+        }
+        _ => (EntryKind::Membership, 0),
+    }
+}
+
+/// The payload of an entry's record: what stands in front, if that is not with the rest.
+pub(crate) fn payload_parts(raft: &RaftEntry) -> (Option<[u8; entry::HEAD_BYTES]>, &[u8]) {
+    match kind_and_time(raft) {
+        (EntryKind::Command, _) => (None, &raft.data),
+        (kind, time_millis) => (Some(entry::head(kind, time_millis)), &raft.data),
+    }
+}
+
+fn appended(raft: &RaftEntry) -> Appended {
+    let (kind, time_millis) = kind_and_time(raft);
+    let payload = match kind {
+        EntryKind::Command => raft.data.clone(),
+        kind => entry::encode(kind, time_millis, &raft.data),
     };
-    (kind, time.unwrap_or_default())
+    Appended { index: raft.index, term: raft.term, time_millis, payload }
 }
 
 /// A message of this kind, for the wire.

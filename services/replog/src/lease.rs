@@ -5,6 +5,11 @@
 //! that can commit anything until *t* plus the lease, which is shorter than the promise by what clocks may differ. The promise
 //! is not on disk: a node that comes back withholds its vote for an election timeout as if it had just heard a leader.
 //!
+//! A leader's connection that closes takes nothing of that promise back. The leader may live: somebody between the two may have
+//! closed it, and on other connections it may have the majority on which its lease stands. So a follower that has lost its leader's
+//! connection asks for votes earlier than it would by chance, but not before its own promise has ended; and who is asked
+//! withholds its vote until its own has. A lease rests on nothing else, and is not touched by when somebody asks.
+//!
 //! Handing over leadership makes the other node ask for votes that nobody withholds, and that request may be late by any time.
 //! Hence a leader that has sent that offer takes no lease in this term any more, whatever comes of it. It sends it only to who has its
 //! whole log: one that is down or behind costs it nothing.

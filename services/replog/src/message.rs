@@ -15,7 +15,7 @@
 
 use bytes::Bytes;
 
-use crate::codec::{Malformed, Reader, put, put_bytes, put_small};
+use crate::codec::{Malformed, Packed, Reader, put, put_bytes, put_small};
 #[cfg(any(test, feature = "simulator"))]
 use crate::consensus::WireKind;
 use crate::consensus::{self, Wire};
@@ -230,11 +230,12 @@ fn encode_wire(wire: &Wire, out: &mut Vec<u8>) {
     }
     put_small(out, wire.get_entries().len() as u32);
     for entry in wire.get_entries() {
-        let (kind, time_millis) = consensus::kind_and_time(entry);
         put(out, entry.term);
         put(out, entry.index);
-        put_small(out, (entry::HEAD_BYTES + entry.data.len()) as u32);
-        entry::encode_into(kind, time_millis, &entry.data, out);
+        let (head, rest) = consensus::payload_parts(entry);
+        put_small(out, (head.map_or(0, |head| head.len()) + rest.len()) as u32);
+        out.extend_from_slice(head.as_ref().map_or(&[], |head| head.as_slice()));
+        out.extend_from_slice(rest);
     }
 }
 
@@ -259,13 +260,15 @@ fn decode_wire(reader: &mut Reader<'_>, from: u64, to: u64) -> Result<Wire, Malf
     }
     let count = reader.small()?;
     let mut entries = Vec::new();
+    let mut packed = Packed::of(reader.left());
     for _ in 0..count {
         let (term, index) = (reader.number()?, reader.number()?);
-        let (kind, time_millis, data) = entry::decode(reader.slice()?)?;
+        let payload = reader.slice()?;
+        let (kind, _, data) = entry::parse(payload)?;
         if kind == entry::EntryKind::Membership && data.len() > MEMBERSHIP_BYTES_MAX {
             return Err(Malformed("a change of the membership"));
         }
-        entries.push(consensus::to_raft(entry::Entry { index, term, kind, time_millis, data }));
+        entries.push(consensus::of_payload(index, term, kind, packed.add(payload, &[])));
     }
     wire.set_entries(entries.into());
     Ok(wire)

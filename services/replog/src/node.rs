@@ -21,7 +21,7 @@ use wal::Record;
 
 use crate::bugs::{Bug, Planted};
 use crate::clock::Now;
-use crate::consensus::{Consensus, Role, Wire, WireKind, Work};
+use crate::consensus::{Appended, Consensus, Role, Wire, WireKind, Work};
 use crate::entry::{Entry, EntryKind};
 use crate::lease::{Lease, Promise};
 use crate::membership::Membership;
@@ -309,7 +309,7 @@ impl Node {
             assert!(hard.term >= self.hard.term, "the term went back from {} to {}", self.hard.term, hard.term);
             self.hard = hard;
         }
-        let mut must_write = !work.entries.is_empty();
+        let mut must_write = !work.appended.is_empty();
         if let Some(meta) = work.snapshot {
             let (index, handed_out) = (meta.index, self.handed_out);
             assert!(
@@ -327,9 +327,10 @@ impl Node {
             output.install = Some(meta);
             must_write = true;
         }
-        for entry in &work.entries {
-            self.raise_time(entry.time_millis, now);
-            batch.push(record::entry(group, entry.term, entry.index, entry.payload()));
+        batch.reserve(work.appended.len() + 1);
+        for Appended { index, term, time_millis, payload } in work.appended {
+            self.raise_time(time_millis, now);
+            batch.push(record::entry(group, term, index, payload));
         }
         must_write |= (self.hard.term, self.hard.vote) != (self.written.term, self.written.vote);
         if must_write && self.hard != self.written {
@@ -346,6 +347,7 @@ impl Node {
         } else {
             waiting.extend(messages)
         }
+        output.entries.reserve(work.committed.len());
         for entry in work.committed {
             assert_eq!(entry.index, self.handed_out + 1, "committed entries are handed out in order, each once");
             self.handed_out = entry.index;
@@ -375,6 +377,11 @@ impl Node {
     fn log_millis(&self, now: Now) -> u64 {
         let since_millis = now.boot_micros.saturating_sub(self.time_floor_micros) / 1_000;
         self.time_floor_millis.saturating_add(since_millis - since_millis / 1_000)
+    }
+
+    /// What an entry is stamped with that is proposed now: this node's date, or the log's own time where that is ahead.
+    pub fn time_millis(&self, now: Now) -> u64 {
+        now.unix_millis.max(self.log_millis(now))
     }
 
     /// What was collected becomes a batch, unless there is nothing to write and nothing to wait for.

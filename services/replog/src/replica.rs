@@ -250,6 +250,11 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         self.ask_for_chunks(now);
     }
 
+    /// Another member's connection to this one has closed: see [`Node::link_closed`].
+    pub fn link_closed(&mut self, other: u64) {
+        self.node.link_closed(other);
+    }
+
     /// A message came. `now` must have been read after it was taken from its queue.
     pub fn receive(&mut self, message: Message, now: Now) -> Result<(), Fatal> {
         match message.body {
@@ -287,7 +292,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     }
 
     /// Appends commands to the log, all or none. They have succeeded when [`Effects::applied`] says so of this term and index.
-    pub fn propose(&mut self, commands: Vec<Bytes>, now: Now) -> Result<Proposed, Rejected> {
+    pub fn propose(&mut self, commands: impl AsRef<[Bytes]>, now: Now) -> Result<Proposed, Rejected> {
         let proposed = self.node.propose(commands, now)?;
         // What an earlier term left of the log at these indices was cut.
         while self.proposed.pop_back_if(|before| before.last >= proposed.first).is_some() {}
@@ -365,7 +370,10 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     /// The state machine has gone on.
     fn count(&mut self, progress: Progress<S::Reply>) {
         let Progress { installed, mut applied, time_millis, bytes, last } = progress;
-        self.applied.append(&mut applied);
+        match self.applied.is_empty() {
+            true => self.applied = applied,
+            false => self.applied.append(&mut applied),
+        }
         self.time_millis = self.time_millis.max(time_millis);
         match installed {
             Some(meta) => {

@@ -29,7 +29,7 @@ mod transport;
 
 pub use forward::{AnswerHere, Forwarder, Leading, SubmitError};
 pub use handle::{Committed, Handle, ProposeError, ReadError, RequestError, Ticket};
-pub use inbox::Limits;
+pub use inbox::{Limits, Proposal};
 pub use member::{Member, MemberError, Origin, Start};
 pub use status::{Counts, Leadership, Status};
-pub use transport::{Deliver, LocalNetwork, Transport};
+pub use transport::{Closed, Deliver, LocalNetwork, Transport};

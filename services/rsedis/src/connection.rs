@@ -38,6 +38,11 @@ impl Default for Connection {
 }
 
 impl Connection {
+    /// Whether they were above the soft limit when they were looked at last: they may be for too long without anything else happening.
+    pub fn is_above(&self) -> bool {
+        self.above_since.is_some()
+    }
+
     /// Whether the replies that wait are over a limit.
     pub fn is_over(&mut self, waiting: u64, limit: OutputLimit, now: i64) -> bool {
         if limit.soft == 0 || waiting <= limit.soft {

@@ -222,7 +222,9 @@ pub fn restore(server: &mut Server, database: usize, place: Place, idle_seconds:
     let now = server.now;
     let word = match (server.eviction.clock, idle_seconds, frequency) {
         (Some(ClockKind::LastUse), Some(seconds), _) => {
-            first_word(ClockKind::LastUse, now).wrapping_sub(seconds.saturating_mul(10) as u32)
+            // What is older than half of what the clock can tell is that old: it must not come round again.
+            const OLDEST: i64 = i32::MAX as i64;
+            first_word(ClockKind::LastUse, now).wrapping_sub(seconds.saturating_mul(10).min(OLDEST) as u32)
         }
         (Some(ClockKind::Frequency), _, Some(count)) => minutes(now) << 8 | u32::from(count),
         _ => return,
@@ -232,18 +234,16 @@ pub fn restore(server: &mut Server, database: usize, place: Place, idle_seconds:
 
 /// Bytes that wait for replicas.
 pub fn replica_buffers(server: &Server) -> usize {
-    let replica_bytes = |slot: &usize| {
-        let session = server.sessions.get(*slot)?.as_ref()?;
-        let held = session.replica.as_ref().map_or(0, |replica| replica.held.capacity());
-        Some(session.reply.bytes.capacity() + held)
-    };
+    let replica_bytes = |slot: &usize| Some(server.sessions.get(*slot)?.as_ref()?.reply.bytes.capacity());
     server.replication.replicas.iter().filter_map(replica_bytes).sum()
 }
 
 /// Bytes that do not count against the limit: what effects take, since evictions make more of it.
 pub fn not_counted(server: &Server) -> u64 {
     let effects = server.effects.bytes.capacity();
-    (effects + server.replication.pending.capacity() + replica_buffers(server)) as u64
+    // The backlog counts as far as it was asked for.
+    let held = server.replication.backlog.as_ref().map_or(0, |backlog| backlog.len().saturating_sub(backlog.size()));
+    (effects + server.replication.pending.capacity() + held + replica_buffers(server)) as u64
 }
 
 /// Bytes above the limit.
@@ -283,7 +283,7 @@ pub fn make_room(server: &mut Server) -> bool {
         server.memory.look();
     }
     let began = Instant::now();
-    let limit = time_limit(server.settings.integer("maxmemory-eviction-tenacity"));
+    let limit = time_limit(server.settings.eviction_tenacity);
     while excess(server) > 0 {
         let Some((database, key)) = choose(server) else { return false };
         evict(server, database, &Key::new(&key));

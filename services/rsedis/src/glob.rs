@@ -2,6 +2,9 @@
 //!
 //! Takes time in the product of both lengths at worst: a star goes back to the last star only, and never recurses.
 
+/// A pattern with more stars matches nothing, as in Redis.
+const STARS_MAX: usize = 1000;
+
 /// Whether the whole text matches.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, false)
@@ -12,8 +15,14 @@ pub fn matches_with(pattern: &[u8], text: &[u8], ignores_case: bool) -> bool {
     let (mut at_pattern, mut at_text) = (0, 0);
     // Where to go on when a literal fails: behind the last star, one byte of text further.
     let mut retry: Option<(usize, usize)> = None;
+    let mut stars = 0;
     loop {
         if pattern.get(at_pattern) == Some(&b'*') {
+            // Several in a row are one.
+            stars += usize::from(at_pattern == 0 || pattern[at_pattern - 1] != b'*');
+            if stars > STARS_MAX {
+                return false;
+            }
             at_pattern += 1;
             retry = Some((at_pattern, at_text));
             continue;

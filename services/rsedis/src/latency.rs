@@ -14,27 +14,68 @@ fn most_nanos(bucket: u32) -> u64 {
     value + (value >> 7) - 1
 }
 
-/// How often which time was taken.
+/// Steps of an octave: an HDR histogram of two digits, so that a time is known to within a hundredth.
+const STEPS: usize = 128;
+/// Below this a step is a nanosecond.
+const STEP_BITS: u32 = STEPS.ilog2();
+/// What takes longer counts as this: a second, as in Redis.
+const NANOS_MAX: u64 = 1_000_000_000;
+/// Octaves up to [`NANOS_MAX`], the first from zero.
+const OCTAVES: usize = (NANOS_MAX.ilog2() - STEP_BITS) as usize + 2;
+
+/// How often which time was taken. Octaves are made when a time falls into them: a command's times lie in a few.
 #[derive(Clone, Debug, Default)]
-pub struct Histogram([u64; BUCKETS as usize]);
+pub struct Histogram(Option<Box<[Option<Octave>; OCTAVES]>>);
+
+type Octave = Box<[u64; STEPS]>;
 
 impl Histogram {
     /// It took so long.
     pub fn note(&mut self, nanos: u64) {
-        let bucket = (0..BUCKETS - 1).find(|bucket| nanos <= most_nanos(*bucket)).unwrap_or(BUCKETS - 1);
-        self.0[bucket as usize] += 1;
+        let nanos = nanos.min(NANOS_MAX);
+        let octave = (nanos | 1).ilog2().saturating_sub(STEP_BITS - 1) as usize;
+        let step = (nanos >> octave.saturating_sub(1)) as usize % STEPS;
+        let octaves = self.0.get_or_insert_default();
+        octaves[octave].get_or_insert_with(|| Box::new([0; STEPS]))[step] += 1;
+    }
+
+    /// Steps that hold something, the shortest first: the most nanoseconds of each, and how many there are.
+    fn steps(&self) -> impl Iterator<Item = (u64, u64)> {
+        let octaves = self.0.iter().flat_map(|octaves| octaves.iter().enumerate());
+        octaves.filter_map(|(octave, steps)| Some((octave, steps.as_deref()?))).flat_map(|(octave, steps)| {
+            steps.iter().enumerate().filter(|(_, count)| **count > 0).map(move |(step, count)| match octave {
+                0 => (step as u64, *count),
+                _ => ((((step + STEPS + 1) as u64) << (octave - 1)) - 1, *count),
+            })
+        })
     }
 
     /// How many took at most so many microseconds, for all bounds at which there are more than before.
     pub fn cumulative(&self) -> Vec<(u64, u64)> {
+        let (mut bounds, mut sum): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
+        for (nanos, count) in self.steps() {
+            sum += count;
+            let bucket = (0..BUCKETS - 1).find(|bucket| nanos <= most_nanos(*bucket)).unwrap_or(BUCKETS - 1);
+            let micros = most_nanos(bucket) / 1000;
+            match bounds.last_mut() {
+                Some(last) if last.0 == micros => last.1 = sum,
+                _ => bounds.push((micros, sum)),
+            }
+        }
+        bounds
+    }
+
+    /// Within how many nanoseconds so many percent of all were done, to a hundredth; nothing if there are none.
+    pub fn percentile(&self, percent: f64) -> Option<u64> {
+        let total: u64 = self.steps().map(|(_, count)| count).sum();
+        let wanted = ((percent / 100.0 * total as f64 + 0.5) as u64).clamp(1, total.max(1));
         let mut sum = 0;
-        let buckets = (0..BUCKETS).zip(self.0).filter(|(_, count)| *count > 0);
-        buckets
-            .map(|(bucket, count)| {
+        self.steps()
+            .find(|(_, count)| {
                 sum += count;
-                (most_nanos(bucket) / 1000, sum)
+                sum >= wanted
             })
-            .collect()
+            .map(|(nanos, _)| nanos)
     }
 }
 
@@ -118,6 +159,18 @@ mod tests {
             histogram.note(nanos);
         }
         assert_eq!(histogram.cumulative(), [(1, 2), (2, 3), (33, 4), (66, 5), (1_082_130, 6)]);
+    }
+
+    #[test]
+    fn percentiles_are_known_to_a_hundredth() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.percentile(50.0), None);
+        (1..=100_000).for_each(|micros| histogram.note(micros * 1_000));
+        for (percent, micros) in [(0.0, 1.0), (50.0, 50_000.0), (99.0, 99_000.0), (99.9, 99_900.0), (100.0, 100_000.0)]
+        {
+            let found = histogram.percentile(percent).unwrap() as f64 / 1_000.0;
+            assert!((found / micros - 1.0).abs() <= 0.01, "{percent}: {found}");
+        }
     }
 
     #[test]

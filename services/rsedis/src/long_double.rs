@@ -94,8 +94,9 @@ impl Natural {
 
 /// Larger decimal exponents than any long double has.
 const EXPONENT_MAX: i64 = 5_000;
-/// The same of two.
-const BINARY_EXPONENT_MAX: i64 = 16_500;
+/// What the highest bit stands for, as a power of two: of the largest long double, and of half the smallest, which is rounded to zero.
+const TOP_MAX: i64 = 16_383;
+const TOP_MIN: i64 = -16_446;
 /// Redis's `MAX_LONG_DOUBLE_CHARS` less the terminating zero.
 const TEXT_BYTES_MAX: usize = 5 * 1024 - 1;
 
@@ -124,9 +125,7 @@ fn parse(text: &[u8]) -> Option<LongDouble> {
         let rounded = round(Natural::from(mantissa), i32::try_from(exponent).ok()?, is_inexact, is_negative);
         return match rounded {
             LongDouble { mantissa: 0, .. } => Some(LongDouble { exponent: 0, ..rounded }),
-            // What is beyond these is infinite, or too small to be told of by seventeen decimals.
-            _ if exponent.abs() > BINARY_EXPONENT_MAX => None,
-            _ => Some(rounded),
+            _ => rounded.in_range(),
         };
     }
     let (mantissa, exponent) = match digits.iter().position(|byte| matches!(byte, b'e' | b'E')) {
@@ -161,7 +160,7 @@ fn parse(text: &[u8]) -> Option<LongDouble> {
     }
     if exponent >= 0 {
         (0..exponent).for_each(|_| natural.multiply_add(10, 0));
-        return Some(round(natural, 0, false, is_negative));
+        return round(natural, 0, false, is_negative).in_range();
     }
     // More bits than are kept, then divided by each ten.
     let shift = 128 + exponent.unsigned_abs() as u32 * 4;
@@ -170,7 +169,16 @@ fn parse(text: &[u8]) -> Option<LongDouble> {
     for _ in exponent..0 {
         sticky |= natural.divide(10) != 0;
     }
-    Some(round(natural, -(shift as i32), sticky, is_negative))
+    round(natural, -(shift as i32), sticky, is_negative).in_range()
+}
+
+impl LongDouble {
+    /// The same, if it is neither infinite nor too small to be told from zero.
+    fn in_range(self) -> Option<Self> {
+        let top = i64::from(self.exponent) + 63;
+        let is_tiny = top < TOP_MIN || (top == TOP_MIN && self.mantissa == 1 << 63);
+        (self.mantissa == 0 || (top <= TOP_MAX && !is_tiny)).then_some(self)
+    }
 }
 
 fn add(one: LongDouble, other: LongDouble) -> LongDouble {
@@ -230,9 +238,11 @@ pub fn is_number(text: &[u8]) -> bool {
     parse(text).is_some()
 }
 
-/// The text of the sum of two numbers, if both are numbers.
+/// The text of the sum of two numbers, if both are numbers and it is finite.
 pub fn sum(one: &[u8], other: &[u8]) -> Option<Vec<u8>> {
-    Some(print(add(parse(one)?, parse(other)?)))
+    let sum = add(parse(one)?, parse(other)?);
+    // Two numbers that nearly cancel each other leave a small one, which is printed as zero.
+    (i64::from(sum.exponent) + 63 <= TOP_MAX).then(|| print(sum))
 }
 
 #[cfg(test)]
@@ -257,7 +267,12 @@ mod tests {
             let found = sum(one.as_bytes(), other.as_bytes()).unwrap();
             assert_eq!(String::from_utf8_lossy(&found), expected, "{one} + {other}");
         }
-        for text in ["", "x", "1x", " 1", "1 ", ".", "nan", "--1", "0x", "0x1p99999"] {
+        for (one, other) in [("1.1e4932", "1.1e4932"), ("1.18e4932", "1e4931"), ("-1.18e4932", "-1.1e4932")] {
+            assert_eq!(sum(one.as_bytes(), other.as_bytes()), None, "{one} + {other}");
+        }
+        let tiny = ["1e-5000", "1e-4960", "0x1p-20000"];
+        let huge = ["1.19e4932", "1e4933", "0x1p16384"];
+        for text in ["", "x", "1x", " 1", "1 ", ".", "nan", "--1", "0x", "0x1p99999"].iter().chain(&tiny).chain(&huge) {
             assert!(!is_number(text.as_bytes()), "{text}");
         }
     }

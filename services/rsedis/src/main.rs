@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 
-use rsedis::persistence::{Aof, recover};
+use rsedis::persistence::{Aof, beginning, recover};
 use rsedis::reactor::epoll::EpollSockets;
 use rsedis::reactor::listening::listen;
 use rsedis::reactor::{Reactor, now_millis, users};
@@ -68,11 +68,20 @@ fn serve(mut settings: Settings) -> Result<(), String> {
     hash::seed([random[0], random[1], random[2], random[3]]);
     raise_file_limit(&mut settings)?;
     log::set_level(settings.text("loglevel"));
+    let log_file = settings.text("logfile");
+    if !log_file.is_empty() {
+        log::append_to(Path::new(log_file)).map_err(|error| format!("Can't open the log file {log_file}: {error}"))?;
+    }
     check_directory(&settings)?;
+    show_whole_path(&mut settings)?;
     let tls = Tls::open(&settings).map_err(|error| format!("Failed to configure TLS: {error}"))?;
     // Before anything is touched: a port that is taken is the most common mistake.
     let listeners = listen(&settings)?;
+    let (port, process) = (settings.text("port"), std::process::id());
+    log::notice(format_args!("rsedis {} is starting, port: {port}, PID: {process}", env!("CARGO_PKG_VERSION")));
+    let process_file = keep_process_number(&settings);
     let stops = [catch(signal_hook::consts::SIGTERM)?, catch(signal_hook::consts::SIGINT)?];
+    rsedis::command::rename(settings.renames.clone());
     let mut server = Server::new(settings, now_millis(), random[4]);
     server.tls = tls;
     server.executable = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
@@ -88,14 +97,38 @@ fn serve(mut settings: Settings) -> Result<(), String> {
             None
         }
     };
-    let (port, pid) = (reactor.server.settings.text("port"), std::process::id());
-    log::notice(format_args!("rsedis {} ready on port {port}, process {pid}", env!("CARGO_PKG_VERSION")));
+    log::notice("Ready to accept connections");
     let ended = reactor.run(aof);
-    if !socket_file.is_empty() {
+    for file in [socket_file, process_file].iter().filter(|file| !file.is_empty()) {
         // Whoever starts the next server replaces it if it is still there.
-        drop(std::fs::remove_file(&socket_file));
+        drop(std::fs::remove_file(file));
     }
     ended
+}
+
+/// CONFIG GET shows the whole path of the directory for data, and CONFIG REWRITE keeps it, as in Redis.
+fn show_whole_path(settings: &mut Settings) -> Result<(), String> {
+    let text = settings.text("dir").to_owned();
+    let path = std::fs::canonicalize(&text).map_err(|error| format!("dir {text}: {error}"))?;
+    match (rsedis::settings::find(b"dir"), path.to_str()) {
+        (Some(place), Some(path)) => settings.set(place, &[path.to_owned()]),
+        _ => Ok(()),
+    }
+}
+
+/// Writes the process's number into `pidfile`, and gives that name back if it is there. Without it the server can do its work.
+fn keep_process_number(settings: &Settings) -> String {
+    let path = settings.text("pidfile").to_owned();
+    if path.is_empty() {
+        return path;
+    }
+    match std::fs::write(&path, format!("{}\n", std::process::id())) {
+        Ok(()) => path,
+        Err(error) => {
+            log::warning(format_args!("Failed to write PID file {path}: {error}"));
+            String::new()
+        }
+    }
 }
 
 /// What a byte comes from when the signal does.
@@ -179,10 +212,15 @@ fn open(server: &mut Server) -> Result<Aof<RealDirectory>, String> {
     let settings = &server.settings;
     let folder = Path::new(settings.text("dir")).join(settings.text("appenddirname"));
     let directory = RealDirectory::open(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let (beside, name) = (Path::new(settings.text("dir")), settings.text("appendfilename"));
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", folder.display());
+    if beginning::take_over(&directory, beside, &folder, name).map_err(|error| told(&error))? {
+        log::notice(format_args!("Successfully migrated an old-style AOF into the AOF directory: {name}"));
+    }
     let opened = recover::replay(server, directory);
     server.dirty = 0;
     server.stats = Default::default();
-    let (aof, loaded) = opened.map_err(|error| format!("{}: {error}", folder.display()))?;
+    let (aof, loaded) = opened.map_err(|error| told(&error))?;
     if loaded.cut_bytes > 0 {
         let bytes = loaded.cut_bytes;
         log::warning(format_args!(
@@ -190,7 +228,7 @@ fn open(server: &mut Server) -> Result<Aof<RealDirectory>, String> {
             folder.display()
         ));
     }
-    log::notice(format_args!("rsedis: replayed {} commands", loaded.commands));
+    log::notice(format_args!("DB loaded from append only file: {} commands", loaded.commands));
     Ok(aof)
 }
 
@@ -198,7 +236,9 @@ fn open(server: &mut Server) -> Result<Aof<RealDirectory>, String> {
 fn load(server: &mut Server) -> Result<(), String> {
     let folder = Path::new(server.settings.text("dir")).to_path_buf();
     let name = server.settings.text("dbfilename").to_owned();
-    if !folder.join(&name).exists() {
+    // A directory that takes no files is enough for who writes none. Any other error, and a link that leads nowhere, is told below.
+    let found = std::fs::symlink_metadata(folder.join(&name));
+    if found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
         return Ok(());
     }
     let directory = RealDirectory::open(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;

@@ -87,6 +87,12 @@ pub struct Session {
     pub last_command: &'static str,
     /// Bytes received and not done yet, with those of the command at hand; kept by the reactor.
     pub query_bytes: usize,
+    /// Of those, the arguments of a command that has not come whole.
+    pub argument_bytes: usize,
+    /// What the buffer takes that holds what was not done; kept by the reactor.
+    pub query_capacity: usize,
+    /// How much of [`Session::reply`] was sent; kept by the reactor.
+    pub sent_bytes: usize,
     /// It waits for keys, or for the end of a pause.
     pub waiting: Option<Box<Waiting>>,
     /// Its command runs again, after it has waited.
@@ -129,6 +135,11 @@ impl Session {
         }
     }
 
+    /// Whether it comes from this machine.
+    pub fn is_local(&self) -> bool {
+        ["127.", "[::1]", "/"].iter().any(|prefix| self.address.starts_with(prefix))
+    }
+
     /// Channels and patterns that it listens to.
     pub fn subscriptions(&self) -> usize {
         self.channels.len() + self.patterns.len() + self.shard_channels.len()
@@ -164,6 +175,11 @@ impl Session {
             transaction.queue.push((command, args));
             self.is_killed |= transaction.bytes > bytes_max;
         }
+    }
+
+    /// Bytes of replies that wait to be sent.
+    pub fn waiting_bytes(&self) -> usize {
+        self.reply.bytes.len().saturating_sub(self.sent_bytes)
     }
 
     /// Bytes that the queue of a transaction takes.

@@ -16,7 +16,7 @@ use crate::session::Session;
 pub enum TimeoutReply {
     /// No array.
     NullArray,
-    /// No value.
+    /// No array, but no value where it cannot wait.
     Null,
     /// Nothing: its command runs now.
     Runs,
@@ -68,7 +68,10 @@ pub fn wait(
         return;
     }
     if client.may_not_wait {
-        return answer_timeout(server, client, timeout_reply);
+        return match timeout_reply {
+            TimeoutReply::Null => client.reply.null(),
+            _ => answer_timeout(server, client, timeout_reply),
+        };
     }
     let Some(command) = server.running else { return };
     for key in &keys {
@@ -88,8 +91,7 @@ pub fn wait(
 
 fn answer_timeout(server: &Server, client: &mut Session, timeout_reply: TimeoutReply) {
     match timeout_reply {
-        TimeoutReply::NullArray => client.reply.null_array(),
-        TimeoutReply::Null => client.reply.null(),
+        TimeoutReply::NullArray | TimeoutReply::Null => client.reply.null_array(),
         TimeoutReply::Runs | TimeoutReply::Shutdown => {}
         TimeoutReply::Acknowledgements { offset, .. } => client.reply.count(server.acknowledgements(offset)),
     }
@@ -127,7 +129,10 @@ pub fn serve(server: &mut Server) {
 /// Runs the command of the client at a slot again.
 fn retry(server: &mut Server, slot: usize) {
     let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { return };
-    if let Some(waiting) = session.waiting.take() {
+    if session.is_killed {
+        // Its connection is over: nothing is taken for it.
+        forget(server, &mut session);
+    } else if let Some(waiting) = session.waiting.take() {
         session.is_retrying = true;
         let database = std::mem::replace(&mut session.database, waiting.database);
         let args = waiting.args.as_args();
@@ -158,8 +163,12 @@ pub fn time_out(server: &mut Server) {
         server.deadlines.pop_first();
         let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { continue };
         if let Some(waiting) = forget(server, &mut session) {
+            let replied = session.reply.bytes.len();
             answer_timeout(server, &mut session, waiting.timeout_reply);
             resume(server, &mut session);
+            if waiting.timeout_reply != TimeoutReply::Runs {
+                crate::command::settle(&mut session, replied);
+            }
             if waiting.timeout_reply == TimeoutReply::Runs {
                 crate::command::execute(server, &mut session, waiting.args.as_args());
             }
@@ -223,6 +232,7 @@ pub fn end(server: &mut Server, slot: usize, is_error: bool) -> bool {
 fn end_with(server: &mut Server, slot: usize, error: Option<&'static str>) {
     let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { return };
     if let Some(waiting) = forget(server, &mut session) {
+        let replied = session.reply.bytes.len();
         match error {
             Some(text) => {
                 server.stats.note_failure(crate::command::number_of(waiting.command));
@@ -230,6 +240,7 @@ fn end_with(server: &mut Server, slot: usize, error: Option<&'static str>) {
             }
             None => answer_timeout(server, &mut session, waiting.timeout_reply),
         }
+        crate::command::settle(&mut session, replied);
         resume(server, &mut session);
     }
     server.sessions[slot] = Some(session);

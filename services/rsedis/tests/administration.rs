@@ -7,7 +7,10 @@ mod support;
 use std::net::TcpListener;
 
 use rustix::process::Signal;
+use support::node::Node;
 use support::{Client, rsedis_program, start};
+
+const ALWAYS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 #[test]
 fn config_set_port_moves_and_a_port_that_is_taken_changes_nothing() {
@@ -135,4 +138,115 @@ fn signals_end_the_server_as_the_settings_say() {
         assert_eq!(server.wait(), Some(0));
         assert_eq!(dump.exists(), is_saved, "{name}");
     }
+}
+
+#[test]
+fn config_set_appendonly_yes_makes_nobody_wait() {
+    let node = Node::ours(&[]);
+    let mut client = node.client();
+    client.call("DEBUG POPULATE 300");
+    client.call("CONFIG SET rdb-key-save-delay 10000");
+    assert_eq!(client.call("CONFIG SET appendonly yes"), "+OK\r\n");
+    assert_eq!(client.call("SET key value"), "+OK\r\n");
+    assert_eq!(node.info("aof_rewrite_in_progress"), "1", "it was waited for");
+    let refused = client.call("SHUTDOWN");
+    assert!(refused.starts_with("-ERR Errors trying to SHUTDOWN"), "all would be lost: {refused}");
+    client.call("CONFIG SET rdb-key-save-delay 0");
+    harness::until("the base", || node.info("aof_rewrite_in_progress") == "0");
+    let node = node.restart(&["--appendonly", "yes"]);
+    assert_eq!(node.call("GET key"), "$5\r\nvalue\r\n");
+    assert_eq!(node.call("DBSIZE"), ":301\r\n");
+}
+
+#[test]
+fn under_always_nothing_is_acknowledged_before_the_file_has_a_base() {
+    let node = Node::ours(&["--appendfsync", "always"]);
+    let (mut client, mut writer) = (node.client(), node.client());
+    client.call("DEBUG POPULATE 100");
+    client.call("CONFIG SET rdb-key-save-delay 10000");
+    assert_eq!(client.call("CONFIG SET appendonly yes"), "+OK\r\n");
+    writer.send(b"SET acked 1\r\n").unwrap();
+    assert_eq!(client.call("GET key:1"), "$7\r\nvalue:1\r\n", "reads go on");
+    assert_eq!(node.info("aof_rewrite_in_progress"), "1");
+    assert_eq!(writer.receive().unwrap(), b"+OK\r\n");
+    let node = node.restart(ALWAYS);
+    assert_eq!(node.call("GET acked"), "$1\r\n1\r\n");
+    assert_eq!(node.call("DBSIZE"), ":101\r\n");
+}
+
+/// Until the file begun behind a master's keys has a base, a restart reads the file of before.
+#[test]
+fn a_replica_acknowledges_nothing_before_its_new_file_has_a_base_and_neither_does_a_promoted_one() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(ALWAYS));
+    master.call("DEBUG POPULATE 200");
+    replica.call("SET old 1");
+    replica.call("CONFIG SET rdb-key-save-delay 10000");
+    replica.follow(master.server.port);
+    replica.wait_for_link();
+    let mut client = master.client();
+    client.call("SET waited 1");
+    assert_eq!(client.call("WAIT 1 200"), ":0\r\n", "a restart of the replica would not have it");
+    assert_eq!(replica.call("REPLICAOF NO ONE"), "+OK\r\n");
+    assert_eq!(replica.call("SET acked 1"), "+OK\r\n");
+    let replica = replica.restart(ALWAYS);
+    assert_eq!(replica.call("GET acked"), "$1\r\n1\r\n");
+    assert_eq!(replica.call("GET waited"), "$1\r\n1\r\n");
+    assert_eq!(replica.call("GET old"), "$-1\r\n");
+}
+
+#[test]
+fn who_wants_no_replies_gets_none_later_either() {
+    let node = Node::ours(&[]);
+    let (mut client, mut other) = (node.client(), node.client());
+    client.send(b"CLIENT REPLY OFF\r\nBLPOP k 0\r\n").unwrap();
+    harness::until("somebody who waits", || node.info("blocked_clients") == "1");
+    other.call("RPUSH k v");
+    client.send(b"CLIENT REPLY ON\r\n").unwrap();
+    assert_eq!(client.receive().unwrap(), b"+OK\r\n");
+    client.send(b"CLIENT REPLY SKIP\r\nBLPOP k 0.01\r\nPING\r\nBLMOVE k l LEFT LEFT 0.01\r\n").unwrap();
+    assert_eq!(client.receive().unwrap(), b"+PONG\r\n");
+    assert_eq!(client.receive().unwrap(), b"*-1\r\n");
+    client.send(b"CLIENT REPLY SKIP\r\nSUBSCRIBE x\r\nPING\r\nPING\r\n").unwrap();
+    assert!(client.receive().unwrap().starts_with(b"*3\r\n$9\r\nsubscribe"));
+    (0..2).for_each(|_| assert!(client.receive().unwrap().starts_with(b"*2\r\n$4\r\npong")));
+}
+
+#[test]
+fn what_is_answered_later_has_no_place_in_a_transaction() {
+    let node = Node::ours(ALWAYS);
+    let mut client = node.client();
+    client.call("MULTI");
+    client.call("DEBUG LOADAOF");
+    client.call("ECHO a");
+    let reply = client.call("EXEC");
+    assert!(
+        reply.starts_with("*2\r\n-ERR DEBUG LOADAOF is answered later") && reply.ends_with("$1\r\na\r\n"),
+        "{reply}"
+    );
+}
+
+#[test]
+fn a_browser_that_is_made_to_ask_runs_no_command() {
+    let node = Node::ours(&[]);
+    let mut client = node.client();
+    client.send(b"POST / HTTP/1.1\r\nHost: here\r\n\r\nSET key value\r\n").unwrap();
+    assert!(client.is_closed());
+    assert_eq!(node.call("GET key"), "$-1\r\n");
+}
+
+#[test]
+fn a_promotion_in_a_transaction_is_survived() {
+    let replica = Node::ours(&["--replica-read-only", "no", "--appendonly", "yes"]);
+    let (master, follower) = (Node::ours(&[]), Node::ours(&[]));
+    replica.follow(master.server.port);
+    replica.wait_for_link();
+    follower.follow(replica.server.port);
+    follower.wait_for_link();
+    let mut client = replica.client();
+    for line in ["MULTI", "SET a 1", "REPLICAOF NO ONE", "SET b 1", "SET c 1"] {
+        client.call(line);
+    }
+    assert_eq!(client.call("EXEC"), "*4\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n");
+    let replica = replica.restart(&["--appendonly", "yes"]);
+    assert_eq!(replica.call("MGET a b c"), "*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n");
 }

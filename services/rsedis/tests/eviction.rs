@@ -301,3 +301,25 @@ fn clocks_are_told_as_redis_tells_them() {
         }
     }
 }
+
+/// What clients asked for counted at the end of the turn alone: keys had to go for it until then.
+#[test]
+fn clients_go_before_keys_where_many_ask_for_large_values_in_one_turn() {
+    let directory = harness::folder();
+    let options = ["--maxmemory", "11mb", "--maxmemory-policy", "allkeys-lru", "--maxmemory-clients", "3mb"];
+    let options = [&options[..], &["--enable-debug-command", "yes"]].concat();
+    let server = start(rsedis_program(), directory.path(), &options);
+    let mut client = server.client();
+    assert_eq!(client.call("CLIENT NO-EVICT ON"), "+OK\r\n");
+    for key in 0..50 {
+        assert_eq!(client.call(&format!("SETRANGE {key} 100000 x")), ":100001\r\n");
+    }
+    let mut readers: Vec<Client> = (0..60).map(|_| server.client()).collect();
+    readers.iter_mut().for_each(|reader| assert_eq!(reader.call("PING"), "+PONG\r\n"));
+    // While the server sleeps all of them ask: it hears them in one turn.
+    client.send(&support::encode(&[b"DEBUG", b"SLEEP", b"0.5"])).unwrap();
+    readers.iter_mut().for_each(|reader| reader.send(&support::encode(&[b"MGET", b"1"])).unwrap());
+    assert_eq!(client.receive().unwrap(), b"+OK\r\n");
+    until("clients go", || info(&mut client, "evicted_clients") > 0);
+    assert_eq!((info(&mut client, "evicted_keys"), number(&mut client, "DBSIZE")), (0, 50));
+}

@@ -24,6 +24,23 @@ fn state(node: &Node) -> String {
     node.info("master_failover_state")
 }
 
+/// Its DEL would be behind what the target has acknowledged, and be lost with the lead.
+#[test]
+fn scan_removes_nothing_while_the_lead_is_handed_over() {
+    let (master, replica) = pair(Node::ours, Node::ours);
+    let mut client = master.client();
+    client.call("DEBUG SET-ACTIVE-EXPIRE 0");
+    replica.server.process.signal(Signal::STOP);
+    client.call("SET over value PX 1");
+    assert_eq!(client.call(&failover_to(&replica, "")), "+OK\r\n");
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let before = master.info("master_repl_offset");
+    let found = client.call("SCAN 0 COUNT 1000");
+    assert!(!found.contains("over"), "{found}");
+    assert_eq!(master.info("master_repl_offset"), before);
+    replica.server.process.signal(Signal::CONT);
+}
+
 fn failover_to(replica: &Node, rest: &str) -> String {
     format!("FAILOVER TO 127.0.0.1 {}{rest}", replica.server.port)
 }

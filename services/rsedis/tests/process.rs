@@ -7,6 +7,7 @@ mod support;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use harness::until;
 use support::{Client, encode, redis_program, rsedis_program, start, start_command};
 
 const ALWAYS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
@@ -279,7 +280,7 @@ fn what_cannot_be_made_safe_is_not_acknowledged_to_those_who_waited() {
     let server = limited(directory.path());
     let (mut waits, mut pushes) = (server.client(), server.client());
     waits.send(b"BLPOP list 0\r\n").unwrap();
-    while !pushes.call("INFO clients").contains("blocked_clients:1") {}
+    until("somebody who waits", || pushes.call("INFO clients").contains("blocked_clients:1"));
     assert!(pushes.try_call(&[b"RPUSH", b"list", large.as_bytes()]).is_err());
     assert!(waits.receive().is_err(), "an element that nobody may have was handed out");
 }
@@ -294,7 +295,7 @@ fn a_snapshot_that_failed_stops_writes_where_snapshots_are_asked_for() {
     std::fs::create_dir(directory.path().join("dump.rdb")).unwrap();
     std::fs::write(directory.path().join("dump.rdb/file"), "").unwrap();
     assert!(client.call("BGSAVE").starts_with("+Background"));
-    while client.call("INFO persistence").contains("rdb_last_bgsave_status:ok") {}
+    until("a snapshot that failed", || !client.call("INFO persistence").contains("rdb_last_bgsave_status:ok"));
     assert!(client.call("SET key other").starts_with("-MISCONF Redis is configured to save RDB snapshots"));
     assert_eq!(client.call("GET key"), "$5\r\nvalue\r\n");
     assert_eq!(client.call("CONFIG SET stop-writes-on-bgsave-error no"), "+OK\r\n");
@@ -315,7 +316,7 @@ fn what_was_flushed_after_a_failed_snapshot_does_not_come_back() {
         assert_eq!(client.call(&format!("SET key{number} {value}")), "+OK\r\n");
     }
     assert!(client.call("BGSAVE").starts_with("+Background"));
-    while client.call("INFO persistence").contains("rdb_last_bgsave_status:ok") {}
+    until("a snapshot that failed", || !client.call("INFO persistence").contains("rdb_last_bgsave_status:ok"));
     assert_eq!(client.call("FLUSHALL"), "+OK\r\n");
     assert_eq!(client.call("SET left behind"), "+OK\r\n");
     assert_eq!(client.call("SAVE"), "+OK\r\n");
@@ -334,14 +335,11 @@ fn a_save_waits_for_the_rewrite_that_is_under_way() {
     client.call("BGREWRITEAOF");
     client.call("BGSAVE SCHEDULE");
     assert!(client.call("EXEC").starts_with("*2\r\n+Background append only file rewriting"));
-    let began = std::time::Instant::now();
     let done = |client: &mut Client| {
         let info = client.call("INFO persistence");
         info.contains("aof_rewrites:1") && info.contains("rdb_saves:1") && info.contains("rdb_bgsave_in_progress:0")
     };
-    while !done(&mut client) {
-        assert!(began.elapsed().as_secs() < 60, "{}", client.call("INFO persistence"));
-    }
+    until("both files", || done(&mut client));
     assert!(client.call("BGREWRITEAOF").starts_with("+Background"), "it may begin again");
 }
 
@@ -355,10 +353,7 @@ fn a_rewrite_that_gave_way_to_a_save_is_done_after_it() {
     client.send(b"BGREWRITEAOF\r\nSAVE\r\n").unwrap();
     assert!(client.receive().unwrap().starts_with(b"+Background append only file rewriting started"));
     assert_eq!(client.receive().unwrap(), b"+OK\r\n");
-    let began = std::time::Instant::now();
-    while !client.call("INFO persistence").contains("aof_rewrites:1") {
-        assert!(began.elapsed().as_secs() < 20, "{}", client.call("INFO persistence"));
-    }
+    until("the rewrite", || client.call("INFO persistence").contains("aof_rewrites:1"));
     assert!(client.call("INFO persistence").contains("aof_rewrite_scheduled:0"));
 }
 
@@ -410,9 +405,7 @@ fn keys_expire_also_while_the_server_is_away() {
     assert_eq!(client.call("SET later v PX 4000"), "+OK\r\n");
     assert_eq!(client.call("SET stays v EX 1000"), "+OK\r\n");
     // Without a look at the key: the active cycle takes it.
-    while client.call("DBSIZE") != ":2\r\n" {
-        std::thread::yield_now();
-    }
+    until("a key that goes", || client.call("DBSIZE") == ":2\r\n");
     assert!(client.call("INFO stats").contains("expired_keys:1"));
     server.kill();
     std::thread::sleep(std::time::Duration::from_millis(4100));
@@ -452,9 +445,7 @@ fn messages_reach_those_who_listen() {
     assert_eq!(listener.receive().unwrap(), b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n");
     assert_eq!(listener.receive().unwrap(), b"*4\r\n$8\r\npmessage\r\n$4\r\nn?ws\r\n$4\r\nnews\r\n$2\r\nhi\r\n");
     drop(listener);
-    while speaker.call("PUBLISH news hi") != ":0\r\n" {
-        std::thread::yield_now();
-    }
+    until("nobody who listens", || speaker.call("PUBLISH news hi") == ":0\r\n");
 }
 
 #[test]

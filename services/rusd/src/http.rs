@@ -59,10 +59,7 @@ async fn let_in(api: &Api, head: &request::Parts, body: Incoming, peer: &Peer) -
         (Some((what, name)), _) => probe(node, what, name, query).await,
         (None, "/version") => version(node),
         (None, "/debug/vars") => variables(node),
-        (None, "/metrics") => {
-            let format = Format::of(&head.headers);
-            plain::answer(StatusCode::OK, format.content_type(), format.write(api.metrics()))
-        }
+        (None, "/metrics") => Format::of(&head.headers).answer(api.metrics()),
         (None, _) => health(node, query).await,
     }
 }

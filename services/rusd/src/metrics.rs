@@ -282,7 +282,8 @@ fn network(node: &Node, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
             from.received_bytes
         }),
         ("etcd_network_peer_sent_failures", "The total number of send failures from peers", "To", |to| {
-            to.send_failures
+            // As etcd counts them: also what is dropped because too much waits.
+            to.send_failures + to.lost_messages
         }),
         ("etcd_network_peer_received_failures", "The total number of receive failures from peers", "From", |from| {
             from.receive_failures

@@ -3,6 +3,7 @@
 mod control;
 mod follow;
 mod inspect;
+mod litestream;
 mod operations;
 mod watch;
 
@@ -35,8 +36,8 @@ pub struct Walsync {
 enum Verb {
     /// Replicate until SIGTERM or SIGINT; then send what is committed and stop within 10 seconds
     Watch(ServeArgs),
-    /// Send what is committed now, with a snapshot, and stop
-    Snapshot(WatchArgs),
+    /// Send what is committed now, with a snapshot, and stop; not beside a process that replicates into the same place
+    Snapshot(SnapshotArgs),
     /// Make a database of a replica; never over one that is there
     Restore(RestoreArgs),
     /// List the files of a replica, and the points that can be restored
@@ -47,6 +48,8 @@ enum Verb {
     Compact(CompactArgs),
     /// Say what a configuration means, and what its requests cost
     Explain(WatchArgs),
+    /// Make a replica of one of Litestream 0.3, with its history; that one is only read
+    Import(ImportArgs),
     /// Say how each database of a replicator at work stands
     Status(AskArgs),
     /// Wait until what is committed in a database is durable
@@ -57,6 +60,8 @@ enum Verb {
     Databases(LitestreamArgs),
     /// Litestream's: the files of a replica
     Ltx(PlaceArgs),
+    #[command(flatten)]
+    Foreign(litestream::Foreign),
 }
 
 /// S3, where flags are handier than a file.
@@ -92,6 +97,9 @@ struct WatchArgs {
     /// For staged files that do not fit into memory [default: the system's temporary folder]
     #[arg(long, value_name = "FOLDER", conflicts_with = "config")]
     staging_folder: Option<PathBuf>,
+    /// What holds frames in the WAL [default: locks, and where they do not work a read transaction]
+    #[arg(long, value_name = "KIND", conflicts_with = "config")]
+    pin: Option<walsync::pin::PinKind>,
     #[command(flatten)]
     s3: S3Args,
 }
@@ -102,6 +110,15 @@ struct ServeArgs {
     /// Where to serve /metrics, /livez and /readyz: http://HOST:PORT [default: nowhere]
     #[arg(long, value_name = "URL")]
     listen: Option<service_kit::url::Url>,
+    #[command(flatten)]
+    watch: WatchArgs,
+}
+
+#[derive(Args)]
+struct SnapshotArgs {
+    /// Another walsync watches the databases, and replicates them into another place
+    #[arg(long)]
+    elsewhere: bool,
     #[command(flatten)]
     watch: WatchArgs,
 }
@@ -125,6 +142,7 @@ impl WatchArgs {
             retention: RetentionOptions::default(),
             uploads: None,
             staging_folder: self.staging_folder.clone(),
+            pin: self.pin,
             restore_drill: None,
             databases: databases.map(|path| walsync::config::DatabaseOptions { path, name: None }).collect(),
         })
@@ -156,6 +174,12 @@ impl PlaceArgs {
         Ok(Location::open(&self.place, &self.s3.options())?.replica(""))
     }
 
+    /// Whether Litestream 0.3 has written there.
+    fn is_legacy(&self) -> bool {
+        let location = Location::open(&self.place, &self.s3.options());
+        location.is_ok_and(|location| location.legacy().is_there().unwrap_or_default())
+    }
+
     /// Says where there is no replica, and which ones lie below that place: one of them may have been meant.
     fn no_replica(&self, replica: &Replica) -> anyhow::Error {
         if let Some(config) = &self.config {
@@ -172,6 +196,9 @@ impl PlaceArgs {
         let shown = shown.collect::<Vec<_>>().join(", ");
         let place = &self.place;
         match names.len() {
+            0 if self.is_legacy() => anyhow::anyhow!(
+                "{place} is a replica of Litestream 0.3: `walsync import {place} --to URL` makes one of it that can be restored"
+            ),
             0 => anyhow::anyhow!("there is no replica here: no LTX file below {place}"),
             1 => anyhow::anyhow!("there is no replica at {place}, but there is one at {shown}: name that"),
             count => anyhow::anyhow!("there is no replica at {place}, but {count} below it: name one, such as {shown}"),
@@ -262,6 +289,23 @@ impl CompactArgs {
     }
 }
 
+#[derive(Args)]
+struct ImportArgs {
+    /// The replica of Litestream 0.3, with its name: s3://bucket/path or file:///folder; `generations` lies below it
+    from: String,
+    /// Where to, with the name that it is to have: s3://bucket/prefix/app.db
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// Of several generations this one [default: the one that was written last]
+    #[arg(long, value_name = "ID")]
+    generation: Option<String>,
+    /// With room for the database and one WAL [default: the system's temporary folder]
+    #[arg(long, value_name = "FOLDER")]
+    staging_folder: Option<PathBuf>,
+    #[command(flatten)]
+    s3: S3Args,
+}
+
 /// Whom to ask.
 #[derive(Args)]
 struct AskArgs {
@@ -290,7 +334,8 @@ struct SyncArgs {
     /// The database
     database: PathBuf,
     /// Until when: `latest` is what is committed now; a TXID may also be one of the future
-    #[arg(long, value_name = "TXID|latest", default_value = "latest", value_parser = wait)]
+    #[arg(long, value_name = "TXID|latest", default_value = "latest", value_parser = wait, num_args = 0..=1,
+        default_missing_value = "latest")]
     wait: Wait,
     /// For how long at most, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -304,7 +349,12 @@ struct SyncArgs {
 struct Wait(Option<u64>);
 
 fn wait(text: &str) -> Result<Wait, String> {
-    if text == "latest" { Ok(Wait(None)) } else { txid(text).map(|txid| Wait(Some(txid))) }
+    let is_path = text.contains('/');
+    match text {
+        "latest" => Ok(Wait(None)),
+        _ if is_path => Err("is no TXID; Litestream's -wait has no value: write it behind the database".into()),
+        text => txid(text).map(|txid| Wait(Some(txid))),
+    }
 }
 
 #[derive(Args)]
@@ -335,7 +385,7 @@ impl Walsync {
     pub fn run(self) -> anyhow::Result<()> {
         match self.verb {
             Verb::Watch(arguments) => watch::watch(&arguments.watch.config()?, arguments.listen.as_ref()),
-            Verb::Snapshot(arguments) => watch::snapshot(&arguments.config()?),
+            Verb::Snapshot(arguments) => watch::snapshot(&arguments.watch.config()?, arguments.elsewhere),
             Verb::Explain(arguments) => inspect::explain(&arguments.config()?),
             Verb::Restore(arguments) if arguments.follow => follow::follow(&arguments),
             Verb::Restore(arguments) => run_restore(&arguments),
@@ -345,6 +395,8 @@ impl Walsync {
                 let (policy, levels) = arguments.kept()?;
                 inspect::compact(&arguments.place, &policy, levels as u8, arguments.force)
             }
+            Verb::Foreign(verb) => Err(verb.refuse().into()),
+            Verb::Import(arguments) => inspect::import(&arguments),
             Verb::Status(arguments) => control::status(&arguments.replicator()?),
             Verb::Sync(arguments) => {
                 let timeout = std::time::Duration::from_secs(arguments.timeout);

@@ -1,5 +1,7 @@
 //! Configuration: our own YAML, and Litestream's. Unknown words are refused, with their place.
 
+use crate::import::LegacyReplica;
+use crate::pin::PinKind;
 use crate::replica::Replica;
 use crate::replicator::{DrillSettings, Settings};
 use crate::retention::Policy;
@@ -168,6 +170,8 @@ pub struct Config {
     pub uploads: Option<usize>,
     /// For staged files that do not fit into memory; the system's temporary folder where absent.
     pub staging_folder: Option<PathBuf>,
+    /// What holds frames in the WAL: `locks` or `read-transaction`; where absent locks, and where these do not work the other.
+    pub pin: Option<PinKind>,
     /// What is restored now and then, to know that it can be; nothing where absent.
     pub restore_drill: Option<DrillOptions>,
     /// What to replicate.
@@ -222,6 +226,7 @@ impl Config {
             uploads: self.uploads.unwrap_or(default.uploads),
             staging_folder: self.staging_folder.clone().unwrap_or(default.staging_folder),
             arena_bytes: default.arena_bytes,
+            pin: self.pin,
             drill: self.restore_drill.as_ref().map(DrillOptions::settings).transpose()?,
         })
     }
@@ -250,33 +255,70 @@ impl Config {
         Ok(empty)
     }
 
-    /// The databases that are there now, each with its place in the store.
-    pub fn databases(&self, store: &Location) -> Result<Vec<(PathBuf, Replica)>, ConfigError> {
+    /// The databases that are there now, each with its place in the store. Who has a name in `names` keeps it.
+    ///
+    /// # Errors
+    /// What was written cannot be meant. A file that a pattern stands for and that cannot be replicated is refused alone.
+    pub fn databases(&self, store: &Location, names: &mut Names) -> Result<Found, ConfigError> {
         if self.databases.is_empty() {
             return refuse("databases", "names none: nothing would be replicated");
         }
-        let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
-        for options in &self.databases {
-            for path in expand(&options.path)? {
-                let file_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-                let name = options.name.clone().unwrap_or_else(|| file_name.to_owned());
-                if name.is_empty() || name.split('/').any(|part| part.is_empty() || part == "..") {
-                    return refuse("databases.name", format!("\"{name}\" cannot be a folder in the store"));
+        let mut found = Found::default();
+        // What is named one by one is named rightly, or not begun.
+        let (patterns, named): (Vec<_>, Vec<_>) = self.databases.iter().partition(|options| is_pattern(&options.path));
+        for (options, path) in expand_all(&named)?.into_iter().chain(expand_all(&patterns)?) {
+            let name = match (&options.name, path.file_name().map(|name| name.to_str())) {
+                (Some(name), _) => name.clone(),
+                (None, Some(None)) => {
+                    let why =
+                        "its name is no UTF-8, as names in a store are: rename it, or give it one by name".to_owned();
+                    found.refused.push((path, why));
+                    continue;
                 }
-                match names.get(&name) {
-                    Some(other) if *other != path => {
-                        let (a, b) = (other.display(), path.display());
-                        return refuse(
-                            "databases.name",
-                            format!("{a} and {b} would both be \"{name}\": name one of them"),
-                        );
+                (None, name) => name.flatten().unwrap_or_default().to_owned(),
+            };
+            if name.is_empty() || name.split('/').any(|part| part.is_empty() || part == "..") {
+                return refuse("databases.name", format!("\"{name}\" cannot be a folder in the store"));
+            }
+            match names.0.get(&name).filter(|other| **other != path) {
+                None => {
+                    found.databases.push((path.clone(), store.replica(&name)));
+                    names.0.insert(name, path);
+                }
+                Some(other) => {
+                    let (a, b) = (other.display(), path.display());
+                    let problem = format!("{a} and {b} would both be \"{name}\": name one of them");
+                    if !is_pattern(&options.path) {
+                        return refuse("databases.name", problem);
                     }
-                    _ => names.insert(name, path),
-                };
+                    found.refused.push((path, problem));
+                }
             }
         }
-        Ok(names.into_iter().map(|(name, path)| (path, store.replica(&name))).collect())
+        Ok(found)
     }
+}
+
+/// Which database has which name in the store, for as long as this is kept: of two that would have one the first keeps it.
+#[derive(Default)]
+pub struct Names(BTreeMap<String, PathBuf>);
+
+/// What there is to replicate.
+#[derive(Default)]
+pub struct Found {
+    /// Databases, each with its place in the store.
+    pub databases: Vec<(PathBuf, Replica)>,
+    /// Those that cannot be replicated, and why.
+    pub refused: Vec<(PathBuf, String)>,
+}
+
+/// The files that these stand for.
+fn expand_all<'a>(options: &[&'a DatabaseOptions]) -> Result<Vec<(&'a DatabaseOptions, PathBuf)>, ConfigError> {
+    let mut all = Vec::new();
+    for &options in options {
+        all.extend(expand(&options.path)?.into_iter().map(|path| (options, path)));
+    }
+    Ok(all)
 }
 
 fn is_pattern(path: &Path) -> bool {
@@ -301,8 +343,9 @@ pub fn expand(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let beside = |name: &str| ["-wal", "-shm", "-journal"].iter().any(|suffix| name.ends_with(suffix));
     let mut paths: Vec<PathBuf> = entries
         .flatten()
-        .filter(|entry| entry.file_name().to_str().is_some_and(|name| matches(pattern, name) && !beside(name)))
-        .map(|entry| entry.path())
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
+        .filter(|(name, _)| is_meant(pattern, name) && !beside(name))
+        .map(|(_, path)| path)
         .filter(|path| path.is_file())
         .map(|path| std::path::absolute(&path).unwrap_or(path))
         .collect();
@@ -310,7 +353,13 @@ pub fn expand(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     Ok(paths)
 }
 
-/// Whether `name` is what `pattern` stands for.
+/// Whether `name` is what `pattern` stands for. As in shells a name that begins with a dot is meant only by a pattern that does: a restore
+/// under way is called so.
+fn is_meant(pattern: &str, name: &str) -> bool {
+    (pattern.starts_with('.') || !name.starts_with('.')) && matches(pattern, name)
+}
+
+/// Whether `name` is `pattern` with anything for each star.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -352,12 +401,17 @@ impl Location {
 
     /// Opens `s3://bucket/prefix`, `file:///folder`, or a folder. Credentials come from `options`, else from the machine.
     pub fn open(url: &str, options: &S3Options) -> Result<Location, ConfigError> {
-        if let Some(path) = url.strip_prefix("file://") {
+        if let Some(path) = url.strip_prefix("file://").filter(|path| path.starts_with('/')) {
             return Ok(Location::folder(path.into()));
         }
         let Some(place) = url.strip_prefix("s3://") else {
-            if url.contains("://") {
-                return refuse("store", format!("{url}: walsync knows s3://bucket/prefix and file:///folder"));
+            // A mistyped URL is no folder: what goes there would be taken for safe elsewhere.
+            let first = url.split('/').next().unwrap_or_default();
+            if first.contains(':') || matches!(first, "s3" | "file") && url.contains("//") {
+                return refuse(
+                    "store",
+                    format!("{url}: walsync knows s3://bucket/prefix, file:///folder, and a folder's path"),
+                );
             }
             let folder = std::path::absolute(url).unwrap_or_else(|_| url.into());
             return Ok(Location::folder(folder));
@@ -420,6 +474,20 @@ impl Location {
         Ok(Location { store, layout: Layout::Objects, prefix: prefix.trim_matches('/').to_owned() })
     }
 
+    /// The same, to say what it means: nobody logs in for that, so that credentials which are not there are made up.
+    pub fn to_explain(url: &str, options: &S3Options) -> Result<Location, ConfigError> {
+        let mut options = options.clone();
+        if options.access_key_id.is_none() && options.secret_access_key.is_none() {
+            (options.access_key_id, options.secret_access_key) = (Some("none".into()), Some("none".into()));
+        }
+        Location::open(url, &options)
+    }
+
+    /// What Litestream 0.3 has written to the place itself.
+    pub fn legacy(&self) -> LegacyReplica {
+        LegacyReplica::new(self.store.clone(), &self.prefix)
+    }
+
     /// The replica called `name`; the place itself where that is empty.
     pub fn replica(&self, name: &str) -> Replica {
         let prefix = if self.prefix.is_empty() || name.is_empty() { "" } else { "/" };
@@ -430,6 +498,20 @@ impl Location {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mistyped_url_is_not_taken_for_a_folder() {
+        let open = |url| Location::open(url, &S3Options::default()).map(drop);
+        for url in
+            ["s3:/bucket", "s3:bucket", "s3//bucket", "S3://bucket", "gs://bucket", "file:/x", "file://relative/x"]
+        {
+            let refusal = open(url).unwrap_err().to_string();
+            assert!(refusal.contains(url) && refusal.contains("s3://bucket/prefix"), "{refusal}");
+        }
+        for folder in ["/folder", "backups", "./s3:/folder", "file:///folder"] {
+            assert!(open(folder).is_ok(), "{folder}");
+        }
+    }
 
     #[test]
     fn parts_and_drills_that_cannot_be_are_refused_by_name() {
@@ -475,5 +557,6 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
+        assert!(!is_meant("*.db", ".walsync-restore-x.db") && is_meant(".*.db", ".x.db") && is_meant("*.db", "x.db"));
     }
 }

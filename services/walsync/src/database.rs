@@ -1,9 +1,13 @@
 //! The user's three files: database, `-wal`, `-shm`. Opened for reading, read by position, never mapped.
 
-use crate::pin::{LockPin, Pin};
+pub mod descriptor;
+
+use crate::pin::read_transaction::ReadTransactionPin;
+use crate::pin::{LockPin, Pin, PinKind, is_watched, without_locks};
 use crate::source::Source;
 use crate::wal_index::{WAL_INDEX_BYTES, WalIndex};
 use crate::wal_reader::ReadAt;
+use descriptor::{Descriptor, Identity, open_regular};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -11,11 +15,14 @@ use std::path::{Path, PathBuf};
 
 /// The files of one database.
 pub struct DatabaseFiles {
+    /// As it was given: links in it may be turned to another database.
+    given: PathBuf,
+    /// Without links.
     path: PathBuf,
-    database: File,
-    wal: Option<File>,
-    index: Option<File>,
-    identity: [Option<(u64, u64)>; 3],
+    database: Descriptor,
+    wal: Option<Descriptor>,
+    index: Option<Descriptor>,
+    identity: [Option<Identity>; 3],
 }
 
 /// `name` and a suffix, as SQLite names files: the whole name, whatever its extension.
@@ -25,30 +32,30 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
+fn identity(path: &Path) -> io::Result<Option<Identity>> {
     match std::fs::metadata(path) {
-        Ok(metadata) => Ok(Some((metadata.dev(), metadata.ino()))),
+        Ok(metadata) => Ok(Some(descriptor::identity(&metadata))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn open(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+/// What an index tells, where it can be trusted.
+pub fn read_index(index: &File) -> io::Result<Option<WalIndex>> {
+    let mut bytes = [0; WAL_INDEX_BYTES];
+    let length = ReadAt::read_at(index, 0, &mut bytes)?;
+    Ok(if length == bytes.len() { WalIndex::decode(&bytes) } else { None })
 }
 
 impl DatabaseFiles {
     /// Opens what there is at `path`, following symbolic links as SQLite does. The database must be there.
-    pub fn open(path: &Path) -> io::Result<DatabaseFiles> {
-        let path = path.canonicalize()?;
+    pub fn open(given: &Path) -> io::Result<DatabaseFiles> {
+        let path = given.canonicalize()?;
         let (wal_path, index_path) = (with_suffix(&path, "-wal"), with_suffix(&path, "-shm"));
         let identity = [identity(&path)?, identity(&wal_path)?, identity(&index_path)?];
-        let database = File::open(&path)?;
-        Ok(DatabaseFiles { database, wal: open(&wal_path)?, index: open(&index_path)?, path, identity })
+        let database = Descriptor::open(&path)?.ok_or(io::ErrorKind::NotFound)?;
+        let (wal, index) = (Descriptor::open(&wal_path)?, Descriptor::open(&index_path)?);
+        Ok(DatabaseFiles { given: given.to_owned(), path, database, wal, index, identity })
     }
 
     /// Whether `other` is the same database file, whatever became of its WAL.
@@ -56,16 +63,46 @@ impl DatabaseFiles {
         self.identity[0] == other.identity[0]
     }
 
-    /// A pin with descriptors of its own.
-    pub fn pin(&self) -> io::Result<Box<dyn Pin>> {
-        let index = if self.index.is_some() { open(&with_suffix(&self.path, "-shm"))? } else { None };
-        Ok(Box::new(LockPin::new(File::open(&self.path)?, index)))
+    /// Whether another process watches it, on this machine.
+    pub fn is_watched(&self) -> io::Result<bool> {
+        is_watched(&self.database)
+    }
+
+    /// What can hold this database, and why it is not locks where it is not: the kind that is wanted, or else locks where they work.
+    pub fn pin_kind(&self, wanted: Option<PinKind>) -> io::Result<(PinKind, Option<String>)> {
+        if wanted == Some(PinKind::ReadTransaction) {
+            return Ok((PinKind::ReadTransaction, None));
+        }
+        let Some(error) = without_locks(&self.database)? else { return Ok((PinKind::Locks, None)) };
+        let why = format!("open-file-description locks do not work here: {}", error.desc());
+        if wanted == Some(PinKind::Locks) {
+            return Err(io::Error::other(format!("{why}; leave out pin: locks, or say pin: read-transaction")));
+        }
+        Ok((PinKind::ReadTransaction, Some(why)))
+    }
+
+    /// A pin that holds nothing yet. Of two by a read transaction on one database the first must be gone before the second holds anything.
+    pub fn pin(&self, kind: PinKind) -> io::Result<Box<dyn Pin>> {
+        if kind == PinKind::ReadTransaction {
+            let (database, index) = (self.database.share(), self.index.as_ref().map(Descriptor::share));
+            return Ok(Box::new(ReadTransactionPin::new(self.path.clone(), database, index)));
+        }
+        // Descriptions of its own: what is locked by one is seen by no other.
+        let index = match &self.index {
+            None => None,
+            Some(_) => match open_regular(&with_suffix(&self.path, "-shm")) {
+                Ok(index) => Some(index),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(Box::new(LockPin::new(open_regular(&self.path)?, index)))
     }
 }
 
 impl Source for DatabaseFiles {
     fn is_current(&self) -> io::Result<bool> {
-        let paths = [self.path.clone(), with_suffix(&self.path, "-wal"), with_suffix(&self.path, "-shm")];
+        let paths = [self.given.clone(), with_suffix(&self.path, "-wal"), with_suffix(&self.path, "-shm")];
         for (path, opened) in paths.iter().zip(self.identity) {
             if identity(path)? != opened {
                 return Ok(false);
@@ -75,7 +112,7 @@ impl Source for DatabaseFiles {
     }
 
     fn database(&self) -> &dyn ReadAt {
-        &self.database
+        &*self.database
     }
 
     fn database_state(&self) -> io::Result<(u64, i64, i64)> {
@@ -84,13 +121,10 @@ impl Source for DatabaseFiles {
     }
 
     fn wal(&self) -> Option<&dyn ReadAt> {
-        self.wal.as_ref().map(|file| file as &dyn ReadAt)
+        self.wal.as_ref().map(|file| &**file as &dyn ReadAt)
     }
 
     fn wal_index(&self) -> io::Result<Option<WalIndex>> {
-        let Some(index) = &self.index else { return Ok(None) };
-        let mut bytes = [0; WAL_INDEX_BYTES];
-        let length = ReadAt::read_at(index, 0, &mut bytes)?;
-        Ok(if length == bytes.len() { WalIndex::decode(&bytes) } else { None })
+        self.index.as_deref().map_or(Ok(None), read_index)
     }
 }

@@ -16,6 +16,7 @@ pub mod database;
 pub mod difference;
 pub mod fetch;
 pub mod follow;
+pub mod import;
 pub mod pin;
 pub mod position;
 pub mod replica;

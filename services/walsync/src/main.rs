@@ -3,6 +3,7 @@
 mod cli;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use service_kit::console;
 use std::process::ExitCode;
 
@@ -10,6 +11,11 @@ fn main() -> ExitCode {
     let arguments = cli::long_flags(std::env::args_os());
     let command = match cli::Walsync::try_parse_from(arguments) {
         Ok(command) => command,
+        // Who says nothing wants to know what there is to say.
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            console::tell(format_args!("{}", error.to_string().trim_end()));
+            return ExitCode::from(2);
+        }
         Err(error) if error.use_stderr() => {
             // One line that says what is wrong; the whole usage is one --help away.
             console::tell(format_args!("walsync: {}", service_kit::command_line::one_line(&error.to_string())));

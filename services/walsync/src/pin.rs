@@ -1,6 +1,7 @@
-//! Keeps the frames of a WAL where they are, without a connection to the database and without a byte written.
+//! Keeps the frames of a WAL where they are, without a byte written: by locks alone, without a connection to the database, or, where the kernel
+//! or the file system has no such locks, by a [`read_transaction`]. What both promise is [`Pin`]; `tests/pin.rs` asks it of both.
 //!
-//! Linux's open-file-description locks, read locks all, in the places where SQLite looks:
+//! [`LockPin`] is Linux's open-file-description locks, read locks all, in the places where SQLite looks:
 //!
 //! | [`Hold`] | lock | what it stops |
 //! | --- | --- | --- |
@@ -18,8 +19,32 @@
 //! and the replicator then lets go. What must not be lost is not proved by the lock but by [`crate::position`].
 
 use crate::wal_index::{UNUSED_MARK, WalIndex};
+use nix::errno::Errno;
+use serde::Deserialize;
+use std::fmt;
 use std::fs::File;
 use std::io;
+
+pub mod read_transaction;
+
+/// What holds the frames of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum PinKind {
+    /// Open-file-description locks, without a connection.
+    Locks,
+    /// A read transaction of a connection of ours.
+    ReadTransaction,
+}
+
+impl fmt::Display for PinKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            PinKind::Locks => "locks",
+            PinKind::ReadTransaction => "read-transaction",
+        })
+    }
+}
 
 /// What a pin holds; each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,18 +62,88 @@ pub enum Hold {
 
 /// Locks on one database.
 pub trait Pin: Send {
-    /// Takes or gives back locks until it holds `hold`; `Ok(false)` where somebody is in the way for the moment.
+    /// How it holds.
+    fn kind(&self) -> PinKind;
+    /// Takes or gives back locks until it holds `hold`; `Ok(false)` where somebody is in the way for the moment. Where there is nothing to
+    /// hold (no index, nobody who uses it) it is `Ok(true)`, and [`Pin::held`] tells.
     fn hold(&mut self, hold: Hold, index: Option<&WalIndex>) -> io::Result<bool>;
     /// What it holds.
     fn held(&self) -> Hold;
+    /// Lets go of what it holds for nobody, now that nothing happens.
+    fn settle(&mut self) -> io::Result<()>;
     /// Whether somebody holds both the check point and the write lock: most likely a check point that waits for us.
     fn checkpointer_waits(&self) -> io::Result<bool>;
 }
 
 const SHARED: (i64, i64) = (0x4000_0002, 510);
+/// A byte of the database file of which SQLite knows nothing: a read lock on it tells other processes of ours that this one watches.
+const WATCHED: i64 = 0x4000_0400;
 const WRITE: i64 = 120;
 const CHECKPOINT: i64 = 121;
 const READ_MARK_0: i64 = 123;
+
+/// Whose locks they are.
+#[derive(Clone, Copy)]
+enum Locks {
+    /// Of one open file description: they end with that, whatever else the process opens and closes.
+    OfDescription,
+    /// Of the process, as SQLite's are: they end with the first descriptor of the file that is closed.
+    OfProcess,
+}
+
+impl Locks {
+    fn lock(start: i64, length: i64, kind: i32) -> nix::libc::flock {
+        nix::libc::flock {
+            l_type: kind as i16,
+            l_whence: nix::libc::SEEK_SET as i16,
+            l_start: start,
+            l_len: length,
+            l_pid: 0,
+        }
+    }
+
+    /// Takes or gives back a lock at once; `false` where it is taken.
+    fn set(self, file: &File, start: i64, length: i64, kind: i32) -> nix::Result<bool> {
+        let lock = Locks::lock(start, length, kind);
+        let set = match self {
+            Locks::OfDescription => nix::fcntl::FcntlArg::F_OFD_SETLK(&lock),
+            Locks::OfProcess => nix::fcntl::FcntlArg::F_SETLK(&lock),
+        };
+        match nix::fcntl::fcntl(file, set) {
+            Ok(_) => Ok(true),
+            Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether somebody else has the byte locked so that a lock of this kind could not be had.
+    fn is_taken(self, file: &File, byte: i64, kind: i32) -> nix::Result<bool> {
+        let mut probe = Locks::lock(byte, 1, kind);
+        let get = match self {
+            Locks::OfDescription => nix::fcntl::FcntlArg::F_OFD_GETLK(&mut probe),
+            Locks::OfProcess => nix::fcntl::FcntlArg::F_GETLK(&mut probe),
+        };
+        nix::fcntl::fcntl(file, get)?;
+        Ok(i32::from(probe.l_type) != nix::libc::F_UNLCK)
+    }
+}
+
+/// Why open-file-description locks are not to be had on this file; `None`: they are.
+pub fn without_locks(database: &File) -> io::Result<Option<Errno>> {
+    let (start, length) = SHARED;
+    let tried = Locks::OfDescription.set(database, start, length, nix::libc::F_RDLCK);
+    match tried.and_then(|_| Locks::OfDescription.set(database, start, length, nix::libc::F_UNLCK)) {
+        Ok(_) => Ok(None),
+        // An older kernel, a kernel in another program, a file system without locks.
+        Err(why @ (Errno::EINVAL | Errno::ENOSYS | Errno::ENOLCK | Errno::EOPNOTSUPP)) => Ok(Some(why)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether another process has a pin on the database: more than SQLite's own locks, which applications have as well.
+pub fn is_watched(database: &File) -> io::Result<bool> {
+    Ok(Locks::OfProcess.is_taken(database, WATCHED, nix::libc::F_WRLCK)?)
+}
 
 /// The pin by open-file-description locks.
 pub struct LockPin {
@@ -59,30 +154,8 @@ pub struct LockPin {
     image: bool,
 }
 
-fn lock(start: i64, length: i64, kind: i32) -> nix::libc::flock {
-    nix::libc::flock {
-        l_type: kind as i16,
-        l_whence: nix::libc::SEEK_SET as i16,
-        l_start: start,
-        l_len: length,
-        l_pid: 0,
-    }
-}
-
-/// Takes or gives back a lock at once; `false` where it is taken.
 fn set(file: &File, start: i64, length: i64, kind: i32) -> io::Result<bool> {
-    match nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_SETLK(&lock(start, length, kind))) {
-        Ok(_) => Ok(true),
-        Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Whether somebody else has the byte locked for writing.
-fn is_locked(file: &File, byte: i64) -> io::Result<bool> {
-    let mut probe = lock(byte, 1, nix::libc::F_RDLCK);
-    nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut probe))?;
-    Ok(i32::from(probe.l_type) != nix::libc::F_UNLCK)
+    Ok(Locks::OfDescription.set(file, start, length, kind)?)
 }
 
 impl LockPin {
@@ -108,12 +181,17 @@ impl LockPin {
 }
 
 impl Pin for LockPin {
+    fn kind(&self) -> PinKind {
+        PinKind::Locks
+    }
+
     fn hold(&mut self, hold: Hold, wal_index: Option<&WalIndex>) -> io::Result<bool> {
         if hold >= Hold::Presence && !self.presence {
             self.presence = set(&self.database, SHARED.0, SHARED.1, nix::libc::F_RDLCK)?;
             if !self.presence {
                 return Ok(false);
             }
+            set(&self.database, WATCHED, 1, nix::libc::F_RDLCK)?;
         }
         // Without an index there is no check point either: the WAL is read by nobody but us.
         if hold >= Hold::Frames && self.mark.is_none() && self.index.is_some() {
@@ -141,6 +219,7 @@ impl Pin for LockPin {
         }
         if hold < Hold::Presence && self.presence {
             set(&self.database, SHARED.0, SHARED.1, nix::libc::F_UNLCK)?;
+            set(&self.database, WATCHED, 1, nix::libc::F_UNLCK)?;
             self.presence = false;
         }
         Ok(true)
@@ -155,8 +234,13 @@ impl Pin for LockPin {
         }
     }
 
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn checkpointer_waits(&self) -> io::Result<bool> {
         let Some(index) = &self.index else { return Ok(false) };
-        Ok(is_locked(index, CHECKPOINT)? && is_locked(index, WRITE)?)
+        let is_taken = |byte| Locks::OfDescription.is_taken(index, byte, nix::libc::F_RDLCK);
+        Ok(is_taken(CHECKPOINT)? && is_taken(WRITE)?)
     }
 }

@@ -47,6 +47,12 @@ impl Position {
         };
         self.changes == Some(index.changes) && (emptied || self.wal.is_some_and(here))
     }
+
+    /// Whether all up to this place, and nothing else, is in the database file: the WAL was restarted or cut, which comes after the copying of
+    /// all that it had, and has no transaction since. `database` is the state of the database file now.
+    pub fn is_in_database(&self, index: &WalIndex, database: (u64, i64, i64)) -> bool {
+        index.frames == 0 && (self.is_end_of(index) || self.wal.is_none() && self.database == Some(database))
+    }
 }
 
 /// The place that the newest file of a replica names, if `wal` still has it: same salts, and the same chain up to there.

@@ -18,16 +18,18 @@ mod drill;
 mod maintenance;
 mod recovery;
 pub mod risk;
+mod shown;
 mod tracked;
 mod wheel;
 mod work;
 
 pub use drill::{DrillReport, DrillSettings};
-pub use tracked::{Phase, Status};
+pub use tracked::{Phase, SnapshotLate, Status};
 
 use crate::arena::Arena;
-use crate::clock::Clock;
+use crate::clock::{BelievedDate, Clock};
 use crate::compaction::LITESTREAM_INTERVALS;
+use crate::pin::PinKind;
 use crate::replica::Replica;
 use crate::retention::Policy;
 use std::collections::VecDeque;
@@ -60,6 +62,8 @@ pub struct Settings {
     pub arena_bytes: usize,
     /// For staged files that are larger.
     pub staging_folder: PathBuf,
+    /// What holds frames; where absent locks, and a read transaction of each database for which they do not work.
+    pub pin: Option<PinKind>,
     /// What is restored for a trial, and how often; nothing where absent.
     pub drill: Option<DrillSettings>,
 }
@@ -74,6 +78,7 @@ impl Default for Settings {
             uploads: 4,
             arena_bytes: 2 * 1024 * 1024,
             staging_folder: std::env::temp_dir(),
+            pin: None,
             drill: None,
         }
     }
@@ -139,6 +144,8 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Shared {
     settings: Settings,
     clock: Arc<dyn Clock>,
+    /// For retention: a date that was ahead for a while removes nothing.
+    date: BelievedDate,
     arena: Arc<Arena>,
     node_id: u64,
     databases: RwLock<Vec<Arc<Tracked>>>,
@@ -197,6 +204,11 @@ impl Observer {
         Some(SyncRequest { tracked, number })
     }
 
+    /// How the database of a request stands.
+    pub fn status_of(&self, request: &SyncRequest) -> Status {
+        request.tracked.status(self.0.clock.monotonic())
+    }
+
     /// What all databases did together.
     pub fn totals(&self) -> &Totals {
         &self.0.totals
@@ -216,6 +228,7 @@ impl Replicator {
         let shared = Arc::new(Shared {
             arena: Arena::new(settings.arena_bytes, settings.staging_folder.clone()),
             settings,
+            date: BelievedDate::default(),
             clock,
             node_id: rand::random(),
             databases: RwLock::default(),
@@ -270,6 +283,14 @@ impl Replicator {
             let tracked = Arc::new(Tracked::new(path, replica));
             databases.push(tracked.clone());
             self.shared.wheel.add(tracked, self.shared.clock.monotonic());
+        }
+    }
+
+    /// Tells of a database that cannot be replicated, for as long as this is at work. Nobody looks at it.
+    pub fn refuse(&self, path: PathBuf, why: String) {
+        let mut databases = self.shared.databases.write().unwrap_or_else(PoisonError::into_inner);
+        if !databases.iter().any(|tracked| tracked.path == path) {
+            databases.push(Arc::new(Tracked::refused(path, why, self.shared.clock.monotonic())));
         }
     }
 

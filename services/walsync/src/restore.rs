@@ -6,6 +6,7 @@ mod output;
 
 pub(crate) use output::{remove_abandoned, scratch};
 
+use crate::clock::{CLOCK_STEP_MILLIS, Clock, SystemClock};
 use crate::follow::Note;
 use crate::replica::{RemoteFile, Replica};
 use crate::store::StoreError;
@@ -17,6 +18,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
+
+/// Headers that are read at once to find a time.
+const TIMES_AT_ONCE: usize = 8;
 
 /// Plans of one restore: files may be removed under it.
 const PLANS: u32 = 3;
@@ -117,6 +121,11 @@ impl Chain {
         self.reachable.keys().copied()
     }
 
+    /// Points at which a file ends and that cannot be restored: something before it is missing, or was thinned out and this is what is left.
+    pub fn stranded(&self) -> impl Iterator<Item = u64> + '_ {
+        self.points.iter().copied().filter(|point| !self.reachable.contains_key(point))
+    }
+
     /// Whether a point can be restored.
     pub fn is_restorable(&self, point: u64) -> bool {
         self.reachable.contains_key(&point)
@@ -131,11 +140,13 @@ impl Chain {
     fn hole(&self, target: u64) -> RestoreError {
         let (below, above) = self.around(target);
         let after = below.unwrap_or(0);
-        let next = self.files.iter().filter(|file| file.name.max_txid > after).map(|file| file.name.min_txid).min();
+        // A snapshot that came later tells of nothing before it, and no more does a merged file that begins before the hole.
+        let after_it = self.files.iter().map(|file| file.name.min_txid).filter(|min_txid| *min_txid > after + 1);
+        let next = after_it.min();
         let missing = match next {
             Some(next) if next > after + 2 => format!("the files of TXIDs {} to {} are missing", after + 1, next - 1),
-            Some(next) if next > after + 1 => format!("the file of TXID {} is missing", after + 1),
-            _ => format!("no snapshot and row of files leads to TXID {target}"),
+            Some(_) => format!("the file of TXID {} is missing", after + 1),
+            None => format!("no snapshot and row of files leads to TXID {target}"),
         };
         RestoreError::Hole { missing, below, above }
     }
@@ -173,20 +184,47 @@ impl Chain {
         Ok(plan)
     }
 
+    /// Of each point the file that tells its time: of the lowest level, for that is as it was committed.
+    fn timed(&self) -> impl Iterator<Item = &RemoteFile> {
+        self.files
+            .chunk_by(|a, b| a.name.max_txid == b.name.max_txid)
+            .filter_map(|files| files.iter().min_by_key(|file| file.level))
+    }
+
     /// The newest point whose time, as `time` tells it, is not after `millis`. The point after it must follow it without a
     /// hole, or it would be a guess.
+    ///
+    /// Times go back where the writer's clock was stepped, and those after `now_millis` tell nothing. Whatever has a point of this time or an
+    /// earlier one after it was committed by then, if that one is right; whatever has a later one before it was not. Where the two
+    /// disagree it is an error that names both.
     pub fn point_at(
         &self,
         millis: i64,
+        now_millis: i64,
         mut time: impl FnMut(&RemoteFile) -> Result<i64, StoreError>,
     ) -> Result<u64, RestoreError> {
         let points: Vec<u64> = self.points.iter().copied().collect();
-        let file = |point: u64| self.files.iter().filter(move |file| file.name.max_txid == point);
-        let (mut low, mut high) = (0, points.len());
-        while low < high {
-            let middle = (low + high) / 2;
-            let Some(at) = file(points[middle]).min_by_key(|file| file.level) else { break };
-            if time(at)? <= millis { low = middle + 1 } else { high = middle }
+        // How many points are surely not after it, and how many may be.
+        let (mut low, mut most) = (0, None);
+        for (at, file) in self.timed().enumerate() {
+            let time = time(file)?;
+            if time <= millis {
+                low = at + 1;
+            } else if time <= now_millis {
+                most = most.or(Some(at));
+            }
+        }
+        let most = most.unwrap_or(points.len());
+        if low != most {
+            let point = |count: usize| count.checked_sub(1).map_or(0, |at| points[at]);
+            let (first, last) = (point(low.min(most)), point(low.max(most)));
+            let what = format!(
+                "this time may be that of any point of TXID {first} to {last}: the clock of who wrote them was stepped, or is ahead \
+                 of this one; choose one by --txid"
+            );
+            let below = Some(first).filter(|first| self.is_restorable(*first)).or(self.around(first).0);
+            let above = Some(last).filter(|last| self.is_restorable(*last)).or(self.around(last).1);
+            return Err(RestoreError::NoSuchPoint { what, below, above });
         }
         let Some(point) = low.checked_sub(1).map(|at| points[at]) else {
             let above = self.restorable().next();
@@ -237,6 +275,22 @@ pub struct Restored {
     pub integrity_unknown: Option<String>,
 }
 
+/// When each of these files was committed. Many requests at once: there are thousands, and each answer is small.
+fn times(replica: &Replica, files: &[RemoteFile]) -> Result<Vec<i64>, StoreError> {
+    let read = |files: &[RemoteFile]| -> Result<Vec<i64>, StoreError> {
+        files.iter().map(|file| Ok(replica.header(file)?.timestamp_millis)).collect()
+    };
+    let share = files.len().div_ceil(TIMES_AT_ONCE).max(1);
+    let parts = std::thread::scope(|scope| {
+        let threads: Vec<_> = files.chunks(share).map(|files| scope.spawn(move || read(files))).collect();
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err(StoreError::Permanent("a thread that reads times panicked".into())))
+        };
+        threads.into_iter().map(ended).collect::<Result<Vec<Vec<i64>>, StoreError>>()
+    })?;
+    Ok(parts.concat())
+}
+
 /// Chooses the files for a target.
 pub fn plan(replica: &Replica, target: Target) -> Result<(u64, Vec<RemoteFile>), RestoreError> {
     let chain = Chain::new(replica.files()?);
@@ -244,7 +298,13 @@ pub fn plan(replica: &Replica, target: Target) -> Result<(u64, Vec<RemoteFile>),
     let point = match target {
         Target::Latest => newest,
         Target::Txid(txid) => txid,
-        Target::Time(millis) => chain.point_at(millis, |file| Ok(replica.header(file)?.timestamp_millis))?,
+        Target::Time(millis) => {
+            let files: Vec<RemoteFile> = chain.timed().copied().collect();
+            let times = times(replica, &files)?;
+            let mut times = times.into_iter();
+            let now = SystemClock::default().unix_millis().saturating_add(CLOCK_STEP_MILLIS);
+            chain.point_at(millis, now, |_| Ok(times.next().unwrap_or(i64::MAX)))?
+        }
     };
     Ok((point, chain.plan(point)?))
 }

@@ -4,7 +4,8 @@
 //! month. [`plan`] is pure: it chooses files from names and times, and proves from what would be left that every kept point
 //! can still be restored, before anybody removes anything.
 //!
-//! Time is that of the replica's newest file: a machine whose clock runs ahead, or a database that nobody writes, loses nothing.
+//! Time is that of the replica's newest file: a database that nobody writes loses nothing. It is no later than the caller's own: what was
+//! committed while a clock was ahead makes nothing old.
 //! A restore under way has chosen its files by what was there: what a policy gives up stays for a grace.
 
 use crate::replica::{RemoteFile, Replica};
@@ -127,15 +128,15 @@ fn kept_points(files: &[RemoteFile], chain: &Chain, policy: &Policy, now: i64) -
     kept
 }
 
-/// Chooses what may go. `levels` are merged: what waits there for its turn stays.
+/// Chooses what may go. `levels` are merged: what waits there for its turn stays. It is `now_millis` at most, whatever times files have.
 ///
 /// # Errors
 /// [`RetentionError::Hole`] where the newest point cannot be restored: then everything stays as it is.
-pub fn plan(files: &[RemoteFile], policy: &Policy, levels: u8) -> Result<Plan, RetentionError> {
+pub fn plan(files: &[RemoteFile], policy: &Policy, levels: u8, now_millis: i64) -> Result<Plan, RetentionError> {
     let chain = Chain::new(files.to_vec());
     let Some(newest) = chain.newest() else { return Ok(Plan::default()) };
     chain.plan(newest).map_err(|error| RetentionError::Hole(error.to_string()))?;
-    let now = files.iter().map(|file| file.modified_millis).max().unwrap_or(0);
+    let now = files.iter().map(|file| file.modified_millis).max().unwrap_or(0).min(now_millis);
     let before = now.saturating_sub(millis(policy.grace));
     let mut points = kept_points(files, &chain, policy, now);
     points.extend(kept_points(files, &chain, policy, before));
@@ -176,6 +177,7 @@ pub fn enforce(
     replica: &Replica,
     policy: &Policy,
     levels: u8,
+    now_millis: i64,
     confirmed: u64,
     mut goes_on: impl FnMut() -> bool,
 ) -> Result<usize, RetentionError> {
@@ -185,7 +187,7 @@ pub fn enforce(
         return Err(RetentionError::StaleListing { listed, confirmed });
     }
     let mut removed = 0;
-    for files in plan(&files, policy, levels)?.remove.chunks(FILES_AT_ONCE) {
+    for files in plan(&files, policy, levels, now_millis)?.remove.chunks(FILES_AT_ONCE) {
         if !goes_on() {
             break;
         }

@@ -108,7 +108,15 @@ pub struct Image {
 
 /// The WAL up to which frame, given what its index says. `None`: to the last valid commit.
 fn limit(header: &WalHeader, index: Option<&WalIndex>) -> Option<u32> {
-    index.filter(|index| index.salts == header.salts()).map(|index| index.frames)
+    let index = index?;
+    // With other salts, and not those of a restart: the first transaction of a new WAL is being written, and is none yet.
+    let is_begun = index.frames == 0 && !is_restarted(header, index);
+    (index.salts == header.salts() || is_begun).then_some(index.frames)
+}
+
+/// Whether the index tells of a restart since which nothing was written: the WAL still has all of the generation before.
+fn is_restarted(header: &WalHeader, index: &WalIndex) -> bool {
+    index.frames == 0 && index.salts[0] == header.salt1.wrapping_add(1)
 }
 
 /// The counter of transactions, where the index stands exactly at `end`.
@@ -233,8 +241,33 @@ fn read_frame(wal: &dyn ReadAt, header: &WalHeader, frame: u32, page: &mut [u8])
     if length == page.len() { Ok(()) } else { Err(SourceError::Busy("its WAL became shorter while it was read")) }
 }
 
-/// Stages the whole database, as it is now or as it was at `at`, a position in the WAL of now; or, of a replica that `has` some pages, those
-/// that differ, and the first. The caller holds [`crate::pin::Hold::Image`], so that database file and WAL fit together.
+/// Whether file and WAL were a snapshot while they were read. A pin by a read transaction lets check points copy what the WAL has, and
+/// the WAL be restarted where all of it was copied before.
+fn stayed(
+    source: &dyn Source,
+    header: Option<WalHeader>,
+    before: Option<&WalIndex>,
+    end: Option<WalPosition>,
+) -> Result<(), SourceError> {
+    let now = match source.wal() {
+        Some(wal) => WalHeader::read(wal)?,
+        None => None,
+    };
+    if now != header {
+        return Err(SourceError::Busy("its WAL was restarted while it was read"));
+    }
+    let (Some(before), Some(end)) = (before, end) else { return Ok(()) };
+    let Some(after) = source.wal_index()? else {
+        return Err(SourceError::Busy("its index is being written"));
+    };
+    // Of a restart of which the header tells nothing yet: all that it had was copied, and nothing else can have been.
+    let went_on =
+        after.salts == before.salts && before.salts == end.header.salts() && after.backfill_attempted > end.frames;
+    if went_on { Err(SourceError::Busy("a check point went beyond what was read")) } else { Ok(()) }
+}
+
+/// Stages the whole database, as it is now or as it was at `at`, which the WAL of now still has or comes after; or, of a replica that
+/// `has` some pages, those that differ, and the first. The caller holds [`crate::pin::Hold::Image`], so that database file and WAL fit together.
 pub fn stage_image(
     source: &dyn Source,
     stamp: Stamp,
@@ -249,11 +282,14 @@ pub fn stage_image(
         Some(wal) => WalHeader::read(wal)?,
         None => None,
     };
-    let at = match at.map(|at| at.wal) {
-        Some(Some(at)) if header == Some(at.header) => Some(at.frames),
-        Some(None) if header.is_none() => None,
-        Some(_) => return Err(SourceError::Busy("its WAL was restarted")),
+    let at = match at {
         None => None,
+        Some(at) => match at.wal {
+            Some(wal) if header == Some(wal.header) => Some(wal.frames),
+            None if header.is_none() => None,
+            _ if index.is_some_and(|index| at.is_in_database(&index, before)) => Some(0),
+            _ => return Err(SourceError::Busy("its WAL was restarted")),
+        },
     };
     let mut pages = BTreeMap::new();
     let mut size = u32::try_from(before.0 / u64::from(page_size)).unwrap_or(u32::MAX);
@@ -269,7 +305,7 @@ pub fn stage_image(
             return Err(SourceError::Busy("its index is ahead of its WAL"));
         }
         // After a restart without a transaction the file still holds the generation before, all of it backfilled.
-        let restarted = index.is_some_and(|index| index.salts != header.salts() && index.frames == 0);
+        let restarted = index.is_some_and(|index| is_restarted(&header, &index));
         if end.frames > 0 && !restarted {
             (pages, size) = (changed, committed);
         }
@@ -300,5 +336,6 @@ pub fn stage_image(
     if source.database_state()? != before || !source.is_current()? {
         return Err(SourceError::Busy("its file changed while it was read"));
     }
+    stayed(source, header, index.as_ref(), position.wal)?;
     Ok(Image { staged: finish(encoder, position)?, pages: written })
 }

@@ -9,6 +9,7 @@ use harness::{TempDir, folder, free_port, until};
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::Output;
+use std::time::{Duration, Instant};
 use support::{Application, Walsync, walsync};
 
 #[test]
@@ -122,6 +123,41 @@ fn status_and_metrics_tell_what_is_at_risk() {
     assert!(text.contains("a similar argument exists: '--listen'") && text.lines().count() == 1, "{text}");
     application.close();
     scene.walsync.kill();
+}
+
+/// The answer's head, within a second.
+fn answers_at_once(port: u16, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_store_that_is_silent_at_the_start_keeps_neither_probes_nor_the_end_waiting() {
+    let folder = folder();
+    let database = folder.path().join("app.db");
+    let application = Application::start(&database, "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)");
+    // Connections are taken by the kernel, and nobody ever reads.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free_port();
+    let mut command = walsync();
+    command.arg("watch").arg(&database).args(["--to", "s3://bucket", "--interval-millis", "50"]);
+    command.arg(format!("--endpoint=http://{}", silent.local_addr().unwrap()));
+    command.arg(format!("--listen=http://127.0.0.1:{port}"));
+    command.envs([("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "secret")]);
+    let walsync = Walsync::start(command, &folder.path().join("log"));
+    until("its start", || walsync.log().contains("watching"));
+    let _asked = silent.accept().unwrap();
+    for path in ["/livez", "/readyz", "/metrics", "/status"] {
+        assert!(answers_at_once(port, path).contains(" 200 "), "{path}");
+    }
+    let began = Instant::now();
+    assert!(!walsync.terminate().success(), "nothing is durable");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    application.close();
 }
 
 /// A replicator of what the arguments say, with an address, that has said that it watches.

@@ -109,6 +109,22 @@ fn step(random: &mut Random) -> String {
     }
 }
 
+/// Where two databases differ, and whether their rows do.
+fn difference(ours: &[u8], expected: &[u8]) -> String {
+    let rows = |bytes: &[u8]| -> Vec<(i64, Option<Vec<u8>>)> {
+        let folder = folder();
+        let path = folder.path().join("rows.db");
+        std::fs::write(&path, bytes).unwrap();
+        let connection = rusqlite::Connection::open(path).unwrap();
+        let mut statement = connection.prepare("SELECT id, CAST(v AS BLOB) FROM t ORDER BY id").unwrap();
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+    };
+    let sectors = ours.chunks(512).zip(expected.chunks(512)).enumerate();
+    let differ: Vec<usize> = sectors.filter(|(_, (a, b))| a != b).map(|(at, _)| at).collect();
+    let (lengths, same_rows) = ((ours.len(), expected.len()), rows(ours) == rows(expected));
+    format!("lengths {lengths:?}, sectors {differ:?}, the same rows: {same_rows}")
+}
+
 fn history(seed: u64) {
     let mut random = Random::new(seed);
     let place = Place::new(&mut random);
@@ -150,7 +166,8 @@ fn history(seed: u64) {
     assert!(status.success(), "seed {seed}: {log}");
     let expected = content(&place.path("app.db"));
     application.close();
-    assert!(place.restored(Target::Latest) == expected, "seed {seed}, ours: {log}");
+    let ours = place.restored(Target::Latest);
+    assert!(ours == expected, "seed {seed}, ours: {}: {log}", difference(&ours, &expected));
     assert!(place.restored_by_litestream(&[]) == expected, "seed {seed}, Litestream's: {log}");
     let chain = Chain::new(place.replica().files().unwrap());
     let points: Vec<u64> = chain.restorable().collect();

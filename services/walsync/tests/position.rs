@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use walsync::arena::Arena;
 use walsync::database::{DatabaseFiles, with_suffix};
 use walsync::position::Position;
-use walsync::source::{Stamp, stage_changes, stage_image};
+use walsync::source::{Source, Stamp, stage_changes, stage_image};
+use walsync::wal_index::WalIndex;
+use walsync::wal_reader::ReadAt;
 
 const IMAGE: Stamp = Stamp { min_txid: 1, max_txid: 1, timestamp_millis: 0, node_id: 1 };
 const CHANGES: Stamp = Stamp { min_txid: 2, max_txid: 2, ..IMAGE };
@@ -64,4 +66,78 @@ fn transactions_that_the_index_has_and_the_wal_has_not_are_told() {
     assert!(matches!(changes_after(&second, &mut end), Ok(Some(_))), "with its frames they are staged");
     replace_index(&second, &first);
     assert!(changes_after(&first, &mut end).is_err());
+}
+
+/// The first transaction of a new WAL, seen between its last frame and the moment at which the index tells of it.
+#[test]
+fn a_first_transaction_that_the_index_does_not_tell_of_yet_is_not_passed_over() {
+    let folder = harness::folder();
+    let database = folder.path().join("app.db");
+    Connection::open(&database).unwrap().execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(v)").unwrap();
+    // The last connection took the WAL along; this one makes another.
+    let connection = Connection::open(&database).unwrap();
+    connection.query_row("SELECT count(*) FROM t", [], |_| Ok(())).unwrap();
+    let before = std::fs::read(with_suffix(&database, "-shm")).unwrap();
+    connection.execute_batch("INSERT INTO t VALUES (1)").unwrap();
+    let copy = folder.path().join("copy.db");
+    for suffix in ["", "-wal", "-shm"] {
+        std::fs::copy(with_suffix(&database, suffix), with_suffix(&copy, suffix)).unwrap();
+    }
+    let after = std::fs::read(with_suffix(&copy, "-shm")).unwrap();
+    std::fs::write(with_suffix(&copy, "-shm"), before).unwrap();
+    let mut end = position(&copy);
+    assert_eq!(changes_after(&copy, &mut end), Ok(None));
+    std::fs::write(with_suffix(&copy, "-shm"), after).unwrap();
+    assert!(matches!(changes_after(&copy, &mut end), Ok(Some(1..))), "it is in no file: {end:?}");
+}
+
+/// A database of which others make something while it is read.
+struct Changing {
+    files: DatabaseFiles,
+    looks: std::cell::Cell<u32>,
+    second: fn(WalIndex) -> Option<WalIndex>,
+}
+
+impl Source for Changing {
+    fn is_current(&self) -> std::io::Result<bool> {
+        self.files.is_current()
+    }
+
+    fn database(&self) -> &dyn ReadAt {
+        self.files.database()
+    }
+
+    fn database_state(&self) -> std::io::Result<(u64, i64, i64)> {
+        self.files.database_state()
+    }
+
+    fn wal(&self) -> Option<&dyn ReadAt> {
+        self.files.wal()
+    }
+
+    fn wal_index(&self) -> std::io::Result<Option<WalIndex>> {
+        let index = self.files.wal_index()?;
+        let is_first = self.looks.replace(self.looks.get() + 1) == 0;
+        Ok(if is_first { index } else { index.and_then(self.second) })
+    }
+}
+
+#[test]
+fn an_image_beyond_which_a_check_point_has_gone_meanwhile_is_none() {
+    let folder = harness::folder();
+    let [_, database] = history(folder.path());
+    let image = |second: fn(WalIndex) -> Option<WalIndex>| {
+        let files = DatabaseFiles::open(&database).unwrap();
+        let source = Changing { files, looks: 0.into(), second };
+        let arena = Arena::new(0, std::env::temp_dir());
+        match stage_image(&source, IMAGE, None, None, &arena) {
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        }
+    };
+    assert_eq!(image(Some), None);
+    assert_eq!(image(|index| Some(WalIndex { backfill_attempted: index.frames, ..index })), None);
+    let beyond = image(|index| Some(WalIndex { backfill_attempted: index.frames + 1, ..index }));
+    assert!(beyond.unwrap().contains("a check point went beyond"));
+    assert!(image(|_| None).unwrap().contains("its index is being written"));
 }

@@ -6,7 +6,7 @@
 
 mod support;
 
-use harness::{TempDir, folder};
+use harness::{TempDir, folder, until};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use support::{Application, content};
 use walsync::clock::SystemClock;
 use walsync::difference::{NoChecksums, PageChecksums};
 use walsync::replica::Replica;
-use walsync::replicator::{Replicator, Settings};
+use walsync::replicator::{Phase, Replicator, Settings};
 use walsync::restore::{Target, restore};
 use walsync::store::Store;
 use walsync::store::files::FileStore;
@@ -203,5 +203,82 @@ fn checksums_are_of_the_newest_point_and_a_hole_leaves_none() {
     let file = files.iter().find(|file| file.name.max_txid == newest - 1).unwrap();
     scene.store.delete(&scene.replica().key(file.level, file.name)).unwrap();
     assert!(matches!(PageChecksums::of(&scene.replica(), newest), Err(NoChecksums::Replica(_))));
+    application.close();
+}
+
+/// A scene whose replicator wants a snapshot `after` its start, and two transactions in it.
+fn before_a_snapshot(scene: &Scene, after: Duration) -> (Application, Replicator) {
+    let mut application = scene.application();
+    let interval = Duration::from_millis(50);
+    let settings = Settings { interval, snapshot_interval: after, ..Settings::default() };
+    let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
+    replicator.add(scene.database.clone(), scene.replica());
+    assert!(replicator.sync(LONG));
+    application.run("UPDATE t SET v = randomblob(2000) WHERE id = 5");
+    assert!(replicator.sync(LONG));
+    assert_eq!(scene.newest(), 2);
+    (application, replicator)
+}
+
+fn has_snapshot(scene: &Scene, txid: u64) -> bool {
+    scene.replica().files().unwrap().iter().any(|file| file.level == ltx::SNAPSHOT_LEVEL && file.name.max_txid == txid)
+}
+
+/// A WAL without a commit, that `emptied` leaves, holds up neither a snapshot nor a sync.
+fn assert_snapshot_of(emptied: &[&str], finally: &str) {
+    let scene = Scene::new();
+    let (mut application, replicator) = before_a_snapshot(&scene, Duration::from_secs(2));
+    emptied.iter().for_each(|sql| application.run(sql));
+    assert!(!has_snapshot(&scene, 2), "it came before the WAL was emptied: this shows nothing");
+    until("a snapshot", || has_snapshot(&scene, 2));
+    assert!(replicator.sync(LONG), "{:?}", replicator.status());
+    let whole = sent_whole_and_compared(&replicator);
+    application.run(finally);
+    assert!(replicator.stop(LONG).is_empty());
+    assert_eq!((whole, scene.newest()), ((1, 0), 3), "nothing is sent whole again");
+    scene.assert_restores();
+    application.close();
+}
+
+#[test]
+fn a_wal_that_was_begun_anew_without_a_commit_holds_up_neither_a_snapshot_nor_a_sync() {
+    // A transaction that does not fit into the cache writes the new WAL's header, and frames of no commit.
+    let emptied = ["PRAGMA wal_checkpoint(RESTART)", "PRAGMA cache_size=5", "BEGIN; UPDATE t SET v = randomblob(1900)"];
+    assert_snapshot_of(&emptied, "COMMIT");
+}
+
+#[test]
+fn a_wal_that_was_truncated_holds_up_neither_a_snapshot_nor_a_sync() {
+    assert_snapshot_of(&["PRAGMA wal_checkpoint(TRUNCATE)"], "UPDATE t SET v = randomblob(1900) WHERE id = 6");
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_taken_holds_up_no_sync_and_is_told() {
+    let scene = Scene::new();
+    let (mut application, replicator) = before_a_snapshot(&scene, Duration::from_secs(2));
+    // As a check point holds it that does not end.
+    let path = walsync::database::with_suffix(&scene.database, "-shm");
+    let index = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let mark_0 = |kind: i32| nix::libc::flock {
+        l_type: kind as i16,
+        l_whence: nix::libc::SEEK_SET as i16,
+        l_start: 123,
+        l_len: 1,
+        l_pid: 0,
+    };
+    let set = |kind| nix::fcntl::fcntl(&index, nix::fcntl::FcntlArg::F_OFD_SETLK(&mark_0(kind))).unwrap();
+    set(nix::libc::F_WRLCK);
+    let status = || replicator.status().remove(0);
+    until("a snapshot that is late", || status().snapshot_late.is_some());
+    application.run("UPDATE t SET v = randomblob(2000) WHERE id = 7");
+    assert!(replicator.sync(Duration::from_secs(20)), "{:?}", status());
+    let late = status();
+    assert_eq!((late.phase, late.durable_txid), (Phase::Running, 3));
+    assert!(late.snapshot_late.is_some_and(|late| late.why == "a check point is running"));
+    assert!(!has_snapshot(&scene, 2) && !has_snapshot(&scene, 3));
+    set(nix::libc::F_UNLCK);
+    until("a snapshot", || has_snapshot(&scene, 3));
+    until("no word of it", || status().snapshot_late.is_none());
+    assert!(replicator.stop(LONG).is_empty());
     application.close();
 }

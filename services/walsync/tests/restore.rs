@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use support::Meddled;
 use walsync::fetch::ReadAhead;
-use walsync::replica::Replica;
-use walsync::restore::{RestoreError, Restored, Target, restore};
+use walsync::replica::{RemoteFile, Replica};
+use walsync::restore::{Chain, RestoreError, Restored, Target, restore};
 use walsync::store::Store;
 use walsync::store::memory::MemoryStore;
 
@@ -138,4 +138,45 @@ fn a_file_that_nothing_replaces_is_a_hole_and_no_endless_plan() {
         matches!(&error, RestoreError::Hole { missing, below: Some(3), .. } if missing.contains("TXID 4")),
         "{error}"
     );
+}
+
+#[test]
+fn a_hole_is_named_also_where_a_later_snapshot_leads_past_it() {
+    let uploads = (1..=30).filter(|txid| *txid != 5).map(|txid| (0, txid, txid));
+    let file = |(level, min_txid, max_txid)| RemoteFile {
+        level,
+        name: FileName { min_txid, max_txid },
+        size: 1,
+        modified_millis: 0,
+    };
+    let chain = Chain::new(uploads.chain([(9, 1, 19)]).map(file).collect());
+    for target in [6, 7, 18] {
+        let said = chain.plan(target).unwrap_err().to_string();
+        assert!(said.contains("the file of TXID 5 is missing"), "{target}: {said}");
+    }
+    assert!(chain.plan(19).is_ok() && chain.plan(30).is_ok());
+    assert_eq!(chain.stranded().collect::<Vec<_>>(), (6..19).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_hole_is_named_where_a_merged_file_reaches_over_it() {
+    let file = |level, min_txid, max_txid| walsync::replica::RemoteFile {
+        level,
+        name: ltx::FileName { min_txid, max_txid },
+        size: 1,
+        modified_millis: 0,
+    };
+    let chain = walsync::restore::Chain::new(vec![
+        file(0, 1, 1),
+        file(0, 2, 2),
+        file(0, 3, 3),
+        file(1, 3, 20),
+        file(0, 5, 5),
+        file(0, 6, 6),
+        file(0, 21, 21),
+    ]);
+    for target in [5, 6] {
+        let error = chain.plan(target).unwrap_err().to_string();
+        assert!(error.contains("the file of TXID 4 is missing"), "{target}: {error}");
+    }
 }

@@ -165,8 +165,8 @@ fn what_is_kept_is_restored_after_weeks_of_merging_and_removing() {
         let mut kept = Default::default();
         for _ in 0..60 {
             history.go_on();
-            let points = plan(&history.files(), &policy(), 3).unwrap().points;
-            removed += enforce(&history.replica, &policy(), 3, history.newest(), || true).unwrap();
+            let points = plan(&history.files(), &policy(), 3, i64::MAX).unwrap().points;
+            removed += enforce(&history.replica, &policy(), 3, i64::MAX, history.newest(), || true).unwrap();
             let chain = Chain::new(history.files());
             for point in &points {
                 let plan = chain.plan(*point).unwrap_or_else(|error| panic!("seed {seed}, TXID {point}: {error}"));
@@ -194,7 +194,7 @@ fn any_object_that_is_missing_is_named_by_every_restore_that_needs_it() {
         let mut history = History::new(seed);
         for _ in 0..12 {
             history.go_on();
-            enforce(&history.replica, &policy(), 3, history.newest(), || true).unwrap();
+            enforce(&history.replica, &policy(), 3, i64::MAX, history.newest(), || true).unwrap();
         }
         let files = history.files();
         let whole = Chain::new(files.clone());
@@ -228,11 +228,11 @@ fn any_object_that_is_missing_is_named_by_every_restore_that_needs_it() {
                 let asked = history.states[&point].1;
                 // The newest object of all is the one of which nothing tells.
                 if gone.name.max_txid < history.newest()
-                    && let Ok(found) = chain.point_at(asked, time)
+                    && let Ok(found) = chain.point_at(asked, i64::MAX, time)
                     && chain.plan(found).is_ok()
                 {
                     // A point in time may be coarser without the file, but no transaction between the two is lost.
-                    let found_whole = whole.point_at(asked, time).unwrap();
+                    let found_whole = whole.point_at(asked, i64::MAX, time).unwrap();
                     assert!(found <= found_whole, "seed {seed}: {found} is after what was asked");
                     let goes_on = || {
                         let mut files: Vec<RemoteFile> = files.iter().filter(|file| *file != gone).copied().collect();
@@ -255,14 +255,14 @@ fn nothing_is_removed_from_a_replica_that_has_a_hole_or_is_not_listed_whole() {
     }
     let files = history.files();
     let newest = history.newest();
-    let stale = enforce(&history.replica, &policy(), 3, newest + 1, || true).unwrap_err();
+    let stale = enforce(&history.replica, &policy(), 3, i64::MAX, newest + 1, || true).unwrap_err();
     assert!(matches!(stale, RetentionError::StaleListing { listed, .. } if listed == newest), "{stale}");
-    assert!(!plan(&files, &policy(), 3).unwrap().remove.is_empty());
+    assert!(!plan(&files, &policy(), 3, i64::MAX).unwrap().remove.is_empty());
     // Without the file that all others of today stand on.
     let row = Chain::new(files.clone()).plan(newest).unwrap();
     let holed: Vec<RemoteFile> =
         files.iter().filter(|file| file.name.min_txid != row[0].name.min_txid).copied().collect();
-    let error = plan(&holed, &policy(), 3).unwrap_err();
+    let error = plan(&holed, &policy(), 3, i64::MAX).unwrap_err();
     assert!(matches!(error, RetentionError::Hole(_)), "{error}");
     assert_eq!(history.files(), files);
 }
@@ -275,7 +275,7 @@ fn a_database_that_nobody_writes_keeps_what_it_has() {
         history.now += Duration::from_secs(10);
     }
     // Years later by the clock of whoever looks: time is that of the newest file.
-    let plan = plan(&history.files(), &policy(), 3).unwrap();
+    let plan = plan(&history.files(), &policy(), 3, i64::MAX).unwrap();
     assert_eq!(plan.remove, []);
 }
 

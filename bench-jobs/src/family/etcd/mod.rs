@@ -67,6 +67,12 @@ pub fn run(context: Context, parameters: &EtcdWorkload, around: &Surroundings<'_
     load::outside::run(context, around, &prefix, |context| load::run::<Etcd>(context, plan, around))
 }
 
+/// Looks at a store that is somebody's, as [`run`] does before it writes.
+pub fn look(context: &Context) -> io::Result<Result<(), Failure>> {
+    let prefix = Prefix::of(context.namespace.as_deref());
+    Ok(load::outside::look(context, &prefix)?.map(drop))
+}
+
 /// What all threads of one workload share.
 #[derive(Debug)]
 pub struct Plan {

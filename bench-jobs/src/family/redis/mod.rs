@@ -56,6 +56,12 @@ pub fn run(context: Context, parameters: &RedisWorkload, around: &Surroundings<'
     }
 }
 
+/// Looks at a server that is somebody's, as [`run`] does before it writes.
+pub fn look(context: &Context, parameters: &RedisWorkload) -> io::Result<Result<(), Failure>> {
+    let written = outside::Written::by(&Plan::new(context, parameters));
+    Ok(load::outside::look(context, &written)?.map(drop))
+}
+
 /// One thread of a redis workload.
 struct Redis {
     plan: Arc<Plan>,

@@ -13,7 +13,7 @@ use storebench_crds::{RatioText, Verdict};
 
 use super::report::{colours, show_beside, width};
 use crate::Output;
-use crate::exit::Exit;
+use crate::exit::{Exit, NothingToCompare};
 use crate::find::{self, Which};
 
 /// What to hold runs of different days to.
@@ -59,13 +59,13 @@ pub(crate) fn compare(before: &Path, after: &Path, terms: &Terms, form: Form) ->
     if pairs.is_empty() {
         let names =
             |reports: &[Report]| reports.iter().map(|report| report.record.name.clone()).collect::<Vec<_>>().join(", ");
-        bail!(
+        bail!(NothingToCompare(format!(
             "{} has {}, and {} has {}: compare runs of one name, or one report with another",
             before.display(),
             names(&first),
             after.display(),
             names(&second)
-        );
+        )));
     }
     let compared =
         pairs.into_iter().map(|(one, other)| TwoRuns::of(one, other, tolerance, terms.allow_different_machine));
@@ -94,9 +94,10 @@ impl Baseline {
     fn of(&self, run: &str) -> anyhow::Result<&Report> {
         let names = || self.reports.iter().map(|report| report.record.name.as_str()).collect::<Vec<_>>().join(", ");
         let mut of_name = self.reports.iter().filter(|report| report.record.name == run);
-        of_name
-            .next()
-            .with_context(|| format!("--baseline: has no run {run}, but {}: name a directory that has it", names()))
+        of_name.next().ok_or_else(|| {
+            let text = format!("--baseline: has no run {run}, but {}: name a directory that has it", names());
+            NothingToCompare(text).into()
+        })
     }
 
     /// Refuses, before anything is measured, a run that was not measured on the same machine.

@@ -40,7 +40,7 @@ fn table() -> anyhow::Result<String> {
         let Engine { name, protocol, .. } = engine;
         let installed = peers::installed(engine);
         if installed.is_empty() {
-            writeln!(table, "{name:<names$} {protocol:<protocols$} {:<10} {}", "-", engine.install())?;
+            writeln!(table, "{name:<names$} {protocol:<protocols$} {:<10} {}", "-", peers::install(engine))?;
         }
         for binary in installed {
             writeln!(table, "{name:<names$} {protocol:<protocols$} {:<10} {}", binary.version, binary.path.display())?;

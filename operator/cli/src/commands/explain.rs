@@ -10,6 +10,17 @@ use storebench_crds::{duration, ratio, schema};
 
 use crate::exit::Exit;
 
+/// Below the help: what to type, and what comes next.
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  storebench explain benchmarkrun.spec               # every field of a run
+  storebench explain benchmarkrun.spec.trials.min    # one of them
+  storebench explain storageservice.spec.external    # a store of your own
+
+Prints, and writes nothing. Next:
+  storebench validate run.yaml                       # holds a file to all of this
+  storebench schema BenchmarkRun > run.schema.json   # the same for an editor";
+
 /// Columns of a description.
 const WIDTH: usize = 96;
 
@@ -59,6 +70,8 @@ fn explained(field: &str) -> anyhow::Result<String> {
             let description = property["description"].as_str().unwrap_or_default();
             let first = description.split_inclusive(". ").next().unwrap_or_default();
             paragraph(&mut text, "      ", first.trim_end());
+            let place = format!("{kind}{path}.{name}");
+            paragraph(&mut text, "      ", &in_short(&place, property).join("; "));
         }
     }
     Ok(text)
@@ -115,23 +128,51 @@ fn facts(schema: &Value) -> Vec<String> {
     };
     between("minimum", "maximum", "");
     between("minItems", "maxItems", " items");
-    between("minLength", "maxLength", " characters");
+    if type_of(schema) == "text" {
+        between("minLength", "maxLength", " characters");
+    }
     if let Some(example) = schema["example"].as_str() {
         facts.push(format!("as in {example}"));
     }
     let default = &schema["default"];
-    if !default.is_null() && !default.is_object() {
-        facts.push(format!("absent: {}", default.as_str().map_or_else(|| default.to_string(), str::to_owned)));
+    match default {
+        Value::Null | Value::Object(_) => {}
+        Value::Array(items) if items.is_empty() => facts.push("absent: none".into()),
+        Value::String(text) if text.is_empty() => facts.push("absent: empty".into()),
+        Value::String(text) => facts.push(format!("absent: {text}")),
+        other => facts.push(format!("absent: {other}")),
     }
     facts
 }
 
-/// What else must hold, in the words of whoever breaks it.
-fn rules(text: &mut String, schema: &Value) {
+/// As many words are listed where there are other fields, too.
+const WORDS_MAX: usize = 12;
+
+/// What a field may be, for a list of fields: what fits there.
+fn in_short(place: &str, schema: &Value) -> Vec<String> {
+    let mut facts = facts(schema);
+    let words = schema["enum"].as_array().or_else(|| inside(schema)["enum"].as_array()).map_or(0, Vec::len);
+    if words > WORDS_MAX {
+        facts[0] = format!("one of {words}, which storebench explain {place} lists");
+    }
+    if !matches!(schema["type"].as_str(), Some("object" | "array")) {
+        facts.extend(messages(schema).into_iter().map(str::to_owned));
+    }
+    facts
+}
+
+/// What rules say to whoever breaks them, each once.
+fn messages(schema: &Value) -> Vec<&str> {
     let mut said: Vec<&str> = Vec::new();
     for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
         said.extend(rule["message"].as_str().filter(|message| !said.contains(message)));
     }
+    said
+}
+
+/// What else must hold, in the words of whoever breaks it.
+fn rules(text: &mut String, schema: &Value) {
+    let said = messages(schema);
     if !said.is_empty() {
         text.push_str("\nRULES\n");
         said.into_iter().for_each(|message| paragraph(text, "  ", message));
@@ -169,6 +210,21 @@ mod tests {
         assert!(trials.contains("1 to 30") && trials.contains("absent: 6"), "{trials}");
         let rules = explained("benchmarksuite.spec").unwrap();
         assert!(rules.contains("parameters must have distinct names") && rules.contains("onFailure <word>"), "{rules}");
+    }
+
+    /// Whoever reads a list of fields should not have to ask for each of them what it may be, and what it is where it is left out.
+    #[test]
+    fn fields_are_listed_with_what_they_may_be_and_what_they_are_where_they_are_absent() {
+        let trials = explained("benchmarkrun.spec.trials").unwrap();
+        let of = |name: &str| {
+            let (_, rest) = trials.split_once(&format!("\n  {name} <")).unwrap_or_else(|| panic!("{name}: {trials}"));
+            rest.lines().skip(1).take_while(|line| line.starts_with("      ")).collect::<String>()
+        };
+        assert!(of("min").ends_with("1 to 30; absent: 6"), "{trials}");
+        assert!(of("timeout").contains("absent: "), "{trials}");
+        let service = explained("storageservice.spec").unwrap();
+        assert!(service.contains("      one of Fsync, Interval, None; absent: Fsync\n"), "{service}");
+        assert!(explained("benchmarkrun.spec").unwrap().contains("1 to 4 items"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! `storebench export RUN… --to DESTINATION`: copies saved runs to where they outlive this machine. Nothing is measured, and nothing that is
-//! there is written over.
+//! there is written over. A run that was interrupted keeps no other from being copied: it is named, and the exit code says that it stayed.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::report::of_complete;
 use crate::destination::Destination;
 use crate::exit::Exit;
 use crate::find::{self, Which};
-use crate::saved::SavedRun;
+use crate::saved::{self, SavedRun};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -36,8 +36,9 @@ pub(crate) fn export(arguments: &Arguments) -> anyhow::Result<Exit> {
     let destination = Destination::of(&arguments.to, arguments.endpoint.as_deref())?;
     // What cannot be read is found before anything is sent.
     let mut runs: Vec<SavedRun> = Vec::new();
+    let mut interrupted = Vec::new();
     for source in &arguments.runs {
-        for run in read(source, &arguments.place)? {
+        for run in read(source, &arguments.place, &mut interrupted)? {
             match runs.iter().find(|other| other.path() == run.path()) {
                 None => runs.push(run),
                 // `latest` is one of the others.
@@ -54,7 +55,12 @@ pub(crate) fn export(arguments: &Arguments) -> anyhow::Result<Exit> {
         console::print(format!("{} {became}\n", run.path()))?;
     }
     arguments.runs.iter().for_each(|source| tell_older(source));
-    Ok(Exit::Passed)
+    for name in &interrupted {
+        console::tell(format_args!(
+            "storebench: {name}: was interrupted and is not exported: go on with it first: storebench run FILE --resume DIRECTORY"
+        ));
+    }
+    Ok(if interrupted.is_empty() { Exit::Passed } else { Exit::Usage })
 }
 
 /// Says of a directory of --save that it holds more than was exported.
@@ -69,7 +75,8 @@ fn tell_older(source: &Path) {
     }
 }
 
-fn read(source: &Path, place: &Place) -> anyhow::Result<Vec<SavedRun>> {
+/// The runs of a source that came to their end, and the names of those that were interrupted.
+fn read(source: &Path, place: &Place, interrupted: &mut Vec<String>) -> anyhow::Result<Vec<SavedRun>> {
     if let Some(name) = source.to_str().and_then(run_name).filter(|_| !source.exists()) {
         return Ok(vec![SavedRun::of(of_complete(name, place)?)?]);
     }
@@ -78,7 +85,11 @@ fn read(source: &Path, place: &Place) -> anyhow::Result<Vec<SavedRun>> {
         bail!("{name}: a file has no namespace: leave out --namespace, or write benchmarkrun/NAME");
     }
     let mut runs = Vec::new();
-    for file in find::files(source, Which::Newest)? {
+    for file in find::files(source, Which::Newest).map_err(find::or_of_a_cluster)? {
+        if saved::is_interrupted(&file)? {
+            interrupted.push(file.name());
+            continue;
+        }
         let mut reports = file.reports()?.reports;
         match (reports.pop(), reports.len()) {
             (Some(report), 0) => runs.push(SavedRun::read(&file, report)?),

@@ -13,12 +13,24 @@ use storebench_crds::Durability;
 
 use crate::exit::Exit;
 
+/// Below the help: what to type, what is written where, and what comes next.
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  storebench init --engine redis --engine valkey   # writes run.yaml
+  storebench init quick.yaml -e etcd -e rusd -w write --duration 1s --trials-max 6
+  storebench init gate.yaml -e redis -e valkey --gate 95%   # can fail a pipeline
+
+Writes this one file, and never over one that is there. Next:
+  storebench validate run.yaml --here    # what this machine lacks, and how to install it
+  storebench run run.yaml --save runs    # results go to runs/first/latest/";
+
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The file to write
+    /// The file to write; `-` for standard output
     #[arg(default_value = "run.yaml")]
     file: PathBuf,
-    /// A store to compare, as `storebench engines` names them; several times. The first is the baseline
+    /// A store to compare, as `storebench engines` names them; several times. The first is the baseline. Stores of etcd's API and d-engine, or of
+    /// Redis's API; for others begin with a file of manifests/samples
     #[arg(short, long = "engine", value_name = "ENGINE", required = true)]
     engines: Vec<String>,
     /// What to ask of them; several times
@@ -89,9 +101,17 @@ pub(crate) fn init(arguments: &Arguments) -> anyhow::Result<Exit> {
     let text = written(arguments)?;
     // What is written here can be run: a value that cannot is named as `run` would name it.
     load(&[(file.clone(), text.clone().into_bytes())], Path::new(""))?;
+    if arguments.file == Path::new("-") {
+        console::print(text)?;
+        return Ok(Exit::Passed);
+    }
     let created = File::options().write(true).create_new(true).open(&arguments.file);
     let mut created = created.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => anyhow!("{file}: is there already: name another file, or remove it"),
+        ErrorKind::NotFound => {
+            let folder = arguments.file.parent().unwrap_or(Path::new("."));
+            anyhow!("{}: there is no such folder: create it first", folder.display())
+        }
         _ => anyhow!("{file}: cannot be written: {error}"),
     })?;
     created.write_all(text.as_bytes()).with_context(|| format!("{file}: cannot be written"))?;
@@ -176,6 +196,19 @@ fn family(engines: &[&Engine]) -> anyhow::Result<Family> {
     if all(&[Protocol::Etcd, Protocol::DEngine, Protocol::DEngineOriginal]) {
         return Ok(Family::KeyValue);
     }
+    let of_protocol = |protocol| move |engine: &&&Engine| engine.protocol == protocol;
+    for (protocol, sample) in [
+        (Protocol::Sqlite, "the file manifests/samples/walsync-litestream.yaml"),
+        (Protocol::BlockStream, "the file manifests/samples/block-node.yaml"),
+        (Protocol::S3, "another engine: what keeps objects is a companion of others"),
+    ] {
+        if let Some(engine) = engines.iter().find(of_protocol(protocol)) {
+            bail!(
+                "{}: init writes files for stores of etcd's API and d-engine, or of Redis's, alone: begin with {sample}",
+                engine.name
+            );
+        }
+    }
     let spoken: Vec<String> =
         engines.iter().map(|engine| format!("{} speaks {}", engine.name, engine.protocol.name())).collect();
     bail!(
@@ -219,7 +252,8 @@ mod tests {
                 Protocol::Etcd | Protocol::DEngine | Protocol::DEngineOriginal => "etcd",
                 Protocol::Redis => "Redis",
                 Protocol::S3 | Protocol::BlockStream | Protocol::Sqlite => {
-                    assert!(text(&["-e", engine.name]).unwrap_err().to_string().contains("manifests/samples"));
+                    let said = text(&["-e", engine.name]).unwrap_err().to_string();
+                    assert!(said.contains("begin with ") && !said.contains("no workload that init knows"), "{said}");
                     continue;
                 }
             };
@@ -237,6 +271,15 @@ mod tests {
             }
         }
         assert!(count >= 8, "{count}");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let folder = harness::folder();
+        let file = folder.path().join("none/run.yaml");
+        let words = ["init", file.to_str().unwrap(), "-e", "etcd"];
+        let said = init(&Cli::try_parse_from(words).unwrap().arguments).unwrap_err().to_string();
+        assert!(said.ends_with("/none: there is no such folder: create it first"), "{said}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
 use service_kit::console;
-use storebench_core::across::Baseline;
+use storebench_core::across::{Baseline, TwoRuns};
 use storebench_core::archive::{
     ArchiveError, BASELINE_KEY, COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, RUN_LABEL, SIGNATURE_ANNOTATION,
     TRIAL_KEY, assemble, check_sealed, hash, is_signed, read_head, read_trial, signed,
@@ -28,6 +28,20 @@ use super::suite;
 use crate::Output;
 use crate::exit::Exit;
 use crate::find::{self, Found, READABLE, Which, tell_change};
+
+/// Below the help: what to type, where it was written, and what comes next.
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  storebench report runs/first/latest          # the newest run `first` in runs/
+  storebench report runs -o markdown           # the newest of each run there
+  storebench report git:main:runs -o junit     # the same on a branch
+  storebench report benchmarkrun/first -n benchmarks   # of a cluster
+
+storebench run FILE --save DIRECTORY wrote DIRECTORY/RUN/TIME-VERDICT/, with report.html,
+report.md, report.json and run.yaml; DIRECTORY/RUN/latest leads to the newest.
+report prints, and writes no file. Next:
+  storebench compare runs/first/OLD runs/first/latest
+  storebench history runs";
 
 /// How long a cluster may take to hand over the record of a run.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -52,7 +66,7 @@ fn of_one(source: &Path, place: &Place, output: Output) -> anyhow::Result<Exit> 
         let source = source.display();
         bail!("{source}: a file has no namespace: leave out --namespace, or write benchmarkrun/NAME");
     }
-    of_file(source, output)
+    of_file(source, output).map_err(find::or_of_a_cluster)
 }
 
 /// How much of a difference between stores reaches who uses Kubernetes on them. The exit code is that of the graver verdict.
@@ -94,32 +108,21 @@ fn of_file(source: &Path, output: Output) -> anyhow::Result<Exit> {
 
 fn of_cluster(name: &str, place: &Place, output: Output) -> anyhow::Result<Exit> {
     let fetched = cluster::within(CLUSTER_TIMEOUT, fetch(name, place, output))?;
-    let (object, run, record) = fetched.with_context(|| late(name))?;
-    let terms = run.spec.baseline_ref.clone();
-    let is_complete = cluster::is_complete(&run);
-    if !is_complete {
+    let (object, run, recorded) = fetched.with_context(|| late(name))?;
+    if !cluster::is_complete(&run) {
         let state = one_line(&cluster::state(&run));
         console::tell(format_args!(
             "storebench: benchmarkrun/{name} is not complete ({state}): this is what there is so far"
         ));
     }
-    let verdict = run.status.and_then(|status| status.verdict).filter(|_| is_complete);
-    let Some((mut record, baseline)) = record else {
+    let Some(recorded) = recorded else {
         console::print(serde_yaml::to_string(&object)?)?;
-        return Ok(Exit::of(verdict.unwrap_or(Verdict::Invalid)));
+        return Ok(Exit::of(verdict(&run).unwrap_or(Verdict::Invalid)));
     };
-    if !is_complete {
-        // Part of the record, so that nobody can save a run that goes on and have it judged as one that ended.
-        record.aborted = Some(format!("not complete: read after {} trials of an arm", record.trials.len()));
-    }
-    let mut report = Report { judgement: judge(&record), record };
-    let held = baseline.zip(terms).filter(|_| is_complete).map(|(baseline, terms)| baseline.hold(&mut report, &terms));
-    if let Some(verdict) = verdict {
-        tell_change(&format!("benchmarkrun/{name}"), verdict, &report.judgement);
-    }
-    let exit = Exit::of(report.judgement.verdict);
-    console::print(render(&report, output)?)?;
-    if let Some(pair) = held.and_then(|held| held.pair) {
+    let Judged { held, pair, .. } = judged(&run, recorded);
+    let exit = Exit::of(held.judgement.verdict);
+    console::print(render(&held, output)?)?;
+    if let Some(pair) = pair {
         show_beside(report::two_runs(&[pair]), output)?;
     }
     Ok(exit)
@@ -141,10 +144,10 @@ pub(super) fn show_beside(document: Document, output: Output) -> anyhow::Result<
 /// The report of a run in a cluster that has come to its end, judged anew.
 pub(super) fn of_complete(name: &str, place: &Place) -> anyhow::Result<Report> {
     let fetched = cluster::within(CLUSTER_TIMEOUT, fetch(name, place, Output::Json))?;
-    let (_, run, record) = fetched.with_context(|| late(name))?;
-    match record.and_then(|record| ended(&run, record)) {
+    let (_, run, recorded) = fetched.with_context(|| late(name))?;
+    match recorded.filter(|_| verdict(&run).is_some()) {
         // What is exported is the run by itself.
-        Some(ended) => Ok(ended.alone),
+        Some(recorded) => Ok(judged(&run, recorded).alone),
         None => {
             let state = one_line(&cluster::state(&run));
             bail!(
@@ -154,23 +157,36 @@ pub(super) fn of_complete(name: &str, place: &Place) -> anyhow::Result<Report> {
     }
 }
 
-/// A run that has come to its end, judged anew.
-struct Ended {
-    alone: Report,
-    /// Together with what it was held against, as its verdict in the cluster is.
-    held: Report,
+/// The verdict of a run that has come to its end.
+fn verdict(run: &BenchmarkRun) -> Option<Verdict> {
+    run.status.as_ref().and_then(|status| status.verdict).filter(|_| cluster::is_complete(run))
 }
 
-/// `None`: the run has not come to its end. A verdict that is another one now is told.
-fn ended(run: &BenchmarkRun, (record, baseline): Recorded) -> Option<Ended> {
-    let verdict = run.status.as_ref().and_then(|status| status.verdict).filter(|_| cluster::is_complete(run))?;
+/// A run as far as it has come, judged anew.
+struct Judged {
+    /// By itself.
+    alone: Report,
+    /// Together with what it was held against, as its verdict in the cluster is; by itself until it is complete.
+    held: Report,
+    /// What it was held against, beside it.
+    pair: Option<TwoRuns>,
+}
+
+/// Judges anew what a run has measured. A verdict that is another one now is told.
+fn judged(run: &BenchmarkRun, (mut record, baseline): Recorded) -> Judged {
+    let is_complete = cluster::is_complete(run);
+    if !is_complete {
+        // Part of the record, so that nobody can save a run that goes on and have it judged as one that ended.
+        record.aborted = Some(format!("not complete: read after {} trials of an arm", record.trials.len()));
+    }
     let alone = Report { judgement: judge(&record), record };
     let mut held = alone.clone();
-    if let Some((baseline, terms)) = baseline.zip(run.spec.baseline_ref.as_ref()) {
-        baseline.hold(&mut held, terms);
+    let terms = run.spec.baseline_ref.as_ref().filter(|_| is_complete);
+    let pair = baseline.zip(terms).and_then(|(baseline, terms)| baseline.hold(&mut held, terms).pair);
+    if let Some(verdict) = verdict(run) {
+        tell_change(&format!("benchmarkrun/{}", run.name_any()), verdict, &held.judgement);
     }
-    tell_change(&format!("benchmarkrun/{}", run.name_any()), verdict, &held.judgement);
-    Some(Ended { alone, held })
+    Judged { alone, held, pair }
 }
 
 /// What came of a run that was made by `owner`, judged anew. `None`: there is none, or it has not come to its end, which is told.
@@ -191,8 +207,8 @@ pub(super) async fn of_owned(found: &ClusterRun, owner: &str) -> anyhow::Result<
         console::tell(format_args!("storebench: {found} ended without a report ({state}): it is left out"));
         return Ok(None);
     }
-    let record = record(found, &run).await?;
-    Ok(ended(&run, record).map(|ended| ended.held))
+    let recorded = record(found, &run).await?;
+    Ok(verdict(&run).map(|_| judged(&run, recorded).held))
 }
 
 fn late(name: &str) -> String {

@@ -40,6 +40,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     }
     let wait_for_quiet = DurationText::new(&arguments.wait_for_quiet).map(|text| text.duration());
     let wait_for_quiet = wait_for_quiet.context("--wait-for-quiet")?;
+    arguments.terms.tolerance_basis_points()?;
     let baseline = arguments.baseline.as_ref().map(|path| Baseline::read(path, &arguments.terms)).transpose()?;
     interrupt::listen()?;
     let options = Options { data_directory: embedded::data_directory(arguments.data_dir.as_deref())?, wait_for_quiet };
@@ -84,7 +85,8 @@ fn run_all(
 ) -> anyhow::Result<Exit> {
     let mut worst = Exit::Passed;
     let mut to_do = Vec::new();
-    for run in runs {
+    let mut is_first = true;
+    for (position, run) in runs.iter().enumerate() {
         if let Some(failed) = suites.left_out_for(&run.name) {
             console::tell(format_args!("{}: left out, for {failed} has not passed", run.name));
             continue;
@@ -128,6 +130,20 @@ fn run_all(
                 return Ok(Exit::Interrupted);
             }
         }
+        if is_measured && std::mem::take(&mut is_first) {
+            // Not before it was this run's turn: who measured until then may have loaded the same stores.
+            if let Err(error) = refused_by_stores(arguments, &runs[position..]) {
+                progress.finish();
+                // A run that was to go on keeps what it has.
+                if let Some(folder) = folder.filter(|_| prepared.record.trials.is_empty()) {
+                    folder.discard();
+                }
+                return Err(error);
+            }
+        }
+        if is_measured && let Some(how_long) = run.how_long() {
+            progress.tell(&how_long);
+        }
         let mut lost = None;
         let record = embedded::run(*prepared, options, &progress, |record| {
             let kept = folder.as_ref().map_or(Ok(()), |folder| folder.keep(record));
@@ -142,6 +158,10 @@ fn run_all(
         to_do.extend(what_to_do(&report, arguments));
         suites.ended(&report);
         printer.add(report.clone())?;
+        // Also where nothing else is to be said: nobody else will remove it.
+        for left in &report.record.left_behind {
+            console::tell(format_args!("{}: {}: {left}", run.name, left.arm));
+        }
         if let Some(baseline) = baseline.filter(|_| !interrupted) {
             exit = baseline.compare(&report, arguments.output)?;
         }
@@ -162,6 +182,17 @@ fn run_all(
         console::tell(line);
     }
     Ok(worst)
+}
+
+/// Looks at all stores of these runs that were there already. Errors: some would not be loaded, and why; one line for each.
+fn refused_by_stores(arguments: &RunArguments, runs: &[ValidatedRun]) -> anyhow::Result<()> {
+    let file = file_names(&arguments.files);
+    let problems = embedded::first_look::problems(runs)?.into_iter();
+    let mut refused = problems.map(|(field, problem)| InputError { file: file.clone(), field, problem });
+    match refused.next() {
+        Some(first) => Err(InputErrors { first, others: refused.collect() }.into()),
+        None => Ok(()),
+    }
 }
 
 /// What the user can do about a run whose numbers cannot be trusted, in one line; `None` where they can.

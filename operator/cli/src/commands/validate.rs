@@ -65,9 +65,11 @@ fn scopes_below(directory: &Path) -> anyhow::Result<Vec<Scope>> {
         let files = yaml_files(&folder)?;
         let (comparisons, shared): (Vec<_>, Vec<_>) = files.into_iter().partition(|(name, bytes)| {
             let parsed = parse(name, bytes);
-            parsed.objects.iter().map(Object::kind).any(is_comparison)
+            // What nobody can tell from a comparison is nothing to others, or each of them would be held against it.
+            parsed.has_unknown
+                || parsed.objects.iter().map(Object::kind).any(is_comparison)
                 || parsed.refused.iter().any(|(kind, _)| is_comparison(kind))
-                || parsed.objects.is_empty()
+                || (parsed.objects.is_empty() && parsed.refused.is_empty())
         });
         if !shared.is_empty() {
             scopes.push(Scope { own: shared.len(), files: shared.clone() });
@@ -163,6 +165,9 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
             run.spec.trials.min,
             run.spec.trials.max
         ))?;
+        if let Some(how_long) = run.how_long() {
+            console::print(format!("  {how_long}\n"))?;
+        }
         if let Err(problem) = for_cluster(run) {
             console::print(format!("  but in a cluster it is refused: {problem}\n"))?;
         }
@@ -217,7 +222,8 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
 /// What an embedded run would refuse, or could not measure here: field and problem.
 fn not_here(run: &ValidatedRun) -> Vec<(String, String)> {
     let mut found = embedded::refused(run);
-    for (index, arm) in run.arms.iter().enumerate().filter(|(_, arm)| arm.service().is_some()) {
+    let asked = run.arms.iter().enumerate().take(run.spec.arms.len());
+    for (index, arm) in asked.filter(|(_, arm)| arm.service().is_some()) {
         if let Err(Unavailable { reason, install }) = peers::find_all(arm) {
             found.push((place(run, index, arm), format!("{reason}: {install}")));
         }

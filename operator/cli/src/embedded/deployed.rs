@@ -9,7 +9,7 @@ use storebench_core::validate::{Target, ValidatedArm};
 
 use super::control_plane::ControlPlane;
 use super::peers::Binaries;
-use super::service::{NeverReady, Service};
+use super::service::{Between, NeverReady, Service};
 
 /// Between two looks at whether a process has died.
 const OBITUARY_INTERVAL: Duration = Duration::from_millis(1);
@@ -32,13 +32,13 @@ pub(super) struct Started {
 }
 
 impl Deployed {
-    /// Starts an arm in a directory that exists and that is removed with it; `fault_proxy` as for [`Service::start`]. The inner
+    /// Starts an arm in a directory that exists and that is removed with it. The inner
     /// error is the store's or Kubernetes' doing, the outer ours.
     pub(super) fn start(
         arm: &ValidatedArm,
         binaries: &Binaries,
         directory: &Path,
-        fault_proxy: bool,
+        between: Between,
         timeout: Duration,
     ) -> anyhow::Result<Result<Self, NeverReady>> {
         let service = match &arm.target {
@@ -50,7 +50,7 @@ impl Deployed {
             }
         };
         let found = binaries.store.as_ref().context("an arm with a store to start has no executables")?;
-        let store = match Service::start(service, found, directory, fault_proxy, timeout)? {
+        let store = match Service::start(service, found, directory, between, timeout)? {
             Ok(store) => store,
             Err(never) => return Ok(Err(never)),
         };

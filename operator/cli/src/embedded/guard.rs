@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{PTracer, Pid, Signal, getppid, set_parent_process_death_signal, set_ptracer};
 
 use crate::exit::Exit;
 
@@ -50,6 +50,9 @@ pub(crate) fn own_executable() -> anyhow::Result<PathBuf> {
 /// Runs `storebench exec-guarded`: never returns where it succeeds.
 pub(crate) fn exec_guarded(parent: i32, command: &[OsString]) -> anyhow::Result<Exit> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("the kernel refuses a parent death signal")?;
+    // Where a process may trace only what is below it (Yama), the parent may trace this one, too, and so may what the parent starts. An error: there
+    // is no such rule here.
+    let _ = Pid::from_raw(parent).map(|parent| set_ptracer(PTracer::ProcessID(parent)));
     // Had the parent died before the line above, nobody would ever kill us.
     if getppid() != Pid::from_raw(parent) {
         anyhow::bail!("the parent process is gone");

@@ -1,11 +1,16 @@
 //! SIGINT, SIGTERM and SIGHUP ask for an orderly end: the flag is looked at wherever the driver waits. A second signal
-//! ends the process at once; children and directory are then cleaned up by [`super::guard`].
+//! ends the process at once; children and directory are then cleaned up by [`super::guard`]. What comes within half a second of the first is the
+//! same wish: `timeout` signals its child and then the child's group.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use service_kit::console;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// Signals so soon after the first are none of their own.
+const ONE_WISH: Duration = Duration::from_millis(500);
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
@@ -30,11 +35,15 @@ pub(crate) fn listen() -> anyhow::Result<()> {
         .map_err(|_| anyhow::anyhow!("signals cannot be caught"))?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         runtime.block_on(async {
+            let mut first = None;
             loop {
                 tokio::select! { _ = interrupt.recv() => {} _ = terminate.recv() => {} _ = hangup.recv() => {} }
-                if REQUESTED.swap(true, Ordering::Relaxed) {
-                    std::process::exit(130);
+                match first {
+                    None => first = Some(Instant::now()),
+                    Some(first) if first.elapsed() < ONE_WISH => continue,
+                    Some(_) => std::process::exit(130),
                 }
+                REQUESTED.store(true, Ordering::Relaxed);
                 console::tell(format_args!("\nstopping; once more to stop at once"));
             }
         });

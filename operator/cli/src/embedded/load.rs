@@ -1,11 +1,11 @@
-//! One load process: starts `bench-job`, follows its lines, measures the store between its phases, kills and stops members where it asks for
-//! that, reads its summary.
+//! One load process: starts `bench-job`, follows its lines, measures the store between its phases, has members struck where it asks for
+//! that ([`Striker`]), reads its summary.
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use anyhow::Context as _;
 use bench_jobs::measure::foreign::{Served, Survey, Used};
 use bench_jobs::measure::meter::Meter;
 use rustix::process::{Pid, Signal, kill_process_group};
-use storebench_core::record::{ControlPlaneUsage, FailureCause, TrialFailure, WorkloadMeasurement};
+use storebench_core::record::{ControlPlaneUsage, FailureCause, LeftBehind, TrialFailure, WorkloadMeasurement};
 use storebench_core::trial::{Gathering, Loaded};
 use storebench_crds::Workload;
-use storebench_crds::job::{DriverLine, JobLine, JobOutcome, JobSpec, JobSummary, LoadStep, Phase};
+use storebench_crds::job::{JobLine, JobOutcome, JobSpec, JobSummary, LoadStep, Phase};
 use storebench_crds::workload::sqlite_replication::Outage;
 use storebench_crds::workload::{FaultKind, Parameters};
 
@@ -24,6 +24,7 @@ use super::deployed::{Deployed, Started};
 use super::process::{describe, last_word};
 use super::progress::Progress;
 use super::steps::Steps;
+use super::striker::Striker;
 use super::{guard, interrupt};
 
 /// Between two samples of what the store uses.
@@ -35,13 +36,15 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long after a broken connection the store's death may take to be seen: "killed" explains more than "broken pipe".
 const OBITUARY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Loads a store to the end of the job, or until the deadline. `None` where a signal asked for the end.
+/// Loads a store to the end of the job, or until the deadline. `None` where a signal asked for the end. What stays in a store that was there
+/// already goes to `left_behind`.
 pub(super) fn load(
     job: &JobSpec,
     deployed: &mut Deployed,
     directory: &Path,
     deadline: Instant,
     progress: &Progress,
+    left_behind: &mut Vec<LeftBehind>,
 ) -> anyhow::Result<Option<Loaded>> {
     let job_file = directory.join("job.json");
     let summary_file = directory.join("summary.json");
@@ -66,7 +69,7 @@ pub(super) fn load(
         Deployed::Started(_) => Served::default(),
         Deployed::External(endpoints) => Served::at(endpoints),
     };
-    let mut striker = Striker { answers: process.child.stdin.take(), struck: None };
+    let mut striker = Striker::new(process.child.stdin.take());
     let mut follower = Follower {
         // The meters of what is killed would run backwards.
         processes: deployed
@@ -85,9 +88,12 @@ pub(super) fn load(
     let mut deadline = deadline;
     let mut death = None;
     loop {
-        if striker.releases(deployed)? {
+        let mut unable = None;
+        match striker.releases(deployed) {
             // Its process is another one.
-            follower.processes = deployed.started().map(Processes::of);
+            Ok(true) => follower.processes = deployed.started().map(Processes::of),
+            Ok(false) => {}
+            Err(error) => unable = Some(error),
         }
         let patience = kill.as_ref().map_or(SAMPLE_INTERVAL, Kill::patience);
         match lines.recv_timeout(striker.patience(patience)) {
@@ -95,11 +101,15 @@ pub(super) fn load(
                 Some(JobLine::Phase { workload, phase: Phase::Measure }) => {
                     kill = kill_in(&job.workloads, &workload).map(Kill::begin).or(kill);
                 }
-                Some(JobLine::Strike { endpoint, kind, duration_millis, .. }) => {
-                    if kind == FaultKind::Kill {
-                        follower.loses_a_member();
+                Some(JobLine::Strike { workload, endpoint, kind, duration_millis }) => {
+                    if matches!(kind, FaultKind::Kill | FaultKind::SlowDisk) {
+                        follower.loses_sight();
                     }
-                    striker.strike(deployed, &endpoint, kind, Duration::from_millis(duration_millis))?;
+                    let of_workload = job.workloads.iter().find(|one| one.name == workload);
+                    let delay = of_workload.and_then(|one| one.fault()?.sync_delay);
+                    let delay = delay.map(|delay| delay.duration()).unwrap_or_default();
+                    let duration = Duration::from_millis(duration_millis);
+                    unable = unable.or(striker.strike(deployed, &endpoint, kind, duration, delay).err());
                 }
                 _ => {}
             },
@@ -107,11 +117,15 @@ pub(super) fn load(
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if interrupt::requested() {
-            follower.tell_what_stays();
+            left_behind.extend(follower.gathering.left_behind(&job.arm));
             return Ok(None);
         }
         if let Some(kill) = &mut kill {
-            kill.go_on(deployed)?;
+            unable = unable.or(kill.go_on(deployed).err());
+        }
+        if let Some(error) = unable {
+            left_behind.extend(follower.gathering.left_behind(&job.arm));
+            return Ok(Some(without_its_fault(&error, deployed)));
         }
         if death.is_none()
             && let Some(description) = deployed.death()
@@ -120,14 +134,14 @@ pub(super) fn load(
             deadline = deadline.min(Instant::now() + LAST_WORDS_TIMEOUT);
         }
         if Instant::now() > deadline {
-            follower.tell_what_stays();
+            left_behind.extend(follower.gathering.left_behind(&job.arm));
             let detail = death.unwrap_or_else(|| "did not finish within spec.trials.timeout".into());
             return Ok(Some(Loaded::failed(FailureCause::StoreFailed, detail)));
         }
     }
     let status = process.child.wait().context("the load process cannot be waited for")?;
     let summary = std::fs::read(&summary_file).ok().and_then(|bytes| serde_json::from_slice::<JobSummary>(&bytes).ok());
-    follower.tell_what_stays();
+    left_behind.extend(follower.gathering.left_behind(&job.arm));
     if interrupt::requested() {
         return Ok(None);
     }
@@ -171,56 +185,11 @@ pub(super) fn load(
     Ok(Some(loaded))
 }
 
-/// Kills and stops members of the store as the load process asks, and lets them go on.
-struct Striker {
-    /// Where the load process hears what was done; absent where it may ask for nothing.
-    answers: Option<ChildStdin>,
-    /// The member that was struck, how, and when it is let go.
-    struck: Option<(usize, FaultKind, Instant)>,
-}
-
-impl Striker {
-    fn strike(
-        &mut self,
-        deployed: &mut Deployed,
-        endpoint: &str,
-        kind: FaultKind,
-        duration: Duration,
-    ) -> anyhow::Result<()> {
-        anyhow::ensure!(self.struck.is_none(), "the load process asks for a fault while there is one");
-        let due = Instant::now() + duration;
-        let member = deployed.store()?.member_at(endpoint)?;
-        match kind {
-            FaultKind::Kill => deployed.store()?.kill(member)?,
-            FaultKind::Stop => deployed.store()?.signal(member, Signal::STOP)?,
-        }
-        self.struck = Some((member, kind, due));
-        self.say(&DriverLine::Struck)
-    }
-
-    /// Lets the member go that was struck, if it is time; whether its process is another one now.
-    fn releases(&mut self, deployed: &mut Deployed) -> anyhow::Result<bool> {
-        let is_due = |(_, _, due): &mut (usize, FaultKind, Instant)| *due <= Instant::now();
-        let Some((member, kind, _)) = self.struck.take_if(is_due) else { return Ok(false) };
-        match kind {
-            FaultKind::Kill => deployed.store()?.restart(member)?,
-            FaultKind::Stop => deployed.store()?.signal(member, Signal::CONT)?,
-        }
-        self.say(&DriverLine::Released)?;
-        Ok(kind == FaultKind::Kill)
-    }
-
-    /// How long may be waited for something else.
-    fn patience(&self, most: Duration) -> Duration {
-        self.struck.map_or(most, |(_, _, due)| most.min(due.saturating_duration_since(Instant::now())))
-    }
-
-    fn say(&mut self, line: &DriverLine) -> anyhow::Result<()> {
-        let answers =
-            self.answers.as_mut().context("the load process asks for a fault, which its job does not allow")?;
-        // One that has ended needs no answer; why it ended is said elsewhere.
-        let _ = writeln!(answers, "{}", line.encode());
-        Ok(())
+/// A trial with a fault that could not be done, or undone: mostly because the store died meanwhile.
+fn without_its_fault(error: &anyhow::Error, deployed: &mut Deployed) -> Loaded {
+    match deployed.death_within(OBITUARY_TIMEOUT) {
+        Some(death) => Loaded::failed(FailureCause::StoreFailed, death),
+        None => Loaded::failed(FailureCause::Platform, format!("{error:#}")),
     }
 }
 
@@ -395,7 +364,7 @@ impl Meters {
 /// A workload in its measured phase.
 struct Measuring {
     workload: String,
-    /// Absent where a member is killed: what it used is no longer known, nor what another process of it uses part of.
+    /// Absent where a member was killed: what it used is no longer known, nor what another process of it uses part of. Or where it was traced.
     meters: Option<Meters>,
     survey: Survey,
 }
@@ -416,10 +385,6 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    fn tell_what_stays(&self) {
-        self.gathering.left_behind().iter().for_each(|words| self.progress.tell(words));
-    }
-
     /// Takes a line, and returns what it says.
     fn line(&mut self, line: &str) -> anyhow::Result<Option<JobLine>> {
         let line = self.gathering.line(line)?;
@@ -441,8 +406,8 @@ impl Follower<'_> {
         Ok(line)
     }
 
-    /// A member is about to be killed.
-    fn loses_a_member(&mut self) {
+    /// A member is about to be killed, or to be traced, which costs it what is not its own.
+    fn loses_sight(&mut self) {
         if let Some(measuring) = &mut self.measuring {
             measuring.meters = None;
         }

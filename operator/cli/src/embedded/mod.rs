@@ -6,6 +6,7 @@
 mod control_plane;
 mod deployed;
 pub(crate) mod fingerprint;
+pub(crate) mod first_look;
 pub(crate) mod guard;
 pub(crate) mod interrupt;
 mod load;
@@ -13,9 +14,12 @@ pub(crate) mod peers;
 mod process;
 pub(crate) mod progress;
 mod quiet;
+mod relay;
 mod restore;
 mod service;
+mod slow_disk;
 mod steps;
+mod striker;
 mod trial;
 pub(crate) mod turn;
 
@@ -30,6 +34,8 @@ use storebench_core::judgement::{available, stop_half_widths, worth_measuring};
 use storebench_core::ledger::{Next, next, number, repeat_half_a_pair};
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, FailureCause, RECORD_VERSION, RunRecord};
 use storebench_core::validate::{ValidatedArm, ValidatedRun, ValidatedService, for_embedded};
+use storebench_crds::Workload;
+use storebench_crds::workload::FaultKind;
 
 use guard::ScratchDirectory;
 use peers::Binaries;
@@ -115,6 +121,9 @@ pub(crate) fn run(
 ) -> anyhow::Result<RunRecord> {
     let Prepared { mut record, binaries, run, clock } = prepared;
     let scratch = ScratchDirectory::create(&options.data_directory)?;
+    if slows_a_disk(run).is_some() {
+        slow_disk::try_out(scratch.path())?;
+    }
     let mut stage = trial::Stage::new(run, scratch.path(), clock.started);
     progress.goes_on_after(record.trials.len());
     let mut room = WaitingRoom::new(options.wait_for_quiet);
@@ -139,7 +148,9 @@ pub(crate) fn run(
             .context("the schedule names an arm that the run does not have")?;
         let number = number(&record.trials, index);
         progress.trial_begins(number, &arm.name);
-        let Some(Ran { trial, command, version }) = stage.run(arm, found, index, progress)? else { continue };
+        let ran = stage.run(arm, found, index, progress)?;
+        record.left_behind.append(&mut stage.left_behind);
+        let Some(Ran { trial, command, version }) = ran else { continue };
         if let Some(arm) = record.arms.iter_mut().find(|candidate| candidate.name == arm.name) {
             arm.command = command;
             arm.version = version.or(arm.version.take());
@@ -226,6 +237,7 @@ fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Op
         fingerprint: fingerprint::take(run, &binaries, data),
         caveats,
         aborted: None,
+        left_behind: Vec::new(),
     };
     (record, binaries)
 }
@@ -255,12 +267,22 @@ fn whose_use(arm: &str, served: &Served) -> Option<String> {
     })
 }
 
-/// What an embedded run cannot honour, and what it cannot read here of passwords and certificates: field and problem, told before
-/// anything is measured.
+/// The first workload that makes a disk slow.
+fn slows_a_disk(run: &ValidatedRun) -> Option<usize> {
+    let slows = |workload: &Workload| workload.fault().is_some_and(|fault| fault.kind == FaultKind::SlowDisk);
+    run.spec.workloads.iter().position(slows)
+}
+
+/// What an embedded run cannot honour, what it lacks here, and what it cannot read here of passwords and certificates: field and problem, told
+/// before anything is measured.
 pub(crate) fn refused(run: &ValidatedRun) -> Vec<(String, String)> {
     let problems = for_embedded(run);
     if !problems.is_empty() {
         return problems.into_iter().map(|one| (format!("{} {}", one.object, one.field), one.text)).collect();
+    }
+    if let Some((index, error)) = slows_a_disk(run).zip(slow_disk::program().err()) {
+        let field = format!("BenchmarkRun/{} spec.workloads[{index}].load.fault.kind", run.name);
+        return vec![(field, error.to_string())];
     }
     let external = run.arms.iter().filter_map(ValidatedArm::external);
     let unreadable = external.filter_map(|store| {

@@ -195,6 +195,11 @@ fn offers(engine: &Engine) -> Vec<Offer> {
     std::iter::once(Offer { command: engine.install(), version: own }).chain(older).collect()
 }
 
+/// What installs an engine in the version that storebench was tested with, from where the user is.
+pub(crate) fn install(engine: &Engine) -> String {
+    how_to_install(&offers(engine), engine.binary(), engine.name, engine.default_version)
+}
+
 /// What installs an executable from where the user is: the command of the checkout, by its path where that is needed, or where to put it
 /// by hand. Of a version that no command brings, that, and which versions there are.
 fn how_to_install(offers: &[Offer], binary: &str, folder: &str, version: &str) -> String {
@@ -265,25 +270,28 @@ mod tests {
     use super::*;
     use storebench_crds::engine::EngineKind;
 
-    fn install(kind: EngineKind, version: &str) -> String {
+    fn install_version(kind: EngineKind, version: &str) -> String {
         let engine = kind.engine();
         how_to_install(&offers(engine), engine.binary(), engine.name, version)
     }
 
     #[test]
     fn a_version_that_no_command_brings_is_not_answered_with_one() {
-        assert!(install(EngineKind::Etcd, "3.7.3").ends_with("peers/fetch etcd"));
-        assert!(install(EngineKind::Etcd, "3.6.16").ends_with("peers/fetch etcd-old"), "the older line has its own");
-        let other = install(EngineKind::Etcd, "3.5.0");
+        assert!(install_version(EngineKind::Etcd, "3.7.3").ends_with("peers/fetch etcd"));
+        assert!(
+            install_version(EngineKind::Etcd, "3.6.16").ends_with("peers/fetch etcd-old"),
+            "the older line has its own"
+        );
+        let other = install_version(EngineKind::Etcd, "3.5.0");
         assert!(
             other.starts_with("put etcd 3.5.0 on PATH, or into ") && other.contains("/etcd/3.5.0, or ask for"),
             "{other}"
         );
         assert!(other.contains("3.7.3 (") && other.contains("peers/fetch etcd), 3.6.16 ("), "{other}");
         assert!(other.ends_with("\"A new version\" in peers/README.md says how to bring another"), "{other}");
-        let own = install(EngineKind::Rusd, "9.9.9");
+        let own = install_version(EngineKind::Rusd, "9.9.9");
         assert!(own.contains(&format!("{} (cargo build --release -p rusd", env!("CARGO_PKG_VERSION"))), "{own}");
         let by_hand = EngineKind::HieroBlockNode.engine();
-        assert_eq!(install(EngineKind::HieroBlockNode, "9.9.9"), by_hand.install());
+        assert_eq!(install_version(EngineKind::HieroBlockNode, "9.9.9"), by_hand.install());
     }
 }

@@ -10,12 +10,24 @@ use storebench_core::record::{FailureCause, TrialRecord};
 use storebench_core::validate::ValidatedRun;
 use storebench_crds::job::{LoadStep, Phase};
 
-/// What stands on the line of a terminal of so many columns; 0: not known.
+/// What stands on the line of a terminal of so many columns; 0: not known, so that the bar's library takes it for one of 80.
 fn template(columns: usize) -> &'static str {
     match columns {
-        1..BAR_COLUMNS_MIN => "{pos}/{len} {wide_msg}",
+        0..BAR_COLUMNS_MIN => "{pos}/{len} {wide_msg}",
         _ => "{prefix} {bar:24} {pos}/{len} {elapsed} {wide_msg}",
     }
+}
+
+/// As many of these parts as have room on so many columns, from the first on, which is always told. Half a number is another number.
+fn that_fit(parts: &[&str], columns: usize) -> String {
+    let mut told = String::new();
+    for part in parts {
+        if !told.is_empty() && told.chars().count() + part.chars().count() > columns {
+            break;
+        }
+        told.push_str(part);
+    }
+    told
 }
 
 /// Progress of one run.
@@ -25,6 +37,8 @@ pub(crate) struct Progress {
     name: String,
     trials_max: u32,
     arms: u64,
+    /// Columns that a message has.
+    room: usize,
     /// The arm that is measured: what a reader must not lose however little fits on the line.
     arm: Mutex<String>,
 }
@@ -43,6 +57,10 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(template(columns)) {
             bar.set_style(style);
         }
+        // Positions have as many digits as the number of trials, and its own may grow by one; the time that went by has up to eight.
+        let position = 2 * steps.to_string().len() + 3;
+        let taken = if columns < BAR_COLUMNS_MIN { position } else { position + run.name.len() + "  ".len() + 24 + 9 };
+        let room = if columns == 0 { 80 } else { columns }.saturating_sub(taken);
         bar.set_prefix(run.name.clone());
         bar.enable_steady_tick(Duration::from_millis(250));
         Self {
@@ -51,6 +69,7 @@ impl Progress {
             name: run.name.clone(),
             trials_max: run.spec.trials.max,
             arms: run.arms.len() as u64,
+            room,
             arm: Mutex::default(),
         }
     }
@@ -113,7 +132,10 @@ impl Progress {
             0..10_000_000 => format!(", p99 ≤ {} µs", nanos.div_ceil(1_000)),
             _ => format!(", p99 ≤ {} ms", nanos.div_ceil(1_000_000)),
         });
-        self.show(&format!("{workload}: {per_second}/s{p99}, {operations} requests"));
+        let (rate, requests) = (format!("{workload}: {per_second}/s"), format!(", {operations} requests"));
+        let arm = self.arm.lock().unwrap_or_else(PoisonError::into_inner).chars().count() + ": ".len();
+        let parts = [rate.as_str(), &p99, &requests];
+        self.show(&that_fit(&parts, self.room.saturating_sub(arm)));
     }
 
     /// A rate was tried, or measured, in search of the highest.
@@ -163,6 +185,7 @@ mod tests {
             name: "a-comparison-of-some-length".into(),
             trials_max: 30,
             arms: 2,
+            room: 90,
             arm: Mutex::default(),
         };
         let arm = "an-arm-of-thirty-two-characters-x";
@@ -177,6 +200,16 @@ mod tests {
         progress.workload_goes_on("mixed", 0, None, 2_000);
         assert_eq!(progress.bar.message(), format!("{arm}: mixed: 0/s, 2000 requests"));
         assert_eq!(template(60), "{pos}/{len} {wide_msg}");
-        assert!(template(120).contains("{bar:24}") && template(0) == template(120));
+        assert!(template(120).contains("{bar:24}"));
+        assert_eq!(template(0), template(60), "a terminal that does not say is taken for one of 80");
+    }
+
+    #[test]
+    fn a_number_that_would_be_cut_is_left_out_whole() {
+        let figures = ["set: 25830/s", ", p99 ≤ 8389 µs", ", 1234567 requests"];
+        assert_eq!(that_fit(&figures, 80), "set: 25830/s, p99 ≤ 8389 µs, 1234567 requests");
+        assert_eq!(that_fit(&figures, 44), "set: 25830/s, p99 ≤ 8389 µs");
+        assert_eq!(that_fit(&figures, 20), "set: 25830/s");
+        assert_eq!(that_fit(&figures, 3), "set: 25830/s", "the first is cut rather than nothing told");
     }
 }

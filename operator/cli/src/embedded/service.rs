@@ -19,6 +19,8 @@ use storebench_crds::storage_service::Footprint;
 use super::interrupt;
 use super::peers::{Binary, StoreBinaries};
 use super::process::Running;
+use super::relay::{self, Relay};
+use super::slow_disk::SlowDisk;
 
 /// A store that has not answered after this long never becomes ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -26,6 +28,15 @@ const READY_TIMEOUT: Duration = Duration::from_secs(30);
 const PROBE_INTERVAL: Duration = Duration::from_millis(1);
 /// Where everything listens.
 const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+/// What stands between a store and others, where a workload of the run needs it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Between {
+    /// The store sends its requests for its object store to the load.
+    pub(super) fault_proxy: bool,
+    /// Members are dialled through a [`Relay`], so that one can be cut off.
+    pub(super) relay: bool,
+}
 
 /// A store that answers. Dropped, it is killed and its data are removed.
 #[derive(Debug)]
@@ -40,6 +51,8 @@ pub(super) struct Service {
     shared: Option<PathBuf>,
     /// Where the load is to listen for the store's requests to its object store.
     fault_proxy: Option<String>,
+    /// Stands before all members.
+    relay: Option<Relay>,
     /// What the idle store costs, resident memory aside.
     pub(super) footprint: Footprint,
     /// The first member's command line.
@@ -91,16 +104,16 @@ impl RunningProcess {
 pub(super) struct NeverReady(pub(super) String);
 
 impl Service {
-    /// Starts every role, one after the other, and waits for an answer from each of its members. With `fault_proxy` the store sends
-    /// its requests for its object store to the load. The inner error is the store's doing, the outer ours.
+    /// Starts every role, one after the other, and waits for an answer from each of its members. The inner error is the store's doing, the outer
+    /// ours.
     pub(super) fn start(
         service: &ValidatedService,
         binaries: &StoreBinaries,
         directory: &Path,
-        fault_proxy: bool,
+        between: Between,
         timeout: Duration,
     ) -> anyhow::Result<Result<Self, NeverReady>> {
-        let placement = place(service, binaries, directory, fault_proxy)?;
+        let placement = place(service, binaries, directory, between)?;
         let plan = engine::plan(service, &placement);
         let deadline = Instant::now() + timeout.min(READY_TIMEOUT);
         let mut running = Self {
@@ -110,6 +123,7 @@ impl Service {
             directory: directory.to_path_buf(),
             shared: plan.shared_directory.map(PathBuf::from),
             fault_proxy: placement.fault_proxy.clone(),
+            relay: if between.relay { Some(Relay::start(routes(&placement))?) } else { None },
             footprint: Footprint { binary_bytes: file_bytes(&binaries.store.path), ..Footprint::default() },
             command: Vec::new(),
         };
@@ -187,7 +201,11 @@ impl Service {
 
     /// Where clients reach the members.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        self.store.iter().filter_map(|member| client_address(self.engine, &member.plan.ports)).collect()
+        let own = self.store.iter().filter_map(|member| client_address(self.engine, &member.plan.ports));
+        match &self.relay {
+            Some(_) => (0..).zip(own).map(|(member, own)| (relay::host(member), own.port()).into()).collect(),
+            None => own.collect(),
+        }
     }
 
     /// Where the members serve metrics in Prometheus's format; empty where the engine has none.
@@ -244,6 +262,28 @@ impl Service {
         process.as_ref().with_context(|| format!("{} is not running", plan.name))?.signal(signal)
     }
 
+    /// Cuts a member off from clients and other members.
+    pub(super) fn cut(&self, member: usize) -> anyhow::Result<()> {
+        let relay = self.relay.as_ref().context("the run has no relay to cut a member off")?;
+        relay.cut(member, self.process(member)?);
+        Ok(())
+    }
+
+    /// Lets all members reach one another again.
+    pub(super) fn heal(&self) {
+        self.relay.iter().for_each(Relay::heal);
+    }
+
+    /// Makes the syncs of a member take longer, as long as the value lives.
+    pub(super) fn slow_disk(&self, member: usize, delay: Duration) -> anyhow::Result<SlowDisk> {
+        SlowDisk::begin(self.process(member)?, delay, &self.directory)
+    }
+
+    fn process(&self, member: usize) -> anyhow::Result<u32> {
+        let RunningProcess { process, plan, .. } = &self.store[member];
+        process.as_ref().map(Running::id).with_context(|| format!("{} is not running", plan.name))
+    }
+
     /// Starts a member that was killed, with its data.
     pub(super) fn restart(&mut self, member: usize) -> anyhow::Result<()> {
         self.store[member].start_again(&self.directory)
@@ -292,7 +332,7 @@ fn place(
     service: &ValidatedService,
     binaries: &StoreBinaries,
     directory: &Path,
-    fault_proxy: bool,
+    between: Between,
 ) -> anyhow::Result<Placement> {
     let create = |path: PathBuf| -> anyhow::Result<String> {
         std::fs::create_dir_all(&path).with_context(|| format!("{}: cannot be created", path.display()))?;
@@ -313,14 +353,16 @@ fn place(
             ports.insert(port.name, free_port()?);
         }
         let binary = binaries.of(role.name).context("an executable of a companion was not found")?;
+        // Where others find it; it listens at the same ports behind.
+        let host = if between.relay && role.is_store() { relay::host(ordinal) } else { LOOPBACK };
         Ok(Member {
             programs_directory: binary.folder(role.service.engine).display().to_string(),
             data_directory: create(directory.join(role.name).join(&name))?,
             files_directory: create(directory.join("files").join(&name))?,
             own_name: name.clone(),
             name,
-            host: LOOPBACK.to_string(),
-            own_host: LOOPBACK.to_string(),
+            host: host.to_string(),
+            own_host: host.to_string(),
             bind: LOOPBACK.to_string(),
             ports,
         })
@@ -333,11 +375,20 @@ fn place(
     }
     if service.engine.shares_directory {
         placement.shared_directory = Some(create(directory.join("shared"))?);
-        if fault_proxy {
+        if between.fault_proxy {
             placement.fault_proxy = Some(format!("{LOOPBACK}:{}", free_port()?));
         }
     }
     Ok(placement)
+}
+
+/// The ways to the members of the store, at all of their ports: the member, where others dial, and where it listens.
+fn routes(placement: &Placement) -> Vec<(usize, SocketAddr, SocketAddr)> {
+    let of = |(number, member): (u32, &Member)| {
+        let (at, ports) = (relay::host(number), member.ports.clone());
+        ports.into_values().map(move |port| (number as usize, (at, port).into(), (LOOPBACK, port).into()))
+    };
+    (0..).zip(placement.members(engine::STORE)).flat_map(of).collect()
 }
 
 /// Makes what a process needs before it starts, so that only its owner may read it.

@@ -6,17 +6,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bench_jobs::measure::meter::Meter;
-use storebench_core::record::{FailureCause, TrialFailure, TrialRecord, Usage};
+use storebench_core::record::{FailureCause, LeftBehind, TrialFailure, TrialRecord, Usage};
 use storebench_core::trial::{Loaded, job, needs_fault_proxy};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
+use storebench_crds::Workload;
 use storebench_crds::benchmark_run::Isolation;
 use storebench_crds::status::TrialState;
 use storebench_crds::storage_service::Footprint;
+use storebench_crds::workload::FaultKind;
 
 use super::deployed::{Deployed, Started};
 use super::peers::Binaries;
 use super::progress::Progress;
-use super::service::{NeverReady, Service};
+use super::service::{Between, NeverReady, Service};
 use super::{interrupt, load, restore};
 
 /// How long a store is watched before it is loaded.
@@ -39,12 +41,21 @@ pub(super) struct Stage<'a> {
     timeout: Duration,
     /// Stores that live as long as the run, by arm; empty where every trial gets a new one.
     shared: BTreeMap<String, Deployed>,
+    /// What loads could not remove from stores that were there already.
+    pub(super) left_behind: Vec<LeftBehind>,
 }
 
 impl<'a> Stage<'a> {
     pub(super) fn new(run: &'a ValidatedRun, directory: &Path, run_started: Instant) -> Self {
         let timeout = run.spec.trials.timeout.duration();
-        Self { run, directory: directory.to_path_buf(), run_started, timeout, shared: BTreeMap::new() }
+        Self {
+            run,
+            directory: directory.to_path_buf(),
+            run_started,
+            timeout,
+            shared: BTreeMap::new(),
+            left_behind: Vec::new(),
+        }
     }
 
     /// Runs a trial. `None` where a signal asked for the end.
@@ -118,11 +129,14 @@ impl<'a> Stage<'a> {
         }
         let directory = self.directory.join(format!("{}-{index}", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
-        Deployed::start(arm, binaries, &directory, needs_fault_proxy(self.run), self.timeout)
+        let cuts = |workload: &Workload| workload.fault().is_some_and(|fault| fault.kind == FaultKind::Partition);
+        let between =
+            Between { fault_proxy: needs_fault_proxy(self.run), relay: self.run.spec.workloads.iter().any(cuts) };
+        Deployed::start(arm, binaries, &directory, between, self.timeout)
     }
 
     fn load(
-        &self,
+        &mut self,
         arm: &ValidatedArm,
         binaries: &Binaries,
         deployed: &mut Deployed,
@@ -142,7 +156,7 @@ impl<'a> Stage<'a> {
         job.strikes_members = job.workloads.iter().any(|workload| workload.fault().is_some());
         let directory = self.directory.join(format!("{}-{index}-job", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
-        load::load(&job, deployed, &directory, begun + self.timeout, progress)
+        load::load(&job, deployed, &directory, begun + self.timeout, progress, &mut self.left_behind)
     }
 }
 

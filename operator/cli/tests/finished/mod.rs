@@ -27,7 +27,19 @@ impl Finished {
     /// The same where something else was right, and is printed.
     #[track_caller]
     pub fn error_after_output(&self, parts: &[&str]) {
-        assert_eq!(self.code, Some(1), "{}", self.stderr);
+        self.one_line(1, parts);
+    }
+
+    /// The one line of what could not be compared, which is no error.
+    #[track_caller]
+    pub fn nothing_to_compare(&self, parts: &[&str]) {
+        assert_eq!(self.stdout, "", "{}", self.stderr);
+        self.one_line(3, parts);
+    }
+
+    #[track_caller]
+    fn one_line(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{}", self.stderr);
         assert_eq!(self.stderr.lines().count(), 1, "{}", self.stderr);
         assert!(self.stderr.starts_with("storebench: "), "{}", self.stderr);
         for part in parts {

@@ -48,7 +48,7 @@ pub async fn collect(
     }
     let mut processes = Vec::with_capacity(pods.len());
     for pod in pods {
-        processes.push(of_pod(client, namespace, pod).await?);
+        processes.push(of_pod(client, namespace, &trial.arm, pod).await?);
     }
     let mut loaded = merge(processes)
         .unwrap_or_else(|error| Loaded::failed(FailureCause::Platform, format!("the load pods' logs: {error}")));
@@ -70,7 +70,7 @@ fn too_many(pods: &[&Pod], job: Option<&Job>) -> Option<TrialFailure> {
     })
 }
 
-async fn of_pod(client: &Client, namespace: &str, pod: &Pod) -> Result<Loaded, Error> {
+async fn of_pod(client: &Client, namespace: &str, arm: &str, pod: &Pod) -> Result<Loaded, Error> {
     let name = pod.name_any();
     let summary = match summary(pod) {
         Ok(summary) => summary,
@@ -87,18 +87,18 @@ async fn of_pod(client: &Client, namespace: &str, pod: &Pod) -> Result<Loaded, E
         }
         Err(error) => return Err(error).tried(|| format!("read the log of Pod {name}")),
     };
-    Ok(gather(&name, &log, summary))
+    Ok(gather(&name, arm, &log, summary))
 }
 
 /// From a log and a summary to what was measured.
-fn gather(pod: &str, log: &str, summary: JobSummary) -> Loaded {
+fn gather(pod: &str, arm: &str, log: &str, summary: JobSummary) -> Loaded {
     let mut gathering = Gathering::default();
     for line in log.lines() {
         if let Err(error) = gathering.line(line) {
             return Loaded::failed(FailureCause::Platform, format!("the log of the load pod {pod}: {error}"));
         }
     }
-    let left = gathering.left_behind().map(|words| format!("; {words}"));
+    let left = gathering.left_behind(arm).map(|words| format!("; {words}"));
     let mut loaded = gathering.finish(summary);
     if let (Some(failure), Some(left)) = (&mut loaded.failure, left) {
         failure.detail.push_str(&left);
@@ -344,7 +344,7 @@ mod tests {
         let removed = JobLine::NamespaceRemoved { workload: "set".into() };
         let said = |lines: &[&JobLine]| {
             let log: String = lines.iter().map(|line| format!("{}\n", line.encode())).collect();
-            gather("load-0", &log, failed.clone()).failure.unwrap().detail
+            gather("load-0", "mine", &log, failed.clone()).failure.unwrap().detail
         };
         let detail = said(&[&namespace]);
         assert!(
@@ -374,7 +374,7 @@ mod tests {
             "service": { "p50Nanos": 1, "p99Nanos": 1, "maxNanos": 1 },
         }] });
         let summary: JobSummary = serde_json::from_value(text).unwrap();
-        let failure = gather("load-0", "a line for people\n", summary).failure.unwrap();
+        let failure = gather("load-0", "mine", "a line for people\n", summary).failure.unwrap();
         assert_eq!(failure.cause, FailureCause::Platform);
         assert!(failure.detail.contains("lacks the histogram of put"), "{}", failure.detail);
     }

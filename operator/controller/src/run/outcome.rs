@@ -86,6 +86,7 @@ pub async fn begin(
         fingerprint: fingerprint::of(facts),
         caveats: caveats(references),
         aborted: None,
+        left_behind: Vec::new(),
     };
     let mut data = BTreeMap::from([
         (HEAD_KEY.to_owned(), serde_json::to_string(&record)?),

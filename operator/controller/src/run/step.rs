@@ -184,7 +184,7 @@ pub fn decide(
     name_of: impl Fn(u32, &str) -> String,
     members_of: impl Fn(&str, &str) -> Members,
 ) -> Step {
-    let arms: Vec<&str> = view.spec.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let arms: Vec<&str> = view.spec.arm_names().collect();
     let Next::Run { index, arm } = next(view.spec, &arms, view.trials, half_widths) else {
         return if view.exists_besides(None) { Step::CleanUp { keep: None } } else { Step::Finish };
     };

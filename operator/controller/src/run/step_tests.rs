@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
+use storebench_crds::benchmark_run::NOISE_FLOOR;
 use storebench_crds::status::TrialState;
 
 use super::*;
@@ -193,6 +194,16 @@ fn every_arm_is_measured_as_often_as_asked_and_nothing_is_left() {
     let Existing { jobs, stores, companions, control_planes, pods, refusals: _ } = world.existing;
     assert!(jobs.is_empty() && stores.is_empty() && control_planes.is_empty() && pods.is_empty());
     assert!(companions.is_empty());
+}
+
+#[test]
+fn the_noise_floor_is_measured_as_often_as_the_arms_that_were_asked_for() {
+    let mut world = World::new(4);
+    world.spec.noise_floor = true;
+    world.run();
+    let floors = world.trials.iter().filter(|trial| trial.arm == NOISE_FLOOR).count();
+    assert_eq!((world.trials.len(), floors), (12, 4));
+    assert!(world.existing.stores.is_empty() && world.existing.pods.is_empty());
 }
 
 #[test]

@@ -11,6 +11,7 @@
 mod conditions;
 mod figures;
 mod held;
+mod practice;
 mod trend;
 mod two_runs;
 
@@ -23,6 +24,7 @@ use storebench_crds::metric::Direction;
 pub use conditions::{Difference, Differences, Part};
 pub use figures::{Figures, Measured};
 pub use held::{Baseline, Held, decided};
+pub use practice::{GateCourse, Needed};
 pub use trend::{Change, Point, RECENT_RUNS, Series, Trend};
 pub use two_runs::{Against, Outcome, Row, Side, TwoRuns, check_machines};
 

@@ -2,7 +2,7 @@
 
 use storebench_crds::Metric;
 use storebench_crds::benchmark_run::{ArmField, BaselineRef};
-use storebench_crds::status::{GateOutcome, Verdict};
+use storebench_crds::status::{GateOutcome, GateResult, Verdict};
 
 use super::*;
 use crate::judgement::judge;
@@ -402,4 +402,71 @@ fn a_run_that_lacks_a_part_of_its_baseline_has_not_passed() {
     assert_eq!(held.result.verdict, Verdict::Inconclusive, "{}", held.result.message);
     assert!(held.result.message.contains("was not compared: arm third"), "{}", held.result.message);
     assert_eq!(held.pair.unwrap().verdict, Verdict::Inconclusive, "the report says so, too");
+}
+
+/// A gate whose bound lies where the arm is: chance decides it anew each night.
+#[test]
+fn a_gate_that_changes_its_mind_while_no_level_did_is_called_flaky() {
+    let (_, arm) = names();
+    let nights = |outcome: &dyn Fn(u32) -> GateOutcome| -> Vec<Report> {
+        let night = |day| {
+            let mut report = run_of(day, &[]);
+            let gate = format!("{arm} set ThroughputPerSecond ≥ 100 % of the baseline");
+            report.judgement.gates = vec![GateResult { gate, outcome: outcome(day), found: String::new() }];
+            report
+        };
+        (0..20).map(night).collect()
+    };
+    let steady = Trend::of(&nights(&|_| GateOutcome::Met), false).unwrap();
+    assert_eq!((steady.gates[0].turns, steady.gates[0].is_flaky), (0, false));
+    // It became slower, and was mended: that is what gates are for. And what did not decide it says nothing.
+    let mended = |day| match day {
+        12..=14 => GateOutcome::Missed,
+        16 => GateOutcome::Undecided,
+        _ => GateOutcome::Met,
+    };
+    let mended = Trend::of(&nights(&mended), false).unwrap();
+    assert_eq!((mended.gates[0].turns, mended.gates[0].is_flaky), (2, false));
+    let flaky = |day: u32| if day.is_multiple_of(3) { GateOutcome::Missed } else { GateOutcome::Met };
+    let flaky = Trend::of(&nights(&flaky), false).unwrap();
+    assert!(flaky.gates[0].is_flaky && flaky.gates[0].turns >= 5, "{:?}", flaky.gates);
+    assert_eq!(flaky.gates[0].count(GateOutcome::Missed), 7);
+    assert_eq!(flaky.verdict, Verdict::Passed, "no level changed: {}", flaky.message);
+    let text = document_text(trends(std::slice::from_ref(&flaky)), 160, false);
+    assert!(text.contains("is flaky: it turned ") && text.contains("✗✓✓✗"), "{text}");
+    assert!(!document_text(trends(&[steady]), 160, false).contains("is flaky"));
+}
+
+#[test]
+fn how_many_trials_a_change_takes_follows_from_the_noise_of_the_last_runs() {
+    let (control, arm) = names();
+    let needed = |noisier: f64| {
+        let mut reports = history(None);
+        for report in &mut reports {
+            for trial in report.record.trials.iter_mut().filter(|trial| trial.arm == arm) {
+                let factor = 1.0 + noisier * (f64::from(trial.index % 3) - 1.0);
+                for workload in &mut trial.workloads {
+                    workload.summary.elapsed_nanos = (workload.summary.elapsed_nanos as f64 * factor) as u64;
+                }
+            }
+            report.judgement = judge(&report.record);
+        }
+        let trend = Trend::of(&reports, false).unwrap();
+        let of = |arm: &str| {
+            let series = trend.series.iter().find(|one| one.arm == arm && one.metric == Metric::THROUGHPUT).unwrap();
+            series.needed.clone()
+        };
+        assert_eq!(of(&control), [], "it is what others are compared with");
+        let text = document_text(trends(std::slice::from_ref(&trend)), 160, false);
+        assert!(text.contains("trials to see") && text.contains("5 %: "), "{text}");
+        of(&arm)
+    };
+    let (quiet, noisy) = (needed(0.0), needed(0.1));
+    for (before, after) in quiet.iter().zip(&noisy) {
+        let [before, after] = [before, after].map(|one| one.trials.unwrap_or(u32::MAX));
+        assert!(before <= after, "{quiet:?} {noisy:?}");
+    }
+    // A standard deviation of 8 % shows 10 % with the trials that the formula of the paired t test wants, and 2 % with none that a run can have.
+    assert_eq!(noisy[0], Needed { change_basis_points: 200, trials: None });
+    assert!(noisy[2].trials.is_some_and(|trials| (5..=16).contains(&trials)), "{noisy:?}");
 }

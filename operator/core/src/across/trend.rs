@@ -1,10 +1,11 @@
-//! Many runs of one name: where a metric of an arm moved to another level, and what else changed then.
+//! Many runs of one name: where a metric of an arm moved to another level, and what else changed then; and what became of gates.
 
 use serde::Serialize;
 use storebench_crds::Metric;
 use storebench_crds::status::Verdict;
 
 use super::conditions::{Difference, Differences, Part};
+use super::practice::{GateCourse, Needed, needed};
 use super::{Figures, control, decides};
 use crate::judgement::Report;
 use crate::statistics::{change_points, hodges_lehmann};
@@ -56,6 +57,8 @@ pub struct Series {
     pub points: Vec<Point>,
     /// The new levels, the oldest first.
     pub changes: Vec<Change>,
+    /// How many trials it takes to see a change within a run. Empty: the arm is the baseline.
+    pub needed: Vec<Needed>,
 }
 
 /// What many runs of one name say together.
@@ -70,6 +73,8 @@ pub struct Trend {
     pub set_aside: Vec<(String, String)>,
     /// What was followed.
     pub series: Vec<Series>,
+    /// What became of the gates.
+    pub gates: Vec<GateCourse>,
     /// Regressed where a recent level is worse; else Passed.
     pub verdict: Verdict,
     /// Why, in one line.
@@ -105,6 +110,7 @@ impl Trend {
             runs: ordered.iter().map(|report| report.record.started_at.clone()).collect(),
             set_aside,
             series,
+            gates: GateCourse::all(&ordered),
             verdict,
             message,
         })
@@ -166,6 +172,7 @@ fn follow(runs: &[Figures], workload: &str, arm: &str, metric: Metric) -> Option
         control: control.map(Into::into),
         points: points.collect(),
         changes,
+        needed: needed(runs, workload, arm, metric),
     })
 }
 

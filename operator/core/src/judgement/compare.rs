@@ -1,7 +1,7 @@
 //! Pairs the arms' numbers trial by trial and estimates ratios with their intervals.
 
-use storebench_crds::benchmark_run::{ArmField, Bound};
-use storebench_crds::status::Comparison;
+use storebench_crds::benchmark_run::{ArmField, Bound, NOISE_FLOOR};
+use storebench_crds::status::{Comparison, NoiseFloor};
 use storebench_crds::{Metric, Workload};
 
 use super::metric::value;
@@ -39,9 +39,24 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
                     trials: paired.trials as u32,
                     detectable_basis_points: basis_points(paired.smallest_detectable_ratio_change),
                     not_ranked: not_ranked.clone(),
+                    noise_floor: None,
                 });
             }
         }
+    }
+    with_noise_floor(comparisons)
+}
+
+/// Sets beside each comparison how the baseline compares with itself in the same metric and workload, where that was measured.
+fn with_noise_floor(mut comparisons: Vec<Comparison>) -> Vec<Comparison> {
+    let floors: Vec<Comparison> = comparisons.iter().filter(|one| one.arm == NOISE_FLOOR).cloned().collect();
+    for one in comparisons.iter_mut().filter(|one| one.arm != NOISE_FLOOR) {
+        let floor = floors.iter().find(|floor| floor.workload == one.workload && floor.metric == one.metric);
+        one.noise_floor = floor.map(|floor| NoiseFloor {
+            ratio_basis_points: floor.ratio_basis_points,
+            low_basis_points: floor.low_basis_points,
+            high_basis_points: floor.high_basis_points,
+        });
     }
     comparisons
 }

@@ -10,7 +10,7 @@
 use storebench_crds::benchmark_run::{Bound, Gate, OnInconclusive, TRIALS_MAX};
 use storebench_crds::metric::Direction;
 use storebench_crds::ratio::percent;
-use storebench_crds::status::{Comparison, GateOutcome, GateResult};
+use storebench_crds::status::{Comparison, GateOutcome, GateResult, Verdict};
 
 use super::Valid;
 use super::compare::{baseline, own_as_one_of, own_interval, ratio_as_one_of};
@@ -24,6 +24,20 @@ pub(super) struct Decided {
     pub(super) on_inconclusive: OnInconclusive,
     /// What would decide it, where only trials are missing.
     pub(super) to_do: Option<String>,
+}
+
+impl Decided {
+    /// What a reader is shown: of a run whose numbers cannot be trusted no gate is met or missed.
+    pub(super) fn result_of(self, verdict: Verdict) -> GateResult {
+        match verdict {
+            Verdict::Invalid => GateResult {
+                outcome: GateOutcome::NotJudged,
+                found: "the measurement cannot be trusted".into(),
+                ..self.result
+            },
+            _ => self.result,
+        }
+    }
 }
 
 /// A bound on a value or a ratio.

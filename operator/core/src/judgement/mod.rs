@@ -167,6 +167,6 @@ pub fn judge(record: &RunRecord) -> Judgement {
         intervals: compare::throughput_intervals(&valid),
         caveats: summary::caveats(&valid, &comparisons),
         comparisons,
-        gates: gates.into_iter().map(|gate| gate.result).collect(),
+        gates: gates.into_iter().map(|gate| gate.result_of(verdict)).collect(),
     }
 }

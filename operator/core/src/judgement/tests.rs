@@ -1,6 +1,8 @@
 //! Worked examples of every verdict, from records that a driver could have made.
 
+mod headline;
 mod limit;
+mod noise_floor;
 mod unequal;
 
 use proptest::prelude::*;
@@ -119,6 +121,7 @@ fn record(ratio: f64, gates: serde_json::Value) -> RunRecord {
         fingerprint: Default::default(),
         caveats: Vec::new(),
         aborted: None,
+        left_behind: Vec::new(),
     }
 }
 
@@ -347,8 +350,8 @@ fn nothing_installed_names_the_command() {
     }
     record.trials.clear();
     let judgement = judge(&record);
-    assert_eq!(judgement.verdict, Verdict::Invalid);
-    assert!(judgement.message.contains("peers/fetch etcd"));
+    assert_eq!(judgement.verdict, Verdict::NoBaseline, "nothing was measured that could be distrusted");
+    assert!(judgement.message.contains("to install it: peers/fetch etcd"), "{}", judgement.message);
 }
 
 /// The schema refuses it; a record may be written by anybody.
@@ -383,6 +386,20 @@ fn an_absolute_gate_needs_no_baseline() {
     record.trials.retain(|trial| trial.arm == "old");
     let judgement = judge(&record);
     assert_eq!(judgement.verdict, Verdict::Regressed, "a latency of 100 µs is above 50: {}", judgement.message);
+}
+
+/// Whoever reads the gates alone takes them for passed.
+#[test]
+fn no_gate_of_an_invalid_run_is_met_or_missed() {
+    for factor in [2.0, 0.5] {
+        let mut record = record(factor, throughput_gate(9_000, "Fail"));
+        assert_ne!(judge(&record).gates[0].outcome, GateOutcome::NotJudged);
+        failed(&mut record, 7, FailureCause::WrongAnswer);
+        let gate = judge(&record).gates.remove(0);
+        assert_eq!(gate.outcome, GateOutcome::NotJudged);
+        assert_eq!(gate.found, "the measurement cannot be trusted");
+        assert!(gate.gate.contains("≥ 90 % of old"), "{}", gate.gate);
+    }
 }
 
 #[test]

@@ -24,9 +24,19 @@ pub(super) fn decide(valid: &Valid, comparisons: &[Comparison], gates: &[Decided
             outcomes.contains(&gate.result.outcome)
                 && (gate.result.outcome == GateOutcome::Missed || gate.on_inconclusive == OnInconclusive::Fail)
         };
-        gates.iter().find(counts).map(|gate| {
+        let mut counted = gates.iter().filter(counts);
+        counted.next().map(|gate| {
+            let became = if outcomes.contains(&GateOutcome::Missed) { "missed" } else { "not decided" };
+            let more = match counted.count() {
+                0 => String::new(),
+                more => format!(
+                    "; {more} more of {} gates {} {became}",
+                    gates.len(),
+                    if more == 1 { "was" } else { "were" }
+                ),
+            };
             let to_do = gate.to_do.as_ref().map_or_else(String::new, |to_do| format!("; to do: {to_do}"));
-            format!("{}: found {}{to_do}", gate.result.gate, gate.result.found)
+            format!("{}: found {}{more}{to_do}", gate.result.gate, gate.result.found)
         })
     };
     if let Some(message) = failed(&[GateOutcome::Missed]) {
@@ -46,19 +56,23 @@ pub(super) fn decide(valid: &Valid, comparisons: &[Comparison], gates: &[Decided
     (Verdict::Passed, passed(comparisons, gates))
 }
 
-/// Why nothing was measured although some arms could have been; `None`: it was, or none could.
+/// Why nothing was measured of several arms; `None`: it was, or there is but one.
 fn nothing_to_compare(record: &RunRecord) -> Option<String> {
-    if !record.trials.is_empty() || record.aborted.is_some() || available(record).is_empty() {
+    if !record.trials.is_empty() || record.aborted.is_some() {
         return None;
     }
     let arm = lacking(record)?;
+    if available(record).is_empty() {
+        let missing = record.arms.iter().filter_map(|arm| arm.unavailable.as_ref());
+        let mut missing: Vec<String> =
+            missing.map(|why| format!("{}, to install it: {}", why.reason, why.install)).collect();
+        missing.dedup();
+        return Some(format!("nothing was measured, for no store is here: {}", missing.join("; ")));
+    }
     let missing = arm.unavailable.as_ref()?;
     let what = if arm.baseline { "the baseline" } else { "what there was to compare with" };
     let name = &arm.name;
-    Some(format!(
-        "nothing was measured, for {name} is {what}: {}; install it with: {}",
-        missing.reason, missing.install
-    ))
+    Some(format!("nothing was measured, for {name} is {what}: {}; to install it: {}", missing.reason, missing.install))
 }
 
 /// Why no number of this record can be trusted; `None` where they can.
@@ -67,7 +81,7 @@ fn invalid(valid: &Valid) -> Option<String> {
     if available(record).is_empty() {
         let first = record.arms.iter().find_map(|arm| arm.unavailable.as_ref());
         return Some(
-            first.map_or("there is no arm".into(), |why| format!("{}; install it with: {}", why.reason, why.install)),
+            first.map_or("there is no arm".into(), |why| format!("{}; to install it: {}", why.reason, why.install)),
         );
     }
     let failures = |cause: FailureCause| {
@@ -103,15 +117,53 @@ fn passed(comparisons: &[Comparison], gates: &[Decided]) -> String {
         .filter(|gate| gate.result.outcome != GateOutcome::Met && gate.on_inconclusive == OnInconclusive::Warn)
         .map(|gate| gate.result.gate.as_str())
         .collect();
-    let finding = comparisons.iter().find(|comparison| comparison.metric == Metric::THROUGHPUT).map(in_words);
     let judged = match gates.len() {
         0 => "no gates, so nothing was judged".into(),
         1 => "the gate was met".into(),
         count => format!("all {count} gates were met"),
     };
     let undecided = (!undecided.is_empty()).then(|| format!("undecided: {}", undecided.join(", ")));
-    [Some(judged), undecided, finding].into_iter().flatten().collect::<Vec<String>>().join("; ")
+    [Some(judged), undecided, findings(comparisons)].into_iter().flatten().collect::<Vec<String>>().join("; ")
 }
+
+/// As many comparisons are told one by one.
+const TOLD_MAX: usize = 3;
+
+/// How the arms compare in throughput, in every workload: one by one, or, where nobody would read so much, how many came out which way, and the
+/// one that is farthest from a tie. `None`: nothing was compared.
+fn findings(comparisons: &[Comparison]) -> Option<String> {
+    let of_throughput = comparisons.iter().filter(|comparison| comparison.metric == Metric::THROUGHPUT);
+    // The baseline against itself is told where there is room for it.
+    let (floors, of): (Vec<&Comparison>, Vec<&Comparison>) = of_throughput.partition(|one| one.is_noise_floor());
+    let of = if of.is_empty() || of.len() + floors.len() <= TOLD_MAX { [of, floors].concat() } else { of };
+    if of.len() <= TOLD_MAX {
+        let told: Vec<String> = of.into_iter().map(in_words).collect();
+        return (!told.is_empty()).then(|| told.join("; "));
+    }
+    let is_ranked = |one: &Comparison| one.not_ranked.is_none();
+    let is_tie = |one: &Comparison| {
+        one.low_basis_points <= PARITY && one.high_basis_points >= PARITY || one.is_within_noise_floor()
+    };
+    let count = |holds: &dyn Fn(&Comparison) -> bool| of.iter().filter(|one| holds(one)).count();
+    let counts = [
+        ("higher", count(&|one| is_ranked(one) && !is_tie(one) && one.low_basis_points > PARITY)),
+        ("lower", count(&|one| is_ranked(one) && !is_tie(one) && one.high_basis_points < PARITY)),
+        ("no different beyond noise", count(&|one| is_ranked(one) && is_tie(one))),
+        ("not ranked", count(&|one| !is_ranked(one))),
+    ];
+    let counts: Vec<String> =
+        counts.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}")).collect();
+    let distance = |one: &Comparison| (one.ratio_basis_points.max(1) as f64 / PARITY as f64).ln().abs();
+    let farthest = |found: &dyn Fn(&Comparison) -> bool| {
+        of.iter().copied().filter(|one| found(one)).max_by(|one, other| distance(one).total_cmp(&distance(other)))
+    };
+    let farthest = farthest(&|one| is_ranked(one) && !is_tie(one)).or_else(|| farthest(&|_| true));
+    let farthest = farthest.map_or_else(String::new, |one| format!("; farthest from a tie: {}", in_words(one)));
+    Some(format!("throughput, {} comparisons: {}{farthest}", of.len(), counts.join(", ")))
+}
+
+/// 1, in basis points.
+const PARITY: u64 = 10_000;
 
 /// A comparison in words: never faster or slower where the interval contains 1.
 fn in_words(comparison: &Comparison) -> String {
@@ -122,7 +174,13 @@ fn in_words(comparison: &Comparison) -> String {
     let what = comparison.metric.words;
     match &comparison.not_ranked {
         Some(reason) => format!("{workload}: {arm} has {interval} the {what} of {baseline}, not ranked ({reason})"),
-        None if low <= 10_000 && high >= 10_000 => {
+        None if comparison.is_noise_floor() => {
+            format!("{workload}: {baseline} has {interval} the {what} of itself, which is the noise floor")
+        }
+        None if comparison.is_within_noise_floor() => {
+            format!("{workload}: {arm} has {interval} the {what} of {baseline}, within the noise floor")
+        }
+        None if low <= PARITY && high >= PARITY => {
             format!("{workload}: no difference between {arm} and {baseline} beyond noise, {what} {interval}")
         }
         None => format!("{workload}: {arm} has {interval} the {what} of {baseline}"),

@@ -1,5 +1,6 @@
 //! What was asked, in a line: how hard a workload loads, a run, how to read a report. The request itself is [`super::family`]'s.
 
+use storebench_crds::DurationText;
 use storebench_crds::status::Verdict;
 use storebench_crds::workload::{Arrivals, Fault, FaultKind, FaultMember, Load, LoadMode};
 
@@ -44,6 +45,11 @@ fn fault(fault: &Fault) -> String {
     match fault.kind {
         FaultKind::Kill => format!("{member} killed after {after} and started again {duration} later"),
         FaultKind::Stop => format!("{member} stopped after {after} for {duration}"),
+        FaultKind::Partition => format!("{member} cut off after {after} for {duration}, all through a relay"),
+        FaultKind::SlowDisk => {
+            let delay = fault.sync_delay.as_ref().map(DurationText::as_str).unwrap_or_default();
+            format!("syncs of {member} slower by {delay} after {after} for {duration}")
+        }
     }
 }
 
@@ -80,7 +86,7 @@ fn instant(rfc3339: &str) -> String {
 }
 
 /// How the numbers were made and what the signs mean, for a first reader. One statement each.
-pub(super) fn reading_guide(report: &Report) -> Vec<&'static str> {
+pub(super) fn reading_guide(report: &Report) -> Vec<String> {
     let mut guide = vec![
         "Throughput is the median over trials; ± is its 95 % interval. Latency percentiles are over all requests of all valid trials, merged, never averaged.",
         "A ratio is the arm divided by the baseline, paired trial by trial, with its 95 % interval. If the interval contains 1, neither is called better.",
@@ -92,6 +98,15 @@ pub(super) fn reading_guide(report: &Report) -> Vec<&'static str> {
             1,
             "Open loop: intended latency runs from the instant a request was due, whether or not it could be sent then; service latency from its send. Users feel the intended one.",
         );
+    }
+    let mut guide: Vec<String> = guide.into_iter().map(str::to_owned).collect();
+    let decisions = report.judgement.gates.len();
+    if decisions > 1 {
+        guide.push(format!(
+            "As one of {decisions} decisions: gates and workloads make {decisions} decisions, and one miss makes a run Regressed. So that chance \
+             alone does so in no more than 5 % of runs, a gate is missed only if a wider interval than that of 95 %, shown as one of \
+             {decisions} decisions, lies beyond its bound, too."
+        ));
     }
     guide
 }
@@ -113,6 +128,11 @@ mod tests {
         let stopped =
             said(serde_json::json!({ "kind": "Stop", "member": "Follower", "after": "3s", "duration": "2s" }));
         assert!(stopped.ends_with(", follower stopped after 3s for 2s"), "{stopped}");
+        let cut = said(serde_json::json!({ "kind": "Partition", "after": "3s", "duration": "2s" }));
+        assert!(cut.ends_with(", leader or only member cut off after 3s for 2s, all through a relay"), "{cut}");
+        let slow =
+            said(serde_json::json!({ "kind": "SlowDisk", "syncDelay": "20ms", "after": "3s", "duration": "2s" }));
+        assert!(slow.ends_with(", syncs of leader or only member slower by 20ms after 3s for 2s"), "{slow}");
     }
 
     #[test]

@@ -126,6 +126,10 @@ impl Page {
         for warning in describe::warnings(report) {
             self.paragraph(&escape(&warning));
         }
+        for left in &report.record.left_behind {
+            let (arm, words, removal) = (escape(&left.arm), escape(&left.in_words()), code(&left.removal));
+            self.paragraph(&format!("**{arm}**, {words}. To remove them: {removal}"));
+        }
         for arm in &report.record.arms {
             if let Some(unavailable) = &arm.unavailable {
                 let (name, reason) = (escape(&arm.name), escape(&unavailable.reason));

@@ -1,6 +1,7 @@
 //! What each workload measured, and how the arms compare: the tables at the heart of a report.
 
 use storebench_crds::Metric;
+use storebench_crds::benchmark_run::NOISE_FLOOR;
 use storebench_crds::metric::{self, Direction, Place, Source};
 use storebench_crds::status::{Comparison, LatencySummary, TrialState, Verdict, WorkloadResult};
 use storebench_crds::workload::Workload;
@@ -145,7 +146,7 @@ pub(super) fn comparisons(report: &Report, workload: &Workload) -> Option<Table>
 
 /// Every comparison in every metric. `None`: nothing was compared.
 pub(super) fn comparisons_in_full(report: &Report, workload: &Workload) -> Option<Table> {
-    let columns = vec![
+    let mut columns = vec![
         Column::words("arm"),
         Column::words("metric"),
         Column::words("ratio (95 % interval)"),
@@ -153,19 +154,27 @@ pub(super) fn comparisons_in_full(report: &Report, workload: &Workload) -> Optio
         Column::numbers("pairs"),
         Column::numbers("would see"),
     ];
+    let has_floor = report.record.spec.noise_floor;
+    columns.extend(has_floor.then(|| Column::words("noise floor")));
     let mut rows = Vec::new();
     for (position, arm) in lookup::compared_arms(report, &workload.name) {
         let found = report.judgement.comparisons.iter();
         for compared in found.filter(|found| found.workload == workload.name && found.arm == arm.name) {
             let finding = finding(report, compared);
-            rows.push(vec![
+            let mut row = vec![
                 Cell::arm(&arm.name, position),
                 Cell::plain(compared.metric.words),
                 Cell::plain(finding.ratio),
                 Cell::toned(finding.conclusion, finding.tone),
                 Cell::plain(compared.trials.to_string()),
                 Cell::plain(units::detectable(compared.detectable_basis_points)),
-            ]);
+            ];
+            let floor = compared
+                .noise_floor
+                .as_ref()
+                .map(|floor| units::ratio(floor.ratio_basis_points, floor.low_basis_points, floor.high_basis_points));
+            row.extend(has_floor.then(|| Cell::or_absent(floor)));
+            rows.push(row);
         }
     }
     (!rows.is_empty()).then_some(Table { columns, rows })
@@ -191,6 +200,12 @@ pub(super) fn notes(report: &Report, workload: &Workload) -> Vec<String> {
         notes.push(format!(
             "an arm answered only {} requests in all: percentiles that need more are left out",
             units::count(fewest)
+        ));
+    }
+    if report.record.spec.noise_floor {
+        notes.push(format!(
+            "{NOISE_FLOOR} is the baseline, measured twice in every trial: what is no farther from the baseline than the end of its interval that \
+             is farther from 1 is within the noise floor, and neither better nor worse"
         ));
     }
     let valid = report.record.trials.iter().filter(|trial| trial.state == TrialState::Valid);

@@ -1,9 +1,13 @@
 //! Many runs of one name, in words and tables.
 
+use storebench_crds::benchmark_run::TRIALS_MAX;
+use storebench_crds::ratio::percent;
+use storebench_crds::status::GateOutcome;
+
 use super::document::{Document, Section};
 use super::table::{Cell, Column, Table, Tone};
 use super::{units, wording};
-use crate::across::{Change, RECENT_RUNS, Series, Trend};
+use crate::across::{Change, GateCourse, Needed, RECENT_RUNS, Series, Trend};
 
 /// As many of the last runs are drawn.
 const DRAWN_MAX: usize = 40;
@@ -24,6 +28,10 @@ pub fn trends(trends: &[Trend]) -> Document {
         sections.push(Section { statements, ..Section::new(&of("Where a level changed")) });
         let table = (!trend.series.is_empty()).then(|| table(trend));
         sections.push(Section { table, notes: notes(trend), ..Section::new(&of("Course")) });
+        if !trend.gates.is_empty() {
+            let statements = trend.gates.iter().filter(|gate| gate.is_flaky).map(flaky).collect();
+            sections.push(Section { statements, table: Some(gates(trend)), ..Section::new(&of("Gates")) });
+        }
     }
     match trends {
         [trend] => {
@@ -76,6 +84,7 @@ fn table(trend: &Trend) -> Table {
         Column::words("metric"),
         Column::numbers("now"),
         Column::words("changes"),
+        Column::words("trials to see").dispensable(2),
         Column::words("course").dispensable(1),
     ];
     let rows = trend.series.iter().map(|series| {
@@ -97,10 +106,58 @@ fn table(trend: &Trend) -> Table {
             Cell::plain(series.metric.words),
             Cell::or_absent(now),
             changes,
+            Cell::or_absent(needed(series)),
             Cell::plain(course(series)),
         ]
     });
     Table { rows: rows.collect(), columns }
+}
+
+/// What to do about a gate that nobody can rely on.
+fn flaky(gate: &GateCourse) -> String {
+    format!(
+        "{} is flaky: it turned {} times between met and missed in the last {RECENT_RUNS} runs, which no single change explains. Its bound lies \
+         within the noise: take more trials (the course says how many show what), or move the bound",
+        gate.gate, gate.turns
+    )
+}
+
+fn gates(trend: &Trend) -> Table {
+    let columns = vec![
+        Column::words("gate"),
+        Column::numbers("met"),
+        Column::numbers("missed"),
+        Column::numbers("undecided"),
+        Column::numbers("turns"),
+        Column::words("course").dispensable(1),
+    ];
+    let rows = trend.gates.iter().map(|gate| {
+        let count = |outcomes: &[GateOutcome]| {
+            let count: usize = outcomes.iter().map(|outcome| gate.count(*outcome)).sum();
+            Cell::plain(count.to_string())
+        };
+        let skipped = gate.outcomes.len().saturating_sub(DRAWN_MAX);
+        let course = gate.outcomes[skipped..].iter().map(|outcome| wording::gate_outcome(*outcome).0);
+        vec![
+            Cell::toned(&gate.gate, Tone::Strong),
+            count(&[GateOutcome::Met]),
+            count(&[GateOutcome::Missed]),
+            count(&[GateOutcome::Undecided, GateOutcome::NotJudged]),
+            Cell::toned(gate.turns.to_string(), if gate.is_flaky { Tone::Bad } else { Tone::Plain }),
+            Cell::plain(course.collect::<String>()),
+        ]
+    });
+    Table { rows: rows.collect(), columns }
+}
+
+/// As in `2 %: 28, 5 %: 7, 10 %: 4`.
+fn needed(series: &Series) -> Option<String> {
+    let words = |needed: &Needed| {
+        let trials = needed.trials.map_or_else(|| format!("> {TRIALS_MAX}"), |trials| trials.to_string());
+        format!("{}: {trials}", percent(needed.change_basis_points.into()))
+    };
+    let words: Vec<String> = series.needed.iter().map(words).collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// The last values, between their lowest and their highest.
@@ -121,6 +178,17 @@ fn notes(trend: &Trend) -> Vec<String> {
         trend.set_aside.iter().map(|(run, why)| format!("{run} does not count: {why}")).collect();
     if trend.series.iter().any(|series| series.control.is_some()) {
         notes.push("ratios to an arm that never changed are followed: drift of the machine cancels in them".into());
+    }
+    if trend.series.iter().any(|series| !series.needed.is_empty()) {
+        notes.push(format!(
+            "trials to see: so many trials of each arm would find such a change against the baseline of the same run four times in five, by how \
+             the ratio moved from trial to trial in the last {RECENT_RUNS} runs"
+        ));
+    }
+    if !trend.gates.is_empty() {
+        notes.push(format!(
+            "turns of a gate: how often it changed between met and missed in the last {RECENT_RUNS} runs; from the third on it is called flaky"
+        ));
     }
     notes.push(format!(
         "levels by E-divisive and Student's t-test; a level has three runs at least. A change for the \

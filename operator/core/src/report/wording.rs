@@ -1,7 +1,8 @@
 //! What may be said: verdicts, gates, causes, and above all comparisons, in words.
 //!
 //! Promises: an arm is called better or worse only if the whole interval of its ratio lies on one side of 1 and the two
-//! may be ranked; "no difference larger than" names a bound that holds for the whole interval.
+//! may be ranked, and, where the baseline was measured twice, only if it is farther from it than that is from itself; "no difference larger than"
+//! names a bound that holds for the whole interval.
 
 use storebench_crds::Metric;
 use storebench_crds::status::{Comparison, GateOutcome, Verdict};
@@ -18,6 +19,9 @@ const PARITY: u64 = 10_000;
 /// Widest bound, in basis points, at which "no difference larger than" is still a finding; beyond it the trials cannot tell.
 const NO_DIFFERENCE_BOUND_MAX: u64 = 1_000;
 
+/// What is said of an arm that is no farther from the baseline than the baseline is from itself.
+pub(super) const WITHIN_NOISE_FLOOR: &str = "within the noise floor";
+
 /// A verdict in words, with a sign of one column for those who do not see colours.
 pub(super) fn verdict(verdict: Verdict) -> (&'static str, &'static str, Tone) {
     match verdict {
@@ -25,7 +29,7 @@ pub(super) fn verdict(verdict: Verdict) -> (&'static str, &'static str, Tone) {
         Verdict::Regressed => ("✗", "Regressed", Tone::Bad),
         Verdict::Inconclusive => ("?", "Inconclusive", Tone::Warning),
         Verdict::Invalid => ("!", "Invalid", Tone::Bad),
-        Verdict::NoBaseline => ("○", "No baseline", Tone::Plain),
+        Verdict::NoBaseline => ("○", "Nothing to compare", Tone::Plain),
     }
 }
 
@@ -91,7 +95,15 @@ pub(super) struct Finding {
 pub(super) fn finding(report: &Report, comparison: &Comparison) -> Finding {
     let Comparison { ratio_basis_points, low_basis_points, high_basis_points, .. } = *comparison;
     let is_ranked = lookup::not_ranked(report, comparison).is_none();
-    of_ratio(comparison.metric, [ratio_basis_points, low_basis_points, high_basis_points], is_ranked)
+    let found = of_ratio(comparison.metric, [ratio_basis_points, low_basis_points, high_basis_points], is_ranked);
+    let conclusion = match () {
+        () if !is_ranked => return found,
+        () if comparison.is_noise_floor() => "the baseline against itself",
+        () if comparison.is_within_noise_floor() => WITHIN_NOISE_FLOOR,
+        () => return found,
+    };
+    let sentence = format!("{} {conclusion}", found.ratio);
+    Finding { conclusion: conclusion.to_owned(), sentence, tone: Tone::Plain, ..found }
 }
 
 /// Puts a ratio into words: itself, and the ends of its interval, basis points.
@@ -124,6 +136,8 @@ mod tests {
     use super::super::fixture;
     use super::*;
     use proptest::prelude::*;
+    use storebench_crds::benchmark_run::NOISE_FLOOR;
+    use storebench_crds::status::NoiseFloor;
 
     fn said(metric: Metric, ratio: u64, low: u64, high: u64) -> Finding {
         let report = fixture::two_arms();
@@ -156,6 +170,26 @@ mod tests {
         assert_eq!(finding(&report, &comparison).conclusion, "faster");
         report.judgement.verdict = Verdict::Invalid;
         assert_eq!(finding(&report, &comparison).conclusion, "not ranked");
+    }
+
+    #[test]
+    fn a_difference_that_the_baseline_has_from_itself_is_neither_better_nor_worse() {
+        let mut report = fixture::two_arms();
+        let mut compared = report.judgement.comparisons[0].clone();
+        (compared.ratio_basis_points, compared.low_basis_points, compared.high_basis_points) = (10_500, 10_300, 10_700);
+        let floor =
+            |low, high| Some(NoiseFloor { ratio_basis_points: 9_800, low_basis_points: low, high_basis_points: high });
+        assert_eq!(finding(&report, &compared).sentence, "1.05× (1.03–1.07) faster");
+        compared.noise_floor = floor(9_450, 10_100);
+        let within = finding(&report, &compared);
+        assert_eq!((within.sentence.as_str(), within.tone), ("1.05× (1.03–1.07) within the noise floor", Tone::Plain));
+        compared.noise_floor = floor(9_700, 10_100);
+        assert_eq!(finding(&report, &compared).conclusion, "faster", "its other end counts as far as it reaches");
+        // The floor itself is no arm that could win.
+        (compared.arm, compared.noise_floor) = (NOISE_FLOOR.into(), None);
+        assert_eq!(finding(&report, &compared).conclusion, "the baseline against itself");
+        report.judgement.verdict = Verdict::Invalid;
+        assert_eq!(finding(&report, &compared).conclusion, "not ranked");
     }
 
     proptest! {

@@ -1,6 +1,7 @@
-//! What a run must be in which members of a store are struck: killed or stopped while they are loaded.
+//! What a run must be in which members of a store are struck while they are loaded.
 
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation};
+use storebench_crds::storage_service::Durability;
 use storebench_crds::workload::{Fault, FaultMember};
 use storebench_crds::{DurationText, Workload};
 
@@ -19,7 +20,7 @@ fn place(workload: &Workload, field: &str) -> String {
 /// What of a run's faults takes more than one field to say. Errors: the field, and what is wrong with it.
 pub(super) fn check(arms: &[ValidatedArm], spec: &BenchmarkRunSpec) -> Result<(), (String, String)> {
     for (index, workload) in spec.workloads.iter().enumerate() {
-        let Some(Fault { after, duration, .. }) = workload.fault() else { continue };
+        let Some(Fault { after, duration, sync_delay, .. }) = workload.fault() else { continue };
         let field = |field| format!("spec.workloads[{index}].{}", place(workload, field));
         let length = workload.load.duration.as_ref().map(DurationText::duration).unwrap_or_default();
         if after.duration() + duration.duration() >= length {
@@ -37,6 +38,25 @@ pub(super) fn check(arms: &[ValidatedArm], spec: &BenchmarkRunSpec) -> Result<()
                 arm.name
             );
             return Err((field("kind"), text));
+        }
+        if let Some(delay) = &sync_delay {
+            if delay.duration() >= duration.duration() {
+                let text = format!(
+                    "is {}, so that no sync would end before the fault does, after {}: make it shorter",
+                    delay.as_str(),
+                    duration.as_str()
+                );
+                return Err((field("syncDelay"), text));
+            }
+            let never_syncs =
+                |arm: &&ValidatedArm| arm.service().is_some_and(|service| service.durability == Durability::None);
+            if let Some(arm) = arms.iter().find(never_syncs) {
+                let text = format!(
+                    "is SlowDisk, but the store of arm {} has durability None and waits for no sync: give it another durability",
+                    arm.name
+                );
+                return Err((field("kind"), text));
+            }
         }
         if spec.isolation == Isolation::Shared {
             let text = format!("is Shared, but workload {} strikes a member of the store: use Fresh", workload.name);
@@ -66,8 +86,8 @@ pub(super) fn in_cluster(workload: &Workload) -> Option<(String, &'static str)> 
     workload.fault()?;
     let text = match &workload.load.fault {
         Some(_) => {
-            "is not available in a cluster, where a load may not strike a store's pods, and when a killed container starts again is the \
-             kubelet's decision: run it with `storebench run`"
+            "is not available in a cluster, where a load may not strike a store's pods: the kubelet decides when a killed container starts again, \
+             and whether a NetworkPolicy cuts anything off depends on the network plugin: run it with `storebench run`"
         }
         None => {
             "Failover is not available in a cluster, where a load may not kill a store's pods: run it with `storebench run`"

@@ -46,6 +46,11 @@ impl Chain {
         self.next
     }
 
+    /// Root hash of the block before, as far as it is known.
+    pub fn previous(&self) -> Option<Hash> {
+        self.previous
+    }
+
     /// Whether the tree of all root hashes is known, so that blocks are compared with it.
     pub fn knows_all(&self) -> bool {
         self.all.is_some()

@@ -17,6 +17,9 @@ use crate::wire::{Fields, WireError, once};
 /// The version of record files that is verified, as it stands before what is hashed.
 const VERSION: u32 = 6;
 
+/// Signatures of a proof. No network has so many nodes; those of unknown nodes are passed over, but not without an end.
+const SIGNATURES_MAX: usize = 1_024;
+
 /// What is done with signatures of record files.
 #[derive(Clone, Debug)]
 pub enum RecordFileRule {
@@ -126,6 +129,9 @@ fn read(proof: &[u8]) -> Result<(u64, Vec<Signature<'_>>), WireError> {
         let field = field?;
         match field.number {
             1 => once(&mut version, field.varint(NAME)?, 1, NAME)?,
+            2 if signatures.len() == SIGNATURES_MAX => {
+                return Err(WireError::Field(2, NAME, "there are more than 1,024 signatures"));
+            }
             2 => {
                 let message = &proof[field.bytes(NAME)?];
                 let (mut node, mut bytes) = (None, None);
@@ -194,6 +200,15 @@ pub(crate) mod tests {
 
     fn check(rule: &RecordFileRule, proof: &[u8]) -> Result<Evidence, RecordFileError> {
         rule.check(proof, 5, record_file_hash(&record_file()).as_ref())
+    }
+
+    #[test]
+    fn a_proof_of_more_signatures_than_any_network_has_nodes_is_refused_whoever_asks() {
+        let many = vec![(99, Vec::new()); 5_000];
+        for rule in [RecordFileRule::Refuse, RecordFileRule::Unchecked, rule(0)] {
+            let error = check(&rule, &proof(6, &many)).unwrap_err();
+            assert!(matches!(error, RecordFileError::Wire(_)), "{rule:?}: {error}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::BufReader;
 use std::ops::RangeInclusive;
@@ -15,7 +16,7 @@ use clap::Args;
 use wal::files::Directory;
 
 use super::{Archive, JavaFileError, Packing, block_of, read_recent};
-use crate::block::{Chain, Limits, ProofRules, Verified};
+use crate::block::{BLOCK_NUMBERS_END, Chain, Limits, ProofRules, Verified};
 use crate::console;
 use crate::data_directory::{self, DATA_DIR};
 use crate::settings::record_files;
@@ -37,7 +38,7 @@ pub struct ImportFlags {
     #[arg(long, visible_alias = "data-dir", env = "FILES_RECENT_LIVE_ROOT_PATH", default_value = "block-node-data")]
     pub files_recent_live_root_path: PathBuf,
     /// First block of a new store; without it the first that is found
-    #[arg(long, env = "BLOCK_NODE_EARLIEST_MANAGED_BLOCK")]
+    #[arg(long, env = "BLOCK_NODE_EARLIEST_MANAGED_BLOCK", value_parser = clap::value_parser!(u64).range(..BLOCK_NUMBERS_END))]
     pub block_node_earliest_managed_block: Option<u64>,
     /// Accept the hash of the root hash in a signature's place, which proves no origin; for tests
     #[arg(long, env = "BLOCK_NODE_ACCEPT_DUMMY_PROOFS")]
@@ -79,14 +80,14 @@ pub enum ImportError {
     /// A file that is read as a whole.
     #[error("{0}: {1}")]
     Archive(PathBuf, JavaFileError),
-    /// Nothing there.
-    #[error("{0}: no .blk.zstd, .blk or .zip file with blocks is in it")]
-    Nothing(PathBuf),
-    /// A hole.
+    /// Nothing there; which files could not be read.
+    #[error("{0}: no .blk.zstd, .blk or .zip file with blocks is in it{1}")]
+    Nothing(PathBuf, Unread),
+    /// A hole; which files could not be read.
     #[error(
-        "block {0} is missing, but later ones are there: fetch it from elsewhere, or from a peer with --backfill-peers"
+        "block {0} is missing, but later ones are there: fetch it from elsewhere, or from a peer with --backfill-peers{1}"
     )]
-    Missing(u64),
+    Missing(u64, Unread),
     /// Later than what is wanted.
     #[error("the store continues with block {0}; the first one here is {1}")]
     TooLate(u64, u64),
@@ -96,6 +97,19 @@ pub enum ImportError {
     /// The store.
     #[error(transparent)]
     Store(#[from] store::AppendError),
+}
+
+/// ZIP files that could not be read, and why. They matter where a block is missing.
+#[derive(Clone, Debug, Default)]
+pub struct Unread(Vec<String>);
+
+impl fmt::Display for Unread {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.is_empty() {
+            true => Ok(()),
+            false => write!(formatter, "; not read were {}", self.0.join("; ")),
+        }
+    }
 }
 
 /// Imports, tells on standard error how far it is, and prints what was imported.
@@ -157,7 +171,9 @@ impl Progress {
 
 /// Files that blocks are imported from.
 pub struct Source {
-    recent: BTreeMap<u64, (PathBuf, Packing)>,
+    /// Of each block that lies by itself, every file that has it.
+    recent: BTreeMap<u64, Vec<(PathBuf, Packing)>>,
+    unread: Unread,
     /// By their first block.
     archives: Vec<(RangeInclusive<u64>, PathBuf)>,
     /// So many of them end before the block that is wanted.
@@ -173,6 +189,7 @@ impl Source {
     pub fn scan(directory: &Path) -> Result<Self, ImportError> {
         let mut source = Self {
             recent: BTreeMap::new(),
+            unread: Unread::default(),
             archives: Vec::new(),
             passed: 0,
             open: None,
@@ -185,36 +202,41 @@ impl Source {
             let failed = |error| JavaFileError::Files(folder.clone(), error);
             for entry in fs::read_dir(&folder).map_err(failed)? {
                 let entry = entry.map_err(failed)?;
-                match entry.file_type().map_err(failed)?.is_dir() {
-                    true => folders.push(entry.path()),
-                    false => source.found(entry.path())?,
+                match entry.file_type().map_err(failed)? {
+                    kind if kind.is_dir() => folders.push(entry.path()),
+                    // A pipe would be waited for; a link is what it leads to.
+                    _ if fs::metadata(entry.path()).is_ok_and(|file| file.is_file()) => source.found(entry.path()),
+                    _ => source.passed_over += 1,
                 }
             }
         }
         source.archives.sort_by_key(|(range, _)| *range.start());
         match source.first > source.last {
-            true => Err(ImportError::Nothing(directory.to_owned())),
+            true => Err(ImportError::Nothing(directory.to_owned(), source.unread)),
             false => Ok(source),
         }
     }
 
-    fn found(&mut self, path: PathBuf) -> Result<(), ImportError> {
+    fn found(&mut self, path: PathBuf) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if let Some((number, packing)) = block_of(name) {
             self.has(number..=number);
-            self.recent.insert(number, (path, packing));
+            self.recent.entry(number).or_default().push((path, packing));
         } else if name.ends_with(".zip") {
-            match open(&path)?.range() {
-                Some(range) => {
+            match open(&path).map(|archive| archive.range()) {
+                Ok(Some(range)) => {
                     self.has(range.clone());
                     self.archives.push((range, path));
                 }
-                None => self.passed_over += 1,
+                Ok(None) => self.passed_over += 1,
+                Err(error) => {
+                    self.passed_over += 1;
+                    self.unread.0.push(error.to_string());
+                }
             }
         } else {
             self.passed_over += 1;
         }
-        Ok(())
     }
 
     fn has(&mut self, range: RangeInclusive<u64>) {
@@ -240,13 +262,14 @@ impl Source {
             .map(|(_, path)| path.clone())
             .collect();
         for path in archives {
-            let read = self.archive(&path)?.read(number, bytes_max);
-            match read.map_err(|error| error.to_string()).and_then(&check) {
+            let read = self.archive(&path).map_err(|error| error.to_string());
+            let read = read.and_then(|archive| archive.read(number, bytes_max).map_err(|error| error.to_string()));
+            match read.and_then(&check) {
                 Ok(right) => return Ok(right),
                 Err(why) => wrong.push(format!("{}: {why}", path.display())),
             }
         }
-        if let Some((path, packing)) = self.recent.get(&number) {
+        for (path, packing) in self.recent.get(&number).into_iter().flatten() {
             let read = read_recent(path, number, *packing, bytes_max);
             match read.map_err(|error| error.to_string()).and_then(&check) {
                 Ok(right) => return Ok(right),
@@ -254,7 +277,7 @@ impl Source {
             }
         }
         match wrong.is_empty() {
-            true => Err(ImportError::Missing(number)),
+            true => Err(ImportError::Missing(number, self.unread.clone())),
             false => Err(ImportError::Refused(number, wrong.join("; "))),
         }
     }

@@ -104,6 +104,15 @@ impl PublishResponse {
         }
     }
 
+    /// The same, with what is the last block by now.
+    pub fn with_last(self, last: u64) -> Self {
+        match self {
+            Self::Behind(_) => Self::Behind(last),
+            Self::EndOfStream { code, .. } => Self::EndOfStream { code, last },
+            Self::Acknowledgement(_) | Self::Skip(_) | Self::Resend(_) => self,
+        }
+    }
+
     /// As bytes. `root` is that of an acknowledged block, for eras that tell it.
     pub fn encode(self, era: WireEra, root: Option<Hash>) -> Vec<u8> {
         let of = |block_number| proto::BlockNumber { block_number };

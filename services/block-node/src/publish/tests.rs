@@ -5,7 +5,7 @@ use crate::messages::PublishResponse::{Acknowledgement, Behind, EndOfStream, Res
 
 fn start(settings: Settings) -> (Publishing<u64>, PublisherId, PublisherId) {
     let mut publishing = Publishing::new(settings, 0, Chain::from(0));
-    let (one, two) = (publishing.join(), publishing.join());
+    let (one, two) = (publishing.join(""), publishing.join(""));
     (publishing, one, two)
 }
 
@@ -60,13 +60,73 @@ fn blocks_are_pipelined_and_submitted_in_order() {
 
 #[test]
 fn a_duplicate_is_skipped_within_the_window_and_ends_the_stream_beyond() {
+    let (mut publishing, one, _) = start(Settings::default());
+    store(&mut publishing, one, 9);
+    let late = publishing.join("");
+    assert_eq!(publishing.header(late, 4, 0), Verdict::Ignore);
+    assert_eq!(publishing.take(late), [Skip(4)]);
+    assert_eq!(publishing.header(late, 3, 0), Verdict::Ignore);
+    assert_eq!(publishing.take(late), [EndOfStream { code: EndCode::DuplicateBlock, last: 9 }]);
+    assert_eq!(publishing.header(late, 10, 0), Verdict::Ignore, "its stream is over");
+    publishing.take(one);
+    assert_eq!(publishing.header(one, 3, 0), Verdict::Ignore, "it has sent this block itself");
+    assert_eq!(publishing.take(one), [EndOfStream { code: EndCode::DuplicateBlock, last: 9 }]);
+}
+
+/// Of sixteen publishers one was ended now and then: it had sent a header before it heard that this block and six behind it were safe.
+#[test]
+fn who_cannot_have_heard_that_a_block_is_safe_is_told_to_skip_it_however_late_it_comes() {
     let (mut publishing, one, two) = start(Settings::default());
     store(&mut publishing, one, 9);
-    assert_eq!(publishing.header(two, 4, 0), Verdict::Ignore);
-    assert_eq!(publishing.take(two).last(), Some(&Skip(4)));
-    assert_eq!(publishing.header(two, 3, 0), Verdict::Ignore);
-    assert_eq!(publishing.take(two), [EndOfStream { code: EndCode::DuplicateBlock, last: 9 }]);
-    assert_eq!(publishing.header(two, 10, 0), Verdict::Ignore, "its stream is over");
+    assert_eq!(publishing.header(two, 0, 0), Verdict::Ignore);
+    assert_eq!(publishing.take(two).last(), Some(&Skip(0)), "it was not even told");
+    assert_eq!(publishing.header(two, 1, 0), Verdict::Ignore);
+    assert_eq!(publishing.take(two), [Skip(1)], "it was told a moment ago");
+    assert_eq!(publishing.header(two, 1, 0), Verdict::Ignore);
+    assert_eq!(publishing.take(two), [EndOfStream { code: EndCode::DuplicateBlock, last: 9 }], "it sends it again");
+}
+
+#[test]
+fn who_was_told_long_ago_that_a_block_is_safe_sends_a_duplicate() {
+    let (mut publishing, one, two) = start(Settings::default());
+    store(&mut publishing, one, 9);
+    publishing.take(two);
+    for (number, seconds) in [(10, 31), (11, 62)] {
+        send(&mut publishing, one, number);
+        publishing.safe(number, seconds * 1_000_000);
+        publishing.take(two);
+    }
+    assert_eq!(publishing.header(two, 2, 62_000_000), Verdict::Ignore);
+    assert_eq!(publishing.take(two), [EndOfStream { code: EndCode::DuplicateBlock, last: 11 }]);
+}
+
+#[test]
+fn who_is_asked_for_a_block_again_may_send_it_however_late() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    for number in 1..=9 {
+        send(&mut publishing, two, number);
+    }
+    publishing.refuse(one, EndCode::BadBlockProof);
+    let third = publishing.join("");
+    assert_eq!(publishing.take(two), [Resend(0)]);
+    send(&mut publishing, third, 0);
+    publishing.safe(9, 0);
+    assert_eq!(publishing.take(two).len(), 10);
+    assert_eq!(publishing.header(two, 0, 0), Verdict::Ignore, "it was on its way");
+    assert_eq!(publishing.take(two), [Skip(0)]);
+}
+
+#[test]
+fn nobody_is_asked_for_a_block_that_is_safe_or_told_that_an_old_one_is_the_last() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    let third = publishing.join("");
+    assert_eq!(publishing.header(third, 5, 0), Verdict::Ignore, "it is told that the node is behind");
+    publishing.refuse(one, EndCode::BadBlockProof);
+    send(&mut publishing, two, 0);
+    publishing.safe(0, 0);
+    assert_eq!(publishing.take(third), [Acknowledgement(0), Behind(0)]);
 }
 
 #[test]
@@ -185,6 +245,127 @@ fn what_is_under_way_is_bounded() {
 }
 
 #[test]
+fn who_waits_for_room_is_not_ended_for_sending_nothing() {
+    let (mut publishing, one, two) = start(Settings { memory_bytes_max: 100, ..Settings::default() });
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    assert_eq!(publishing.header(two, 1, 0), Verdict::Take);
+    assert_eq!(publishing.reserve(two, 200, 0), Room::Wait);
+    for second in 1..30 {
+        assert_eq!(publishing.reserve(one, 1, second * 1_000_000), Room::Granted, "it sends steadily");
+        publishing.tick(second * 1_000_000);
+        assert_eq!(publishing.take(two), [], "after {second} s");
+    }
+    publishing.whole(one, candidate(0));
+    publishing.safe(0, 31_000_000);
+    publishing.tick(31_000_001);
+    assert_eq!(publishing.take(two), [Acknowledgement(0)]);
+    assert_eq!(publishing.reserve(two, 200, 31_000_002), Room::Granted);
+}
+
+#[test]
+fn who_sends_too_slowly_is_ended_where_fewer_later_blocks_fit_than_usually_tell() {
+    let (mut publishing, one, two) = start(Settings { window_blocks: 3, ..Settings::default() });
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    send(&mut publishing, two, 1);
+    send(&mut publishing, two, 2);
+    assert_eq!(publishing.header(two, 3, 0), Verdict::Wait);
+    for second in 1..4 {
+        assert_eq!(publishing.reserve(one, 1, second * 1_000_000), Room::Granted);
+        publishing.tick(second * 1_000_000);
+        assert_eq!(publishing.take(one), []);
+    }
+    publishing.tick(4_000_000);
+    assert_eq!(publishing.take(one), [EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }]);
+    assert_eq!(publishing.take(two), [Resend(0)]);
+}
+
+#[test]
+fn who_sends_too_slowly_is_ended_when_another_has_no_room_for_long() {
+    let (mut publishing, one, two) = start(Settings { memory_bytes_max: 100, ..Settings::default() });
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    assert_eq!(publishing.header(two, 1, 0), Verdict::Take);
+    assert_eq!(publishing.reserve(two, 200, 0), Room::Wait);
+    publishing.reserve(one, 1, 29_000_000);
+    publishing.tick(29_999_999);
+    assert_eq!(publishing.take(one), []);
+    publishing.tick(30_000_000);
+    assert_eq!(publishing.take(one), [EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }]);
+    assert_eq!(publishing.take(two), [Resend(0)], "who waited is not ended");
+}
+
+#[test]
+fn an_empty_node_begins_elsewhere_though_somebody_has_begun_a_block_and_gone() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    assert!(!publishing.begin_at(100), "somebody sends a block");
+    publishing.leave(one);
+    assert!(publishing.begin_at(100));
+    publishing.take(two);
+    let next = candidate(0);
+    assert_eq!(publishing.header(two, 100, 0), Verdict::Take);
+    assert_eq!(publishing.whole(two, Candidate { block: 100, ..next }), [100]);
+}
+
+#[test]
+fn who_is_silent_for_long_makes_place_for_another_and_nobody_else_does() {
+    let (mut publishing, one, two) = start(Settings::default());
+    assert_eq!(publishing.header(two, 0, 1_000_000), Verdict::Take);
+    assert!(publishing.has_place(3, 0));
+    assert!(!publishing.has_place(2, 59_999_999));
+    assert_eq!(publishing.due(), [] as [PublisherId; 0]);
+    assert!(publishing.has_place(2, 60_000_000));
+    assert_eq!(publishing.take(one), [EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }]);
+    publishing.join("");
+    assert!(!publishing.has_place(2, 90_000_000), "one sends a block, the other has just come");
+}
+
+#[test]
+fn one_client_with_silent_streams_in_every_place_does_not_keep_others_out() {
+    let mut publishing = Publishing::<u64>::new(Settings::default(), 0, Chain::from(0));
+    let honest = ["a", "b"].map(|client| publishing.join(client));
+    let silent: Vec<_> = (0..6).map(|_| publishing.join("c")).collect();
+    assert_eq!(publishing.header(honest[0], 0, 1_000), Verdict::Take);
+    for (place, id) in silent[..4].iter().enumerate() {
+        assert!(publishing.has_place(8, 2_000), "place {place}");
+        assert_eq!(publishing.take(*id), [EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }]);
+        publishing.leave(*id);
+        publishing.join(&place.to_string());
+    }
+    assert!(!publishing.has_place(8, 3_000), "two streams are no more than a quarter");
+    // Who has begun blocks is silent a while later, and who sends one is not.
+    for (number, id) in [(1, silent[4]), (2, silent[5])] {
+        assert_eq!(publishing.header(id, number, 4_000), Verdict::Take);
+        publishing.whole(id, candidate(number));
+    }
+    let third = publishing.join("c");
+    assert!(!publishing.has_place(9, 5_000) && !publishing.has_place(9, 10_004_000 - 1_001));
+    publishing.header(third, 0, 6_000);
+    assert!(publishing.has_place(9, 10_006_000));
+    assert_eq!(publishing.take(silent[4]).last(), Some(&EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }));
+    assert!(honest.iter().all(|id| !publishing.take(*id).iter().any(|told| matches!(told, EndOfStream { .. }))));
+}
+
+/// A client with two streams stood in everybody's way: whenever one was ended, the other had the block before anybody else.
+#[test]
+fn a_client_that_has_not_finished_a_block_leaves_it_to_others_for_a_while() {
+    let mut publishing = Publishing::<u64>::new(Settings::default(), 0, Chain::from(0));
+    let [honest, one, two, three] = ["a", "b", "b", "b"].map(|client| publishing.join(client));
+    assert_eq!(publishing.header(one, 0, 1_000), Verdict::Take);
+    publishing.refuse(one, EndCode::Timeout);
+    assert_eq!(publishing.header(two, 0, 2_000), Verdict::Ignore);
+    assert_eq!(publishing.take(two), [Resend(0), Skip(0)]);
+    assert_eq!(publishing.header(honest, 0, 3_000), Verdict::Take);
+    publishing.leave(honest);
+    assert_eq!(publishing.header(three, 0, 4_000), Verdict::Take, "nobody else is there");
+    let honest = publishing.join("a");
+    publishing.leave(three);
+    assert_eq!(publishing.header(two, 0, 4_003_999), Verdict::Ignore);
+    assert_eq!(publishing.header(two, 0, 4_004_000), Verdict::Take, "nobody else wants it");
+    publishing.whole(two, Candidate { footer: candidate(1).footer, ..candidate(0) });
+    assert_eq!(publishing.header(honest, 0, 4_005_000), Verdict::Take, "it was wrong");
+}
+
+#[test]
 fn after_a_failure_every_stream_ends_and_nothing_is_taken() {
     let (mut publishing, one, two) = start(Settings::default());
     store(&mut publishing, one, 0);
@@ -194,7 +375,7 @@ fn after_a_failure_every_stream_ends_and_nothing_is_taken() {
     for id in [one, two] {
         assert_eq!(publishing.take(id), [Acknowledgement(0), end]);
     }
-    let late = publishing.join();
+    let late = publishing.join("");
     assert_eq!(publishing.take(late), [end]);
     assert_eq!(publishing.whole(one, candidate(1)), [] as [u64; 0]);
 }

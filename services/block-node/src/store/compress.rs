@@ -113,16 +113,16 @@ pub(super) fn split(stored: &[u8]) -> Option<([u32; 2], &[u8])> {
 /// The `Block` message again; `dictionary` finds a copy of the dictionary.
 pub(super) fn unpack(
     encoding: Encoding,
-    stored: Vec<u8>,
+    stored: &[u8],
     plain_bytes: u32,
     dictionary: impl FnOnce([u32; 2]) -> Option<SharedDictionary>,
 ) -> Result<Vec<u8>, UnpackError> {
     let plain = match encoding {
-        Encoding::Plain => stored,
+        Encoding::Plain => stored.to_vec(),
         // Takes no more memory than the length says, whatever the frame says.
-        Encoding::Zstd => contexts::decompress(&stored, plain_bytes as usize).map_err(|_| UnpackError::Zstd)?,
+        Encoding::Zstd => contexts::decompress(stored, plain_bytes as usize).map_err(|_| UnpackError::Zstd)?,
         Encoding::Dictionary => {
-            let (copies, frame) = split(&stored).ok_or(UnpackError::Zstd)?;
+            let (copies, frame) = split(stored).ok_or(UnpackError::Zstd)?;
             let dictionary = dictionary(copies).ok_or(UnpackError::Dictionary)?;
             contexts::decompress_with(frame, &dictionary, plain_bytes as usize).map_err(|_| UnpackError::Zstd)?
         }

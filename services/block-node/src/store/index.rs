@@ -21,6 +21,11 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Behind the record.
+    pub(super) fn end(self) -> u64 {
+        u64::from(self.offset) + u64::from(self.record_bytes)
+    }
+
     fn encode(self, number: u64) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         for (place, part) in [self.segment, self.offset, self.record_bytes].into_iter().enumerate() {
@@ -38,7 +43,8 @@ impl Entry {
     }
 }
 
-fn name(number: u64) -> String {
+/// The name of the file that has a block's entry.
+pub(super) fn name(number: u64) -> String {
     format!("{:0DIGITS$}{SUFFIX}", number / FILE_BLOCKS)
 }
 
@@ -74,6 +80,31 @@ pub(super) fn find<D: Directory>(files: &OpenFiles<D>, number: u64) -> io::Resul
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The valid entries of blocks from this one on, in order. They are written behind the sync of their blocks: each tells that its block was
+/// safe.
+pub(super) fn entries<D: Directory>(directory: &D, first: u64) -> io::Result<Vec<(u64, Entry)>> {
+    let mut entries = Vec::new();
+    let mut begin = first - first % FILE_BLOCKS;
+    loop {
+        let bytes = match directory.open(&name(begin)) {
+            Ok(file) => file.read()?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(entries),
+            Err(error) => return Err(error),
+        };
+        let here = (begin..).zip(bytes.as_chunks::<ENTRY_BYTES>().0.iter().take(FILE_BLOCKS as usize));
+        let here = here.filter_map(|(number, bytes)| Some((number, Entry::decode(number, bytes)?)));
+        entries.extend(here.skip_while(|(number, _)| *number < first));
+        let Some(next) = begin.checked_add(FILE_BLOCKS) else { return Ok(entries) };
+        begin = next;
+    }
+}
+
+/// All of them, from the first file on.
+pub(super) fn all<D: Directory>(directory: &D) -> io::Result<Vec<(u64, Entry)>> {
+    let first = directory.names()?.iter().filter_map(|name| index_of(name)).min();
+    first.map_or(Ok(Vec::new()), |first| entries(directory, first.saturating_mul(FILE_BLOCKS)))
 }
 
 /// Writes entries.

@@ -12,12 +12,12 @@ use super::dictionary::Dictionary;
 use super::format::{Head, Kind, Place, record_bytes};
 use super::index::{Entry, IndexWriter};
 use super::reader::{Reader, Shown};
+use super::replay::{Replayed, replay};
 use super::retention::Retention;
 use super::scan::{self, Record, Scan, SegmentHead};
-use super::segments::{self, OpenFiles};
-use super::{AppendError, OpenError, Options, failed, index};
+use super::segments::OpenFiles;
+use super::{AppendError, OpenError, Options, failed, heads, index};
 use crate::block::Chain;
-use crate::hash::Hash;
 
 /// Offsets in the index have 32 bits.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
@@ -91,10 +91,16 @@ impl<D: Directory> Store<D> {
         while let Some(last) = segments.pop() {
             if store.take_up(last, &segments)? {
                 store.retention.found(segments.into_iter().chain([last]));
-                break;
+                return Ok(store);
             }
         }
-        Ok(store)
+        match index::all(&store.directory).map_err(failed("read the index"))?.first() {
+            Some((block, _)) => {
+                let what = format!("it names block {block}, but no segment is there");
+                Err(OpenError::Damaged { file: index::name(*block), offset: 0, what })
+            }
+            None => Ok(store),
+        }
     }
 
     /// Goes on with the last segment; `false`: nothing was ever safe in it, and it is removed.
@@ -102,23 +108,21 @@ impl<D: Directory> Store<D> {
         let name = scan::name(number);
         let file = self.directory.open(&name).map_err(failed(format!("open {name}")))?;
         let bytes = file.read().map_err(failed(format!("read {name}")))?;
-        let Some(scan) = scan::scan(number, &bytes, false) else {
-            if let Some(offset) = later_batch(&bytes) {
-                let what = format!("the segment's head is not valid, but a later record, at byte {offset}, is there");
-                return Err(OpenError::Damaged { file: name, offset: 0, what });
-            }
-            self.directory.remove(&name).map_err(failed(format!("remove {name}")))?;
-            self.directory.sync().map_err(failed("sync the directory"))?;
-            return Ok(false);
+        let Some(head) = self.head(number, earlier, &bytes)? else {
+            self.refuse_if_safe(number, &bytes)?;
+            return self.remove(number, &bytes).map(|()| false);
         };
-        secure(&file, &bytes, &scan).map_err(failed(format!("write {name}")))?;
-        // Whoever created it may have been killed before its name was safe.
-        self.directory.sync().map_err(failed("sync the directory"))?;
-        let first = self.first_block(number, earlier, &scan)?;
-        if earlier.last().is_some() && self.is_index_lost(&scan)? {
-            self.rebuild_index(earlier)?;
+        let entries = index::entries(&self.directory, head.chain.next()).map_err(failed("read the index"))?;
+        let of_segment = entries.iter().filter(|(_, entry)| u64::from(entry.segment) == number);
+        let safe_end = of_segment.map(|(_, entry)| entry.end()).max().unwrap_or(0);
+        let scan = scan::scan(number, head, &bytes, safe_end);
+        if scan.end == 0 {
+            return self.remove(number, &bytes).map(|()| false);
         }
-        self.adopt(number, &scan, first)?;
+        self.secure(number, &file, &bytes, &scan).map_err(failed(format!("write {name}")))?;
+        self.salt = scan.head.salt;
+        let first = self.first_block(earlier).map_err(failed("read heads of segments"))?;
+        self.adopt(number, &scan, first, entries.last().map_or(0, |(last, _)| last + 1))?;
         let mut dictionaries = BTreeMap::new();
         for Record { offset, head } in &scan.dictionaries {
             // Of a copy that is damaged the other one stands in for both.
@@ -133,85 +137,134 @@ impl<D: Directory> Store<D> {
         Ok(true)
     }
 
-    /// Number of the first block of all, from the head of the first segment.
-    fn first_block(&self, number: u64, earlier: &[u64], scan: &Scan) -> Result<u64, OpenError> {
-        let Some(first) = earlier.first().filter(|first| **first != number) else { return Ok(scan.head.chain.next()) };
-        let name = scan::name(*first);
-        match segments::first_block(&self.directory, *first).map_err(failed(format!("read {name}")))? {
-            Some(number) => Ok(number),
-            None => Err(OpenError::Damaged { file: name, offset: 0, what: "the segment has no head".into() }),
+    /// The head of the last segment: its own, its copy, or what the segment before tells; `None`: it is lost.
+    fn head(&self, number: u64, earlier: &[u64], bytes: &[u8]) -> Result<Option<SegmentHead>, OpenError> {
+        if let Some((head, _)) = SegmentHead::decode(number, bytes) {
+            return Ok(Some(head));
+        }
+        let reading = "read heads of segments";
+        if let Some(head) = heads::copy(&self.directory, number).map_err(failed(reading))? {
+            return Ok(Some(head));
+        }
+        for before in earlier.iter().rev() {
+            let Some(head) = heads::find(&self.directory, *before).map_err(failed(reading))? else { continue };
+            let salt = head.salt;
+            if earlier.last() != Some(before) {
+                let first = scan::first_block(number, salt, bytes);
+                return Ok(first.map(|first| SegmentHead { salt, chain: Chain::unknown(first) }));
+            }
+            let name = scan::name(*before);
+            let bytes = self.directory.open(&name).and_then(|file| file.read());
+            let scan = scan::scan(*before, head, &bytes.map_err(failed(format!("read {name}")))?, u64::MAX);
+            let chain = replay(&scan, 0).map_err(|record| out_of_order(*before, record))?.chain;
+            return Ok(Some(SegmentHead { salt, chain }));
+        }
+        Ok(None)
+    }
+
+    /// An error where a segment whose head is lost was safe.
+    fn refuse_if_safe(&self, number: u64, bytes: &[u8]) -> Result<(), OpenError> {
+        let entries = index::all(&self.directory).map_err(failed("read the index"))?;
+        let indexed = entries.iter().find(|(_, entry)| u64::from(entry.segment) == number);
+        match later_batch(bytes).or(indexed.map(|(_, entry)| entry.offset as usize)) {
+            Some(offset) => {
+                let what =
+                    format!("neither head nor copy of it is valid, but a record that was safe, at byte {offset}");
+                Err(OpenError::Damaged { file: scan::name(number), offset: 0, what })
+            }
+            None => Ok(()),
         }
     }
 
-    /// Shows the blocks of the last segment, and writes their places into the index once more.
-    fn adopt(&mut self, number: u64, scan: &Scan, first: u64) -> Result<(), OpenError> {
-        self.salt = scan.head.salt;
-        self.chain = scan.head.chain.clone();
-        let mut quarantined = Vec::new();
-        let repaired: BTreeMap<u64, Hash> =
-            scan.repaired.iter().map(|record| (record.head.number, record.head.root)).collect();
-        for record in &scan.blocks {
-            let head = &record.head;
-            if head.number < self.chain.next() {
-                let what = format!("block {} stands behind block {}", head.number, self.chain.next() - 1);
-                return Err(OpenError::Damaged { file: scan::name(number), offset: record.offset, what });
+    /// Removes a segment in which nothing was safe, as far as can be told. What looks like records is kept aside.
+    fn remove(&self, number: u64, bytes: &[u8]) -> Result<(), OpenError> {
+        let name = scan::name(number);
+        let remove = || {
+            if records(bytes).next().is_some() {
+                let aside = heads::set_aside(&self.directory, number, bytes)?;
+                tracing::warn!(
+                    segment = name,
+                    aside,
+                    "a segment's first write was cut off; what is there of it is kept aside"
+                );
             }
-            self.pass_damaged(head.number, &repaired, &mut quarantined);
-            self.chain.extend(head.root);
+            self.directory.remove(&name)?;
+            heads::remove(&self.directory, number)?;
+            self.directory.sync()
+        };
+        remove().map_err(failed(format!("remove {name}")))
+    }
+
+    /// Makes the end of the segment what it was found to be: the last batch may be in the page cache only, and was shown. Its head and
+    /// the copy of that are both whole then.
+    fn secure(&self, number: u64, file: &D::File, bytes: &[u8], scan: &Scan) -> io::Result<()> {
+        let (batch, end) = (scan.batch as usize, scan.end as usize);
+        let segment = scan::name(number);
+        if scan.cut_off > 0 {
+            let aside = heads::set_aside(&self.directory, number, bytes.get(end..).unwrap_or_default())?;
+            let blocks = scan.cut_off;
+            tracing::warn!(segment, aside, blocks, "a write was cut off; blocks behind the cut are kept aside");
         }
-        // The last blocks may be there as repaired ones alone; only one that was there before is repaired.
-        if let Some(last) = repaired.last_key_value().map(|(last, _)| *last) {
-            self.pass_damaged(last + 1, &repaired, &mut quarantined);
+        let mut head = Vec::new();
+        scan.head.encode(number, &mut head);
+        if SegmentHead::decode(number, bytes).is_none() {
+            tracing::error!(segment, "the segment's head is damaged; what it said is known from elsewhere");
+            // A head that knows less than the one before has another length, and is in its copy alone.
+            if scan.first() == Some(head.len() as u64) {
+                file.write_at(&head, 0)?;
+            }
+        }
+        if heads::copy(&self.directory, number)?.as_ref() != Some(&scan.head) {
+            // On a full disk what is stored is served all the same.
+            if let Err(error) = heads::write(&self.directory, number, &head) {
+                tracing::warn!(segment, %error, "no copy of the segment's head is written; the next start tries again");
+            }
+        }
+        let mut again = bytes.get(batch..).unwrap_or_default().to_vec();
+        again.resize(again.len().max(end - batch), 0);
+        again[end - batch..].fill(0);
+        if batch == 0 && scan.first() == Some(head.len() as u64) {
+            again[..head.len()].copy_from_slice(&head);
+        }
+        file.write_at(&again, scan.batch)?;
+        file.sync_data()?;
+        // Whoever created it may have been killed before its name was safe.
+        self.directory.sync()
+    }
+
+    /// Number of the first block of all, where the first of these segments tells it.
+    fn first_block(&self, earlier: &[u64]) -> io::Result<Option<u64>> {
+        let mut firsts = earlier.iter().map(|first| heads::first_block(self.shown.files(), *first, self.salt));
+        firsts.find_map(Result::transpose).transpose()
+    }
+
+    /// Shows the blocks of the last segment, and writes their places into the index once more. The index knows of blocks before `end`.
+    fn adopt(&mut self, number: u64, scan: &Scan, first: Option<u64>, end: u64) -> Result<(), OpenError> {
+        let Replayed { chain, quarantined } = replay(scan, end).map_err(|record| out_of_order(number, record))?;
+        if let (Some(block), blocks) = (quarantined.first(), quarantined.len()) {
+            tracing::error!(blocks, first = block, "blocks are damaged; they are quarantined, and all others served");
         }
         self.write_index(number, scan).map_err(failed("write the index"))?;
-        self.shown.set(first, self.chain.next(), quarantined, scan.head.salt);
+        let first = first.unwrap_or_else(|| scan.head.chain.next());
+        self.shown.set(first, &chain, quarantined, scan.head.salt);
+        self.chain = chain;
         Ok(())
     }
 
-    /// Goes on to this block, over those before it that are not whole where they stood first.
-    fn pass_damaged(&mut self, end: u64, repaired: &BTreeMap<u64, Hash>, quarantined: &mut Vec<u64>) {
-        for missing in self.chain.next()..end {
-            match repaired.get(&missing) {
-                Some(root) => self.chain.extend(*root),
-                // Of a damaged block the root is not known, and so not the tree of all roots either.
-                None => {
-                    quarantined.push(missing);
-                    self.chain = Chain::unknown(missing + 1);
-                }
-            }
-        }
-    }
-
-    /// Whether the index of the segments before the last one is not there.
-    fn is_index_lost(&self, scan: &Scan) -> Result<bool, OpenError> {
-        let Some(last_before) = scan.head.chain.next().checked_sub(1) else { return Ok(false) };
-        let found = index::find(self.shown.files(), last_before).map_err(failed("read the index"))?;
-        Ok(found.is_none())
-    }
-
-    fn rebuild_index(&mut self, segments: &[u64]) -> Result<(), OpenError> {
-        for number in segments {
-            let name = scan::name(*number);
-            let file = self.directory.open(&name).map_err(failed(format!("open {name}")))?;
-            let bytes = file.read().map_err(failed(format!("read {name}")))?;
-            let Some(scan) = scan::scan(*number, &bytes, true) else {
-                return Err(OpenError::Damaged { file: name, offset: 0, what: "the segment has no head".into() });
-            };
-            self.write_index(*number, &scan).map_err(failed("write the index"))?;
-        }
-        self.index.sync().map_err(failed("sync the index"))
-    }
-
     /// Writes the entries of a segment's blocks, each row of consecutive numbers at once: a segment may have hundreds of thousands. Then
-    /// come those that were repaired. Of two records of a block the later one counts.
+    /// come those that were repaired. Of two records of a block the later one counts. The head of a damaged one still tells its root hash.
     fn write_index(&mut self, segment: u64, scan: &Scan) -> io::Result<()> {
-        for row in scan.blocks.chunk_by(|one, next| one.head.number.checked_add(1) == Some(next.head.number)) {
+        let is_whole = |number: u64| scan.blocks.binary_search_by_key(&number, |block| block.head.number);
+        let damaged = scan.damaged.iter().filter(|record| is_whole(record.head.number).is_err());
+        let mut blocks: Vec<&Record> = scan.blocks.iter().chain(damaged).collect();
+        blocks.sort_by_key(|record| record.head.number);
+        for row in blocks.chunk_by(|one, next| one.head.number.checked_add(1) == Some(next.head.number)) {
             let Some(first) = row.first() else { continue };
             let entries: Vec<Entry> = row.iter().map(|record| entry(segment, record.offset, &record.head)).collect();
             self.index.write(first.head.number, &entries)?;
         }
         let is_last = |record: &&Record| {
-            let first = scan.blocks.binary_search_by_key(&record.head.number, |block| block.head.number);
+            let first = is_whole(record.head.number);
             first.ok().and_then(|at| scan.blocks.get(at)).is_none_or(|first| first.offset < record.offset)
         };
         scan.repaired.iter().filter(is_last).try_for_each(|record| {
@@ -226,7 +279,7 @@ impl<D: Directory> Store<D> {
             self.chain = Chain::from(first);
             // In this order no reader believes that there is a block.
             self.shown.begin_at(first);
-            self.shown.advance(first, self.salt);
+            self.shown.advance(&self.chain, self.salt);
         }
     }
 
@@ -266,7 +319,7 @@ impl<D: Directory> Store<D> {
         let written = self.write(blocks, Kind::Block);
         self.remember(written)?;
         blocks.iter().for_each(|block| self.chain.extend(block.root));
-        self.shown.advance(self.chain.next(), self.salt);
+        self.shown.advance(&self.chain, self.salt);
         Ok(())
     }
 
@@ -337,7 +390,14 @@ impl<D: Directory> Store<D> {
             self.directory.sync().map_err(|error| ("a sync of names", error))?;
         }
         current.end = batch + bytes.len() as u64;
+        let _alone = self.shown.index();
         self.index.write(first.number, &entries).map_err(|error| ("a write of the index", error))
+    }
+
+    /// Makes the index safe, which is a start's best witness of what was acknowledged.
+    pub fn close(&mut self) -> io::Result<()> {
+        self.index.sync()?;
+        self.directory.sync()
     }
 
     /// Removes the oldest segments whose blocks need not be kept; how many. An error is none of appending: nothing that must stay is
@@ -353,8 +413,10 @@ impl<D: Directory> Store<D> {
         self.directory.sync().map_err(|error| ("a sync of names", error))?;
         let number = self.current.as_ref().map_or(1, |current| current.number + 1);
         let name = scan::name(number);
-        let file = self.directory.create_zeroed(&name, 0).map_err(|error| ("the creation of a segment", error))?;
         SegmentHead { salt: self.salt, chain: self.chain.clone() }.encode(number, bytes);
+        let created =
+            heads::write(&self.directory, number, bytes).and_then(|()| self.directory.create_zeroed(&name, 0));
+        let file = created.map_err(|error| ("the creation of a segment", error))?;
         self.current = Some(Current { number, file, end: 0, dictionaries: BTreeMap::new() });
         self.retention.begun(number);
         Ok(())
@@ -394,21 +456,23 @@ fn entry(segment: u64, offset: u64, head: &Head) -> Entry {
     Entry { segment: segment as u32, offset: offset as u32, record_bytes: head.record_bytes() as u32 }
 }
 
-/// Makes the end of the segment what it was found to be: the last batch may be in the page cache only, and was shown.
-fn secure(file: &impl File, bytes: &[u8], scan: &Scan) -> io::Result<()> {
-    let mut again = bytes.get(scan.batch as usize..).unwrap_or_default().to_vec();
-    again[(scan.end - scan.batch) as usize..].fill(0);
-    file.write_at(&again, scan.batch)?;
-    file.sync_data()
+fn out_of_order(segment: u64, record: &Record) -> OpenError {
+    let what = format!("block {} stands behind a later one", record.head.number);
+    OpenError::Damaged { file: scan::name(segment), offset: record.offset, what }
 }
 
 /// Whether a segment without a valid head holds a record that was written when the head was already safe. Its checksum cannot be
 /// computed without the head; that it says so of itself must do.
 fn later_batch(bytes: &[u8]) -> Option<usize> {
-    (0..bytes.len()).step_by(super::format::ALIGNMENT).skip(1).find(|offset| {
-        let record = &bytes[*offset..];
-        let batch =
-            record.get(16..24).and_then(|batch| batch.first_chunk::<8>()).map(|batch| u64::from_le_bytes(*batch));
-        super::format::has_magic(record) && batch.is_some_and(|batch| batch > 0 && batch <= *offset as u64)
+    records(bytes).find(|offset| {
+        let batch = bytes[*offset..].get(16..24).and_then(|batch| batch.first_chunk::<8>());
+        let batch = batch.map(|batch| u64::from_le_bytes(*batch));
+        batch.is_some_and(|batch| batch > 0 && batch <= *offset as u64)
     })
+}
+
+/// Where what looks like records stands, but for the first.
+fn records(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let places = (0..bytes.len()).step_by(super::format::ALIGNMENT).skip(1);
+    places.filter(|offset| super::format::has_magic(&bytes[*offset..]))
 }

@@ -14,7 +14,8 @@ use super::compress::{Encoding, SharedDictionary, UnpackError, unpack};
 use super::format::{HEAD_BYTES, Head, Kind, Place};
 use super::index::Entry;
 use super::segments::OpenFiles;
-use super::{index, scan};
+use super::{heads, index, scan};
+use crate::block::Chain;
 use crate::hash::Hash;
 
 /// Dictionaries that are kept for readers.
@@ -27,7 +28,13 @@ pub(super) struct Shown<D: Directory> {
     /// One behind the last.
     next: AtomicU64,
     salt: AtomicU64,
+    /// The last block and its root hash, as far as that is known.
+    last: Mutex<Option<(u64, Hash)>>,
     quarantined: Mutex<BTreeSet<u64>>,
+    /// Held by whoever writes to the index: the writer, and readers that mend it.
+    index: Mutex<()>,
+    /// Held by the reader that looks for blocks whose entries are damaged.
+    pub(super) mending: Mutex<()>,
     /// Dictionaries that were used last, by segment and offset.
     dictionaries: Mutex<VecDeque<((u32, u32), SharedDictionary)>>,
 }
@@ -35,18 +42,36 @@ pub(super) struct Shown<D: Directory> {
 impl<D: Directory> Shown<D> {
     pub(super) fn new(files: OpenFiles<D>, first: u64) -> Self {
         let (first, next) = (AtomicU64::new(first), AtomicU64::new(first));
-        let (quarantined, dictionaries) = Default::default();
-        Self { files, first, next, salt: AtomicU64::default(), quarantined, dictionaries }
+        let (last, quarantined, index, mending, dictionaries) = Default::default();
+        Self { files, first, next, salt: AtomicU64::default(), last, quarantined, index, mending, dictionaries }
     }
 
     pub(super) fn files(&self) -> &OpenFiles<D> {
         &self.files
     }
 
-    pub(super) fn set(&self, first: u64, next: u64, quarantined: Vec<u64>, salt: u64) {
+    pub(super) fn set(&self, first: u64, chain: &Chain, quarantined: Vec<u64>, salt: u64) {
         self.first.store(first, Ordering::Relaxed);
         self.quarantined().extend(quarantined);
-        self.advance(next, salt);
+        self.advance(chain, salt);
+    }
+
+    /// The index may be written to as long as this is held.
+    pub(super) fn index(&self) -> MutexGuard<'_, ()> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of the first block of a segment; see [`heads::first_block`].
+    pub(super) fn first_block(&self, segment: u64) -> io::Result<Option<u64>> {
+        heads::first_block(&self.files, segment, self.salt())
+    }
+
+    pub(super) fn salt(&self) -> u64 {
+        self.salt.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn next(&self) -> u64 {
+        self.next.load(Ordering::Acquire)
     }
 
     /// Earlier blocks are no longer stored.
@@ -64,12 +89,14 @@ impl<D: Directory> Shown<D> {
         self.first.load(Ordering::Acquire)
     }
 
-    pub(super) fn advance(&self, next: u64, salt: u64) {
+    pub(super) fn advance(&self, chain: &Chain, salt: u64) {
         self.salt.store(salt, Ordering::Relaxed);
-        self.next.store(next, Ordering::Release);
+        let last = chain.next().checked_sub(1).zip(chain.previous());
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
+        self.next.store(chain.next(), Ordering::Release);
     }
 
-    fn quarantined(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+    pub(super) fn quarantined(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.quarantined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -127,7 +154,7 @@ impl<D: Directory> Reader<D> {
 
     /// Number of the next block; the one before it is the last, unless this is [`Reader::first`].
     pub fn next(&self) -> u64 {
-        self.shown.next.load(Ordering::Acquire)
+        self.shown.next()
     }
 
     /// Number of the first block that is stored, or will be.
@@ -219,10 +246,47 @@ impl<D: Directory> Reader<D> {
         index::find(&self.shown.files, number).unwrap()
     }
 
+    /// The root hash that a block was stored with, also of one that is damaged, as far as that is known: of the last one, and where the head
+    /// of the record is whole.
+    pub fn root(&self, number: u64) -> Option<Hash> {
+        if number < self.first() || number >= self.next() {
+            return None;
+        }
+        let last = *self.shown.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, root)) = last.filter(|(last, _)| *last == number) {
+            return Some(root);
+        }
+        let entry = index::find(&self.shown.files, number).ok().flatten()?;
+        let mut record = [0; HEAD_BYTES];
+        let file = self.shown.files.file(&scan::name(entry.segment.into())).ok()?;
+        file.read_at(&mut record, entry.offset.into()).ok()?;
+        self.head(number, entry, &record).map(|head| head.root)
+    }
+
+    /// The head of a block's record, if it is whole.
+    fn head(&self, number: u64, entry: Entry, record: &[u8]) -> Option<Head> {
+        let place = Place { salt: self.shown.salt(), segment: entry.segment.into(), offset: entry.offset.into() };
+        Head::decode(place, record)
+            .filter(|head| matches!(head.kind, Kind::Block | Kind::Repaired) && head.number == number)
+    }
+
     /// About how much room a block takes on disk, bytes; 0 where that is not known.
     pub fn record_bytes(&self, number: u64) -> u64 {
         let entry = index::find(&self.shown.files, number).ok().flatten();
         entry.map_or(0, |entry| entry.record_bytes.into())
+    }
+
+    /// How long a block is, bytes, by the head of its record; 0 where that cannot be read.
+    pub fn plain_bytes(&self, number: u64) -> usize {
+        let head = || {
+            let entry = index::find(&self.shown.files, number).ok()??;
+            let mut head = vec![0; HEAD_BYTES];
+            let file = self.shown.files.file(&scan::name(entry.segment.into())).ok()?;
+            file.read_at(&mut head, entry.offset.into()).ok()?;
+            let salt = self.shown.salt();
+            Head::decode(Place { salt, segment: entry.segment.into(), offset: entry.offset.into() }, &head)
+        };
+        head().map_or(0, |head| head.plain_bytes as usize)
     }
 
     /// The file of a block's record, and where in it that begins.
@@ -235,9 +299,14 @@ impl<D: Directory> Reader<D> {
     fn find(&self, number: u64) -> Result<Stored, Trouble> {
         let entry = match index::find(&self.shown.files, number) {
             Ok(Some(entry)) => entry,
-            Ok(None) => {
-                return Err(Trouble::Damage { what: "its entry in the index is not there".into(), entry: None });
-            }
+            Ok(None) => match self.shown.mend(number) {
+                Ok(Some(entry)) => entry,
+                Ok(None) => {
+                    let what = "neither its entry in the index nor its record is there".into();
+                    return Err(Trouble::Damage { what, entry: None });
+                }
+                Err(error) => return Err(Wrong::from(error).at(None)),
+            },
             Err(error) => return Err(Wrong::from(error).at(None)),
         };
         self.at(number, entry).map_err(|wrong| wrong.at(Some(entry)))
@@ -248,10 +317,7 @@ impl<D: Directory> Reader<D> {
         let file = self.shown.files.file(&scan::name(entry.segment.into()))?;
         let mut record = vec![0; entry.record_bytes as usize];
         file.read_at(&mut record, entry.offset.into())?;
-        let salt = self.shown.salt.load(Ordering::Relaxed);
-        let place = Place { salt, segment: entry.segment.into(), offset: entry.offset.into() };
-        let head = Head::decode(place, &record)
-            .filter(|head| matches!(head.kind, Kind::Block | Kind::Repaired) && head.number == number);
+        let head = self.head(number, entry, &record);
         let head = head.ok_or_else(|| Wrong::Damage("its head is not valid".into()))?;
         let stored = head.stored(&record).ok_or_else(|| Wrong::Damage("its checksum is wrong".into()))?;
         let encoding = Encoding::of(head.encoding);
@@ -268,7 +334,7 @@ impl<D: Directory> Reader<D> {
                 }
             })
         };
-        let unpacked = unpack(encoding, stored.to_vec(), head.plain_bytes, dictionary);
+        let unpacked = unpack(encoding, stored, head.plain_bytes, dictionary);
         let bytes = unpacked.map_err(|error| unread.map_or_else(|| error.into(), Wrong::Files))?;
         Ok(Stored { number, bytes, root: head.root })
     }
@@ -284,7 +350,7 @@ impl<D: Directory> Reader<D> {
         let file = self.shown.files.file(&scan::name(segment.into()))?;
         let mut record = vec![0; HEAD_BYTES];
         file.read_at(&mut record, offset.into())?;
-        let salt = self.shown.salt.load(Ordering::Relaxed);
+        let salt = self.shown.salt();
         let place = Place { salt, segment: segment.into(), offset: offset.into() };
         let head = Head::decode(place, &record).filter(|head| head.kind == Kind::Dictionary).ok_or_else(damaged)?;
         record.resize(head.record_bytes(), 0);

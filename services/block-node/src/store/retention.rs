@@ -9,9 +9,8 @@ use std::io;
 
 use wal::files::Directory;
 
-use super::index;
 use super::reader::Shown;
-use super::{scan, segments};
+use super::{heads, index, scan};
 
 /// The segments of a store, and how many blocks must stay.
 pub(super) struct Retention {
@@ -43,13 +42,14 @@ impl Retention {
     pub(super) fn apply<D: Directory>(&mut self, directory: &D, shown: &Shown<D>, next: u64) -> io::Result<usize> {
         let Some(keep_from) = self.blocks.and_then(|blocks| next.checked_sub(blocks)) else { return Ok(0) };
         let mut removed = 0;
-        while let (Some(oldest), Some(second)) = (self.segments.front(), self.segments.get(1)) {
+        while let Some(oldest) = self.segments.front().filter(|_| self.segments.len() > 1) {
             let end = match self.oldest_end {
                 Some(end) => end,
-                None => segments::first_block(directory, *second)?.ok_or_else(|| {
-                    let what = format!("{} has no valid head", scan::name(*second));
-                    io::Error::new(io::ErrorKind::InvalidData, what)
-                })?,
+                // Of segments of which nothing is left to tell it, the oldest goes with the next that tells.
+                None => match self.segments.iter().skip(1).find_map(|next| shown.first_block(*next).transpose()) {
+                    Some(end) => end?,
+                    None => break,
+                },
             };
             self.oldest_end = Some(end);
             if end > keep_from {
@@ -68,7 +68,11 @@ impl Retention {
         }
         if removed > 0 {
             // What stays behind after a crash names no block that is stored, and goes with the next segment.
-            for name in directory.names()?.into_iter().filter(|name| index::is_before(name, shown.first())) {
+            let oldest = self.segments.front().copied().unwrap_or_default();
+            let is_old = |name: &String| {
+                index::is_before(name, shown.first()) || heads::beside(name).is_some_and(|segment| segment < oldest)
+            };
+            for name in directory.names()?.into_iter().filter(is_old) {
                 directory.remove(&name)?;
                 shown.files().forget(&name);
             }

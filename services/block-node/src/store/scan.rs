@@ -4,12 +4,17 @@ use super::format::{ALIGNMENT, Head, Kind, Place, has_magic};
 use crate::block::Chain;
 
 const SUFFIX: &str = ".blocks";
-const DIGITS: usize = 20;
+pub(super) const DIGITS: usize = 20;
 const SALT_BYTES: usize = 8;
 
 /// The name of a segment's file.
 pub(super) fn name(segment: u64) -> String {
     format!("{segment:0DIGITS$}{SUFFIX}")
+}
+
+/// The name of another file that belongs to a segment.
+pub(super) fn beside(segment: u64, suffix: &str) -> String {
+    format!("{segment:0DIGITS$}{suffix}")
 }
 
 /// The number of a segment by its file's name.
@@ -71,18 +76,27 @@ pub(super) struct Scan {
     pub(super) repaired: Vec<Record>,
     /// Dictionaries, each of them twice.
     pub(super) dictionaries: Vec<Record>,
-    /// Offsets at which something that was safe is damaged.
-    pub(super) damaged: Vec<u64>,
+    /// Blocks that were safe and are damaged, but whose head is whole, in order: their number and root hash are known.
+    pub(super) damaged: Vec<Record>,
     /// Where the last batch begins.
     pub(super) batch: u64,
-    /// Behind the last record.
+    /// Behind all that was ever safe, and what is whole behind that; 0: nothing was.
     pub(super) end: u64,
+    /// Whole records behind the end, of a write that was cut off.
+    pub(super) cut_off: usize,
 }
 
-/// Reads a segment from its beginning; `None`: it has no head. Of one that is full all was safe once: what is not valid in it is damaged, and
-/// no end that a crash has left.
-pub(super) fn scan(segment: u64, bytes: &[u8], is_full: bool) -> Option<Scan> {
-    let (head, head_bytes) = SegmentHead::decode(segment, bytes)?;
+impl Scan {
+    /// Where the first record behind the head stands, as far as it is known.
+    pub(super) fn first(&self) -> Option<u64> {
+        let kinds = [&self.blocks, &self.repaired, &self.dictionaries, &self.damaged];
+        kinds.iter().filter_map(|records| records.first()).map(|record| record.offset).min()
+    }
+}
+
+/// Reads a segment with this head. Everything before the offset `safe_end` was safe once, however that is known; of a segment that is full
+/// everything was ([`u64::MAX`]). What is not valid there is damaged, and no end that a crash has left.
+pub(super) fn scan(segment: u64, head: SegmentHead, bytes: &[u8], safe_end: u64) -> Scan {
     let salt = head.salt;
     let mut scan = Scan {
         head,
@@ -91,11 +105,12 @@ pub(super) fn scan(segment: u64, bytes: &[u8], is_full: bool) -> Option<Scan> {
         dictionaries: Vec::new(),
         damaged: Vec::new(),
         batch: 0,
-        end: head_bytes as u64,
+        end: 0,
+        cut_off: 0,
     };
-    let mut offset = head_bytes;
+    let mut offset = SegmentHead::decode(segment, bytes).map_or(0, |(_, head_bytes)| head_bytes);
     while offset < bytes.len() {
-        if let Some(head) = valid(salt, segment, bytes, offset) {
+        if let Some(head) = whole(salt, segment, bytes, offset) {
             let record_bytes = head.record_bytes();
             scan.batch = head.batch;
             let records = match head.kind {
@@ -105,40 +120,66 @@ pub(super) fn scan(segment: u64, bytes: &[u8], is_full: bool) -> Option<Scan> {
             };
             records.push(Record { offset: offset as u64, head });
             offset += record_bytes;
-            scan.end = offset as u64;
             continue;
         }
-        let Some(next) = behind_damage(salt, segment, bytes, offset, is_full) else { break };
-        scan.damaged.push(offset as u64);
+        let Some(next) = behind_damage(salt, segment, bytes, offset, safe_end) else { break };
+        if let Some(head) = valid(salt, segment, bytes, offset).filter(|head| head.kind == Kind::Block) {
+            scan.damaged.push(Record { offset: offset as u64, head });
+        }
         offset = next;
     }
-    Some(scan)
+    scan.end = match safe_end {
+        u64::MAX => offset as u64,
+        // The file may have been cut.
+        safe_end => safe_end.max(offset as u64),
+    };
+    let mut behind = scan.end as usize;
+    while behind < bytes.len() {
+        let record = has_magic(&bytes[behind..]).then(|| whole(salt, segment, bytes, behind)).flatten();
+        scan.cut_off += usize::from(record.is_some());
+        behind += record.map_or(ALIGNMENT, |head| head.record_bytes());
+    }
+    scan
 }
 
-fn valid(salt: u64, segment: u64, bytes: &[u8], offset: usize) -> Option<Head> {
+/// Number of the first block of a segment whose own head is not valid, by the first of its records that is.
+pub(super) fn first_block(segment: u64, salt: u64, bytes: &[u8]) -> Option<u64> {
+    let places = (0..bytes.len()).step_by(ALIGNMENT).filter(|offset| has_magic(&bytes[*offset..]));
+    let mut heads = places.filter_map(|offset| valid(salt, segment, bytes, offset));
+    heads.find(|head| head.kind == Kind::Block).map(|head| head.number)
+}
+
+/// A record's head, of any that may stand there; what is stored behind it need not be whole.
+pub(super) fn valid(salt: u64, segment: u64, bytes: &[u8], offset: usize) -> Option<Head> {
+    let head = Head::decode(Place { salt, segment, offset: offset as u64 }, bytes.get(offset..)?)?;
+    (head.kind != Kind::SegmentHead).then_some(head)
+}
+
+fn whole(salt: u64, segment: u64, bytes: &[u8], offset: usize) -> Option<Head> {
     let record = bytes.get(offset..)?;
-    let head = Head::decode(Place { salt, segment, offset: offset as u64 }, record)?;
-    let is_whole =
-        head.kind != Kind::SegmentHead && record.len() >= head.record_bytes() && head.stored(record).is_some();
-    is_whole.then_some(head)
+    let head = valid(salt, segment, bytes, offset)?;
+    (record.len() >= head.record_bytes() && head.stored(record).is_some()).then_some(head)
 }
 
-/// Where the next valid record stands, if one behind it was written when what is damaged at `offset` was already safe, as in a full
-/// segment all was.
-fn behind_damage(salt: u64, segment: u64, bytes: &[u8], offset: usize, is_full: bool) -> Option<usize> {
+/// Where to go on behind what is damaged at `offset`, if that was safe once; `None`: it is the end, as far as can be told. A batch is written
+/// when the one before is safe, so that a record tells by its `batch` that what stands before it was; and one record of a batch that was
+/// safe tells that all of it was.
+fn behind_damage(salt: u64, segment: u64, bytes: &[u8], offset: usize, safe_end: u64) -> Option<usize> {
+    let damaged = offset as u64;
     let mut first = None;
-    let mut at = offset + ALIGNMENT;
+    let mut at = offset + valid(salt, segment, bytes, offset).map_or(ALIGNMENT, |head| head.record_bytes());
     while at < bytes.len() {
         let found = has_magic(&bytes[at..]).then(|| valid(salt, segment, bytes, at)).flatten();
         let Some(head) = found else {
             at += ALIGNMENT;
             continue;
         };
-        let first = *first.get_or_insert(at);
-        if is_full || head.batch > offset as u64 {
-            return Some(first);
+        // Its own batch may be another one, which is then looked at from its beginning.
+        let next = *first.get_or_insert(if head.batch > damaged { head.batch as usize } else { at });
+        if damaged < safe_end || head.batch > damaged || head.batch < safe_end {
+            return Some(next);
         }
         at += head.record_bytes();
     }
-    None
+    (damaged < safe_end).then_some(bytes.len().min(usize::try_from(safe_end).unwrap_or(usize::MAX)))
 }

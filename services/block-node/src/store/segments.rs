@@ -4,21 +4,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use wal::files::{Directory, File};
-
-use super::scan::{self, SegmentHead};
+use wal::files::Directory;
 
 /// Files that are kept open for readers.
 const OPEN_MAX: usize = 64;
-
-/// A segment's head is not longer: it has a chain of at most 64 hashes.
-const HEAD_BYTES_MAX: usize = 64 << 10;
-
-/// Number of the first block of a segment; `None`: it has no valid head.
-pub(super) fn first_block<D: Directory>(directory: &D, segment: u64) -> io::Result<Option<u64>> {
-    let bytes = directory.open(&scan::name(segment))?.read_first(HEAD_BYTES_MAX)?;
-    Ok(SegmentHead::decode(segment, &bytes).map(|(head, _)| head.chain.next()))
-}
 
 /// Opens files by name, and keeps those that were used last.
 pub(super) struct OpenFiles<D: Directory> {
@@ -30,6 +19,10 @@ pub(super) struct OpenFiles<D: Directory> {
 impl<D: Directory> OpenFiles<D> {
     pub(super) fn new(directory: D) -> Self {
         Self { directory, open: Mutex::default() }
+    }
+
+    pub(super) fn directory(&self) -> &D {
+        &self.directory
     }
 
     /// A file that is removed is no longer kept open. Who reads it now keeps it for that long.

@@ -51,6 +51,8 @@ struct Queue {
     /// Batches that were written while one waited.
     batches_before_repair: u32,
     is_closed: bool,
+    /// Nothing is written any more, and nothing taken.
+    has_failed: bool,
     /// The thread waits: to wake it costs a system call, which a thread that syncs does not need.
     is_idle: bool,
 }
@@ -71,14 +73,19 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Queue)) {
+    /// `false`: nothing is taken any more.
+    fn change(&self, change: impl FnOnce(&mut Queue)) -> bool {
         let mut queue = self.lock();
+        if queue.has_failed {
+            return false;
+        }
         change(&mut queue);
         let was_idle = std::mem::take(&mut queue.is_idle);
         drop(queue);
         if was_idle {
             self.changed.notify_one();
         }
+        true
     }
 
     /// What is to be written next, when there is something; `None`: it is closed, and all was written.
@@ -137,9 +144,14 @@ impl Writer {
     {
         let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
+        let reader = store.reader();
         let write = move || {
             while let Some(work) = of_thread.work() {
                 let began = Instant::now();
+                // Whoever had no patience has handed it over once more.
+                if matches!(&work, Work::Repair(block) if !reader.is_quarantined(block.number)) {
+                    continue;
+                }
                 let written = match &work {
                     Work::Begin(first) => {
                         store.begin_at(*first);
@@ -149,6 +161,7 @@ impl Writer {
                     Work::Repair(block) => store.repair(block),
                 };
                 if let Err(error) = written {
+                    of_thread.change(|queue| *queue = Queue { has_failed: true, ..Queue::default() });
                     tell(Appended::Failed(error));
                     return;
                 }
@@ -164,6 +177,9 @@ impl Writer {
                         }
                     }
                 }
+            }
+            if let Err(error) = store.close() {
+                tracing::warn!(%error, "the index is not synced; the next start writes what is missing of it again");
             }
         };
         let thread = thread::Builder::new().name("store".into()).spawn(write)?;
@@ -183,9 +199,12 @@ impl Writer {
     }
 
     /// Hands over an earlier block that was damaged; it is written when nothing else is waiting, or after some batches. The
-    /// caller bounds what waits.
-    pub fn repair(&self, block: Prepared) {
-        self.shared.change(|queue| queue.repairs.push_back(block));
+    /// caller bounds what waits. `false`: nothing can be written any more.
+    pub fn repair(&self, block: Prepared) -> bool {
+        self.shared.change(|queue| match queue.repairs.iter_mut().find(|waiting| waiting.number == block.number) {
+            Some(waiting) => *waiting = block,
+            None => queue.repairs.push_back(block),
+        })
     }
 }
 
@@ -211,8 +230,12 @@ impl Drop for Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
     use crate::block::{Evidence, Footer, Verified};
+    use crate::store::Options;
+    use wal::files::{Fault, SimulatedDirectory};
 
     fn prepared(number: u64) -> Prepared {
         let footer = Footer { previous_root: [0; 48], all_previous_root: None, state_root: None };
@@ -224,6 +247,30 @@ mod tests {
             evidence: Evidence::Dummy,
             items: 0,
         })
+    }
+
+    #[test]
+    fn what_is_handed_over_behind_a_failed_write_is_not_kept() {
+        let directory = SimulatedDirectory::default();
+        let store = Store::open(directory.clone(), Options::default()).unwrap();
+        directory.fail(Fault::Write, 0);
+        let (sender, told) = mpsc::channel();
+        let writer = Writer::start(store, || 0, move |appended| sender.send(appended).unwrap()).unwrap();
+        writer.append(prepared(0));
+        assert!(matches!(told.recv(), Ok(Appended::Failed(_))));
+        assert!(told.recv().is_err(), "the thread has ended");
+        (1..50).for_each(|number| writer.append(prepared(number)));
+        assert!((0..50).all(|number| !writer.repair(prepared(number))));
+        let queue = writer.shared.lock();
+        assert_eq!((queue.blocks.len(), queue.repairs.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_block_that_is_handed_over_again_for_repair_is_kept_once() {
+        let shared = Shared { queue: Mutex::default(), changed: Condvar::new() };
+        let writer = Writer { shared: Arc::new(shared), thread: None };
+        assert!((0..9).all(|_| writer.repair(prepared(3))));
+        assert_eq!(writer.shared.lock().repairs.len(), 1);
     }
 
     #[test]

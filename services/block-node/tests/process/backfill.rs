@@ -86,6 +86,43 @@ fn records(segment: &[u8]) -> Vec<usize> {
     (0..segment.len()).step_by(8).filter(|place| segment[*place..].starts_with(b"BLK1")).collect()
 }
 
+/// Peer and node have blocks 0 to 4 together; the peer's block 5 continues them, too, and is another one than that which rots here.
+#[test]
+fn a_last_block_that_rots_is_not_replaced_with_that_of_another_history() {
+    let (ours, theirs) = (harness::folder(), harness::folder());
+    let mut crafter = Crafter::new(1, 0);
+    let mut blocks: Vec<_> = (0..5).map(|_| crafter.next(Shape::of_bytes(BLOCK_BYTES)).bytes).collect();
+    blocks.push(crafter.next(Shape::of_bytes(BLOCK_BYTES / 2)).bytes);
+    stored(theirs.path(), blocks);
+    let peer = Server::start(theirs.path(), &[]);
+    let flags = ["--scrub-interval-seconds", "1", "--backfill-peers", &peer.address];
+    let server = Server::start(ours.path(), &flags);
+    run(async {
+        publish(&publisher(&server, 0, 6)).await.unwrap();
+        let segment = ours.path().join("00000000000000000001.blocks");
+        let mut bytes = std::fs::read(&segment).unwrap();
+        let last = *records(&bytes).last().unwrap();
+        bytes[last + 120] ^= 1;
+        std::fs::write(&segment, bytes).unwrap();
+        becomes(&server, "block_node_scrub_damaged_blocks_total", |damaged| damaged == 1).await;
+        becomes(&server, "block_node_backfill_failures_total", |failures| failures > 0).await;
+        assert_eq!(metric(&server, "block_node_blocks_repaired_total").await, 0, "another block stands in its place");
+        let published = publish(&publisher(&server, 6, 1)).await.unwrap();
+        assert_eq!(published.acknowledged, [6]);
+    });
+}
+
+/// Puts these blocks into a directory, however they belong together.
+fn stored(directory: &std::path::Path, blocks: Vec<Vec<u8>>) {
+    let directory = block_node::data_directory::open(directory).unwrap();
+    let mut store = Store::open(directory, Default::default()).unwrap();
+    let limits = Limits { block_bytes_max: 1 << 20 };
+    for block in blocks {
+        let verified = Verified::of(&block, limits, &ProofRules::accepted_before()).unwrap();
+        store.append(&[Prepared::of(&verified)]).unwrap();
+    }
+}
+
 #[test]
 fn a_damaged_block_that_no_peer_has_right_ends_neither_other_repairs_nor_fetching() {
     let (ours, theirs) = (harness::folder(), harness::folder());
@@ -94,20 +131,13 @@ fn a_damaged_block_that_no_peer_has_right_ends_neither_other_repairs_nor_fetchin
     let other = Crafter::new(2, 9).next(Shape::of_bytes(BLOCK_BYTES)).bytes;
     let mut blocks = crafted(30);
     blocks[9] = other;
-    {
-        let directory = block_node::data_directory::open(ours.path()).unwrap();
-        let mut store = Store::open(directory, Default::default()).unwrap();
-        let limits = Limits { block_bytes_max: 1 << 20 };
-        for block in blocks {
-            let verified = Verified::of(&block, limits, &ProofRules::accepted_before()).unwrap();
-            store.append(&[Prepared::of(&verified)]).unwrap();
-        }
-    }
+    stored(ours.path(), blocks);
     let segment = ours.path().join("00000000000000000001.blocks");
     let mut bytes = std::fs::read(&segment).unwrap();
     let places = records(&bytes);
     assert_eq!(places.len(), 31);
-    [10, 20].iter().for_each(|number| bytes[places[number + 1] + 100] ^= 1);
+    // Of block 10 the root hash is damaged, too: what is beside it must tell.
+    [(10, 50), (20, 100)].iter().for_each(|(number, place)| bytes[places[number + 1] + place] ^= 1);
     std::fs::write(&segment, bytes).unwrap();
     run(async {
         publish(&publisher(&peer, 0, 60)).await.unwrap();

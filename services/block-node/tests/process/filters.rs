@@ -80,18 +80,12 @@ fn large_blocks_are_filtered_in_pieces() {
 
 #[test]
 fn blocks_of_a_time_without_filters_are_not_available_to_who_filters() {
-    use proto::publish_stream_request::Request::{BlockItems, EndOfBlock};
     let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     run(async {
         let version = block_node::block::Version { major: 0, minor: 62, patch: 2 };
         let block = Crafter::in_version(1, 0, version).next(Shape { items: 5, item_bytes: 50 });
-        let mut channel = connect(&server.address).await.unwrap();
-        let call = channel.call(PUBLISH);
-        let (mut sender, mut receiver): (StreamSender<_>, StreamReceiver<proto::PublishStreamResponse>) =
-            channel.stream(&call, &request(BlockItems(block.bytes.into()))).await.unwrap();
-        sender.send(&request(EndOfBlock(proto::BlockEnd { block_number: 0 }))).await.unwrap();
-        receiver.next().await.unwrap().unwrap();
+        assert_eq!(publish_block(&server, &block.bytes).await, PublishResponse::Acknowledgement(0));
         let result = read(&filtered(&server, &[4], &[], 0), |_| ()).await.unwrap();
         assert_eq!((result.blocks, result.status), (0, 6), "NOT_AVAILABLE");
         let whole = read(&consumer(&server, Some(0), Some(0)), |_| ()).await.unwrap();

@@ -227,3 +227,28 @@ fn an_import_that_is_killed_leaves_verified_blocks_and_goes_on() {
     assert_eq!(import(&again, &java).0, Some(0));
     assert!(verify(&again).1.starts_with("blocks 0 to 2999: "));
 }
+
+#[test]
+fn a_wrong_copy_a_zip_file_that_is_cut_off_and_a_pipe_hinder_no_import_of_what_is_right() {
+    let directory = harness::folder();
+    let [data, java] = ["data", "java"].map(|name| directory.path().join(name));
+    stored(&data);
+    assert_eq!(export(&data, &java, &[]).0, Some(0));
+    let name = format!("{:019}.blk.zstd", 7);
+    // Whichever of them is found first or last.
+    for folder in ["000/a", "0", "aaa", "zzz"] {
+        std::fs::create_dir_all(java.join(folder)).unwrap();
+        std::fs::write(java.join(folder).join(&name), b"damaged").unwrap();
+    }
+    std::fs::write(java.join("old.zip"), b"PK cut off").unwrap();
+    // Opened, it would wait for a writer for ever.
+    assert!(Command::new("mkfifo").arg(java.join("pipe.zip")).status().unwrap().success());
+    let (code, said) = import(&directory.path().join("again"), &java);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("35 blocks imported"), "{said}");
+    // What could not be read is told where it may hold what is missing.
+    std::fs::remove_file(java.join("000/000/000/000/000/0").join(format!("{:019}.blk.zstd", 20))).unwrap();
+    let (code, said) = import(&directory.path().join("third"), &java);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("block 20 is missing") && said.contains("old.zip: not a ZIP file"), "{said}");
+}

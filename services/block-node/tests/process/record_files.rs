@@ -57,18 +57,6 @@ fn block_with_proof(number: u32, content_of_proof: &[u8]) -> Vec<u8> {
     block
 }
 
-async fn publish_block(server: &Server, block: &[u8]) -> PublishResponse {
-    use proto::publish_stream_request::Request::{BlockItems, EndOfBlock};
-    let mut channel = connect(&server.address).await.unwrap();
-    let call = channel.call(PUBLISH);
-    let set = request(BlockItems(bytes::Bytes::copy_from_slice(block)));
-    let (mut sender, mut receiver): (StreamSender<_>, StreamReceiver<proto::PublishStreamResponse>) =
-        channel.stream(&call, &set).await.unwrap();
-    // It may have ended the stream by then.
-    let _ = sender.send(&request(EndOfBlock(proto::BlockEnd { block_number: 0 }))).await;
-    PublishResponse::of(receiver.next().await.unwrap().unwrap(), WireEra::Today).unwrap()
-}
-
 #[test]
 fn a_record_file_is_taken_when_those_of_the_address_book_have_signed_it_and_not_otherwise() {
     let (signed, book) = (block_of_record_file(&[0, 3, 7]), format!("{VECTORS}rsa-bootstrap-roster.json"));
@@ -157,4 +145,39 @@ fn an_address_book_that_is_none_is_told_at_the_start() {
         let last = error.lines().last().unwrap();
         assert!(!ended.status.success() && last.contains("--rsa-address-book") && last.contains(said), "{error}");
     }
+}
+
+#[test]
+fn a_damaged_block_that_was_taken_by_other_rules_than_those_of_today_is_repaired_where_the_next_one_names_its_root_hash()
+ {
+    let (ours, theirs) = (harness::folder(), harness::folder());
+    let (mut content, mut crafter) = (Vec::new(), Crafter::new(1, 0));
+    put_bytes(&mut content, 2, &bytes(&vector("contents.hex")));
+    crafter.next_of([field(10, &content)]);
+    // The same block, with a proof that is refused today.
+    let mut blocks = vec![forged_block(2_920)];
+    blocks.extend((0..3).map(|_| crafter.next(Shape::of_bytes(BLOCK_BYTES)).bytes));
+    for folder in [&ours, &theirs] {
+        let mut store =
+            Store::open(block_node::data_directory::open(folder.path()).unwrap(), Default::default()).unwrap();
+        for block in &blocks {
+            let verified = Verified::of(block, Limits { block_bytes_max: 1 << 20 }, &ProofRules::accepted_before());
+            store.append(&[Prepared::of(&verified.unwrap())]).unwrap();
+        }
+    }
+    let segment = ours.path().join("00000000000000000001.blocks");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    // The head of the segment comes first.
+    let records = (0..bytes.len()).step_by(8).filter(|place| bytes[*place..].starts_with(b"BLK1"));
+    let place = records.take(2).last().unwrap();
+    bytes[place + 120] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let peer = Server::start(theirs.path(), &[]);
+    let server = Server::start(ours.path(), &["--backfill-peers", &peer.address]);
+    run(async {
+        assert_eq!(scrub::metric(&server, "block_node_quarantined_blocks").await, 1);
+        scrub::becomes(&server, "block_node_blocks_repaired_total", |repaired| repaired == 1).await;
+        let found = get_block(&server, &[0x08, 0]).await;
+        assert_eq!((found.status, found.block.as_deref()), (1, Some(&blocks[0][..])));
+    });
 }

@@ -147,6 +147,29 @@ fn every_flipped_bit_of_an_item_a_footer_or_a_proof_is_refused_with_the_right_co
 }
 
 #[test]
+fn a_client_that_opens_streams_in_every_place_and_says_nothing_keeps_nobody_out() {
+    let directory = harness::folder();
+    let server = Server::start(directory.path(), &["--publishers-max", "8"]);
+    run(async {
+        let mut channel = connect(&server.address).await.unwrap();
+        let mut silent = Vec::new();
+        for _ in 0..8 {
+            let call = channel.call(PUBLISH);
+            // No item: nothing that would be refused.
+            let nothing = request(proto::publish_stream_request::Request::BlockItems(bytes::Bytes::new()));
+            let streams: (StreamSender<_>, StreamReceiver<proto::PublishStreamResponse>) =
+                channel.stream(&call, &nothing).await.unwrap();
+            silent.push(streams);
+        }
+        let published = publish(&publisher(&server, 0, 3)).await.unwrap();
+        assert_eq!((published.acknowledged, published.end), (vec![0, 1, 2], None));
+        let told = silent[0].1.next().await.unwrap().unwrap();
+        let told = PublishResponse::of(told, WireEra::Today).unwrap();
+        assert!(matches!(told, PublishResponse::EndOfStream { code: EndCode::Timeout, .. }), "{told:?}");
+    });
+}
+
+#[test]
 fn older_eras_are_spoken_with_their_codes_and_their_ends_of_blocks() {
     for (name, behind, duplicate, not_available) in
         [("v0.13", 5, 3, [4, 4]), ("v0.15", 7, 5, [6, 5]), ("v0.20", 7, 5, [6, 5])]

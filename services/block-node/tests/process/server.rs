@@ -20,6 +20,13 @@ impl Server {
         Self::ready(harness::command(PROGRAM), directory, flags)
     }
 
+    /// The same with two arenas of the allocator, for who measures what is held: each keeps what was given back.
+    pub fn start_with_two_arenas(directory: &Path, flags: &[&str]) -> Self {
+        let mut command = harness::command(PROGRAM);
+        command.env("MALLOC_ARENA_MAX", "2");
+        Self::ready(command, directory, flags)
+    }
+
     /// The same, where no file may become larger than some ten kilobytes.
     pub fn start_with_small_files(directory: &Path) -> Self {
         let mut shell = harness::command("sh");

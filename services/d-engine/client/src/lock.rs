@@ -1,7 +1,8 @@
 //! Locks, fair and with fencing tokens.
 //!
 //! A lock is a prefix. Who wants it puts a key below it that ends with a lease of its own; who has the oldest one has the lock, and the
-//! others wait for the end of the one before theirs. Tokens are revisions, and rise with each holder.
+//! others wait for the end of the one before theirs. Tokens are revisions, and rise with each holder. The lock `jobs` has the keys `jobs/` with
+//! 16 hexadecimal digits behind and a lease; other keys below `jobs/`, and locks as `jobs/1`, are nothing to it.
 //!
 //! A lease may end while its holder does not notice: it was stopped, or its clock is wrong. So a lock keeps others out for certain only
 //! where a token is looked at: within the store by [`Lock::fence`], elsewhere by whoever refuses a token below one that it has seen.
@@ -17,6 +18,8 @@ use crate::{
     WatchOptions,
 };
 
+/// Digits of the number of a lease in the key of who waits for a lock.
+const DIGITS: usize = 16;
 /// Before something that nobody could do is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -55,7 +58,7 @@ impl Client {
         let deadline = Instant::now() + patience;
         let prefix = Bytes::from([&name.into()[..], b"/"].concat());
         let lease = self.lease(ttl).await?;
-        let key = Bytes::from([&prefix[..], format!("{:016x}", lease.number()).as_bytes()].concat());
+        let key = Bytes::from([&prefix[..], format!("{:0DIGITS$x}", lease.number()).as_bytes()].concat());
         let acquired = timeout_at(deadline, self.wait_in_line(&prefix, &key, lease.number())).await;
         match acquired {
             Ok(Ok(token)) => Ok(Some(Lock { lease, key, token })),
@@ -112,7 +115,7 @@ impl Client {
             // What ended since the first page will be told by a watch from there.
             index = index.min(page.index);
             scan.after = page.value.items.last().map(|item| item.key.clone());
-            for item in page.value.items {
+            for item in page.value.items.into_iter().filter(|item| is_in_line(prefix, item)) {
                 is_there |= item.revision == token;
                 if item.revision < token && before.as_ref().is_none_or(|other| item.revision > other.revision) {
                     before = Some(item);
@@ -133,4 +136,10 @@ impl Client {
         }
         Err(Error::Stopped)
     }
+}
+
+/// Whether a key below a lock's prefix is somebody's who waits for it, or has it.
+fn is_in_line(prefix: &Bytes, item: &KeyValue) -> bool {
+    let rest = item.key.strip_prefix(&prefix[..]).unwrap_or_default();
+    item.lease != 0 && rest.len() == DIGITS && rest.iter().all(u8::is_ascii_hexdigit)
 }

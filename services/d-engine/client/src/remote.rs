@@ -121,6 +121,8 @@ impl Remote {
         let deadline = Instant::now() + self.options.request_timeout;
         let known = self.leader().clone().filter(|_| wants_leader);
         let mut target = known.unwrap_or_else(|| self.any());
+        // Members that could not be reached, one after the other.
+        let mut away = 0;
         loop {
             let error = match timeout_at(deadline, self.attempt(&target, body.clone())).await {
                 Err(_) if may_repeat => return Err(Error::Unreachable("no answer came in time".into())),
@@ -139,10 +141,15 @@ impl Remote {
                 Error::Busy | Error::NoQuorum => Some(target.clone()),
                 Error::Unreachable(_) | Error::Stopped => None,
                 Error::UnknownOutcome(_) if may_repeat => None,
+                Error::UnknownOutcome(_) => {
+                    self.forget(&target);
+                    return Err(error);
+                }
                 _ => return Err(error),
             };
             let next = next.filter(|address| !address.is_empty() && self.may_ask(address));
             let is_named = matches!(&error, Error::NotLeader(_)) && next.is_some();
+            away = if matches!(&error, Error::Unreachable(_)) { away + 1 } else { 0 };
             if wants_leader {
                 *self.leader() = next.clone();
             }
@@ -150,10 +157,17 @@ impl Remote {
             if Instant::now() + RETRY >= deadline {
                 return Err(error);
             }
-            if !is_named {
+            // Who cannot be reached keeps nobody from asking the next one, until all have been asked.
+            let is_next = away > 0 && away <= self.endpoints.len();
+            if !is_named && !is_next {
                 sleep(RETRY).await;
             }
         }
+    }
+
+    /// A member lost what it was given: if it led, another one does soon.
+    fn forget(&self, member: &str) {
+        self.leader().take_if(|leader| leader == member);
     }
 
     fn may_ask(&self, address: &str) -> bool {

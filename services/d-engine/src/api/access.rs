@@ -4,7 +4,8 @@
 //! for, the header is not looked at.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use service_kit::grpc::{Caller, Code, Status};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Api;
 use crate::engine::Node;
@@ -22,6 +23,8 @@ use crate::state::Principal;
 const REMEMBERED_MAX: usize = 4096;
 /// Passwords that are checked at a time: each takes a processor for tens of milliseconds.
 const CHECKS_MAX: usize = 2;
+/// Calls that wait until their password is checked, besides: as many as are checked in a second or two.
+const WAITING_MAX: usize = 32;
 /// What somebody's password is compared with whom nobody knows, so that names cannot be found out by the time that it takes.
 const NOBODY: &str = "$2b$10$abcdefghijklmnopqrstuuH4rXHfLyE5l8V8ZlV3JvJz0KkS5Y1iK";
 
@@ -63,30 +66,57 @@ pub(super) fn nobody() -> Status {
     Status::new(Code::Aborted, "the user of this stream was removed, or has another password: sign in again")
 }
 
-/// Passwords that were right, by their digests, with the hash that they were right for.
-pub(super) struct SignedIn {
+/// Passwords that were right, by their digests, with the hash that they were right for; one of a member. Who has not said a right one yet
+/// waits in a short line, and no longer than for any other answer.
+pub struct SignedIn {
     right: Mutex<HashMap<[u8; 32], Bytes>>,
-    checks: Semaphore,
+    places: Arc<Semaphore>,
+    checks: Arc<Semaphore>,
 }
 
 impl Default for SignedIn {
     fn default() -> Self {
-        Self { right: Mutex::default(), checks: Semaphore::new(CHECKS_MAX) }
+        let places = Arc::new(Semaphore::new(CHECKS_MAX + WAITING_MAX));
+        Self { right: Mutex::default(), places, checks: Arc::new(Semaphore::new(CHECKS_MAX)) }
     }
 }
 
+/// As long as it is there, one password less is checked beside.
+type Turn = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
 impl SignedIn {
+    /// Waits for a turn to have a password checked.
+    async fn turn(&self, patience: Duration) -> Result<Turn, Status> {
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
+            Status::new(Code::ResourceExhausted, "too many passwords are being checked: sign in again in a moment")
+        })?;
+        let check = tokio::time::timeout(patience, Arc::clone(&self.checks).acquire_owned()).await;
+        let check = check.map_err(|_| {
+            Status::new(Code::DeadlineExceeded, "the password was not checked in time: sign in again in a moment")
+        })?;
+        Ok((place, check.map_err(|_| refused("the member is ending"))?))
+    }
+
     fn remembers(&self, claim: &Claim, hash: &Bytes) -> bool {
         self.right.lock().unwrap_or_else(PoisonError::into_inner).get(&claim.digest) == Some(hash)
     }
 
     /// Looks whether a password is right; waits its turn.
-    pub(super) async fn check(&self, node: &Node, claim: Claim) -> Result<Principal, Status> {
-        let _turn = self.checks.acquire().await.map_err(|_| refused("the member is ending"))?;
+    pub(super) async fn check(&self, node: &Node, claim: Claim, patience: Duration) -> Result<Principal, Status> {
+        let turn = self.turn(patience).await?;
         let user = node.users().all().get(&claim.name).cloned();
+        if let Some(user) = user.as_ref().filter(|user| self.remembers(&claim, &user.hash)) {
+            // Another call has said the same meanwhile.
+            return Ok(Principal::User { name: claim.name, since: user.since });
+        }
         let hash = user.as_ref().map_or(Bytes::from_static(NOBODY.as_bytes()), |user| user.hash.clone());
         let (text, password) = (String::from_utf8_lossy(&hash).into_owned(), claim.password);
-        let checked = tokio::task::spawn_blocking(move || bcrypt::verify(password, &text)).await;
+        let checked = tokio::task::spawn_blocking(move || {
+            // It goes on when the client has gone, and so does its turn.
+            let _turn = turn;
+            bcrypt::verify(password, &text)
+        });
+        let checked = checked.await;
         let is_right = matches!(checked, Ok(Ok(true)));
         match user {
             Some(user) if is_right => {
@@ -111,7 +141,8 @@ impl Api {
         }
         let Some(header) = caller.headers.get(AUTHORIZATION) else {
             return Who::Unknown(refused(
-                "users are asked for: sign in with the header authorization: Basic NAME:PASSWORD in base64",
+                "users are asked for: ctl and bench sign in by --user NAME --password-file FILE (or D_ENGINE_PASSWORD), \
+                 others by the header authorization: Basic NAME:PASSWORD in base64",
             ));
         };
         let Some(claim) = Claim::parse(header.as_bytes()) else {
@@ -138,6 +169,25 @@ mod tests {
         for bad in ["", "Basic", "Basic ", "Basic !", "Bearer YTpi", &header("nobody")] {
             assert!(Claim::parse(bad.as_bytes()).is_none(), "{bad}");
         }
+    }
+
+    /// Ten thousand calls of a connection could stand in front of everybody who signs in, for minutes.
+    #[tokio::test]
+    async fn who_signs_in_waits_in_a_short_line_and_not_for_long() {
+        let (signed_in, patience) = (SignedIn::default(), Duration::from_millis(50));
+        let first = signed_in.turn(patience).await.unwrap();
+        let _second = signed_in.turn(patience).await.unwrap();
+        let waiting = futures::future::join_all((0..WAITING_MAX).map(|_| signed_in.turn(patience)));
+        let too_many = async {
+            tokio::task::yield_now().await;
+            signed_in.turn(patience).await.err().map(|refused| refused.code)
+        };
+        let (waited, refused) = tokio::join!(waiting, too_many);
+        assert_eq!(refused, Some(Code::ResourceExhausted));
+        let late = waited.into_iter().filter_map(Result::err).filter(|late| late.code == Code::DeadlineExceeded);
+        assert_eq!(late.count(), WAITING_MAX);
+        drop(first);
+        assert!(signed_in.turn(patience).await.is_ok());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Wake, Waker};
 
 use bytes::Bytes;
 use d_engine_client::wire::{self, request::Body};
@@ -17,7 +18,7 @@ use tokio::sync::Notify;
 
 use super::fields::{self, Fields};
 use super::{access, gone, malformed, only};
-use crate::engine::{Address, Durability, MemberChange, Node};
+use crate::engine::{Address, Begun, Durability, MemberChange, Node};
 use crate::settings::is_address;
 use crate::state::Defragmented;
 
@@ -27,6 +28,8 @@ const OUTSTANDING_MAX: usize = 10_000;
 const ITEMS_MAX: usize = 10_000;
 /// What reads without a reply hold in memory, bytes: beyond, no other request is begun.
 const READS_BYTES_MAX: usize = 16 << 20;
+/// Replies that a stream always has room for, however few there are.
+const READY_ROOM: usize = 16;
 /// A frame of replies is sent when it has so many bytes.
 const FRAME_BYTES: usize = 256 << 10;
 
@@ -86,14 +89,31 @@ struct Done {
     wake: Notify,
 }
 
+impl Wake for Done {
+    fn wake(self: Arc<Self>) {
+        self.wake.notify_one();
+    }
+}
+
 impl Done {
     fn push(&self, ready: Ready) {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(ready);
+        self.add(ready);
         self.wake.notify_one();
     }
 
-    fn take(&self) -> Vec<Ready> {
-        std::mem::take(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner))
+    /// As [`Done::push`], for who wakes the stream later.
+    fn push_later(self: Arc<Self>, ready: Ready) -> Option<Waker> {
+        self.add(ready);
+        Some(self.into())
+    }
+
+    fn add(&self, ready: Ready) {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(ready);
+    }
+
+    /// Gives what is ready for an empty place, whose room is used again.
+    fn take(&self, place: &mut Vec<Ready>) {
+        std::mem::swap(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner), place);
     }
 }
 
@@ -160,21 +180,23 @@ pub(super) async fn operate(node: Node, mut requests: Requests, responses: Respo
     responses.open().map_err(gone)?;
     let done = Arc::new(Done::default());
     let (mut outstanding, mut is_over) = (Outstanding::default(), false);
-    let mut frame = VecDeque::new();
+    let (mut frame, mut begun, mut ready) = (VecDeque::new(), Begun::default(), Vec::new());
     let mut ending = pin!(node.ending());
     let mut users = node.shown().users();
     loop {
-        let ready = done.take();
+        done.take(&mut ready);
         if !ready.is_empty() {
-            send(&node, ready, &done, &responses, &mut outstanding).await?;
+            send(&node, &mut ready, &done, &responses, &mut outstanding).await?;
+            ready.shrink_to(READY_ROOM);
             continue;
         }
         while outstanding.has_room()
             && let Some(request) = frame.pop_front()
         {
             outstanding.requests += 1;
-            outstanding.reads_bytes += begin(&node, understood(&request)?, &done);
+            outstanding.reads_bytes += begin(&node, understood(&request)?, &done, &mut begun);
         }
+        node.submit(&mut begun);
         if is_over && frame.is_empty() && outstanding.requests == 0 {
             return Ok(());
         }
@@ -211,7 +233,7 @@ impl Outstanding {
 }
 
 /// Begins a request; it ends by one [`Ready`]. What it holds until then, bytes, if it is a read.
-fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done>) -> usize {
+fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done>, begun: &mut Begun) -> usize {
     let mut held = 0;
     let done = Arc::clone(done);
     // Who writes is told where that is quicker.
@@ -220,8 +242,8 @@ fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done
         Some(Body::Write(write)) => match write.parse() {
             Ok((transaction, stamp)) => {
                 let leader = leader();
-                node.write_then(transaction, stamp, move |written| {
-                    done.push(Ready::Reply(wire::Reply::of_write(id, written).forwarded_to(leader)));
+                node.write_then(begun, transaction, stamp, move |written| {
+                    done.push_later(Ready::Reply(wire::Reply::of_write(id, written).forwarded_to(leader)))
                 });
             }
             Err(error) => done.push(Ready::Reply(wire::Reply::of_error(id, error))),
@@ -235,13 +257,13 @@ fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done
         },
         Some(Body::OpenSession(wire::OpenSession {})) => {
             let leader = leader();
-            node.session_then(None, move |session| {
-                done.push(Ready::Reply(wire::Reply::of_session(id, session).forwarded_to(leader)));
+            node.session_then(begun, None, move |session| {
+                done.push_later(Ready::Reply(wire::Reply::of_session(id, session).forwarded_to(leader)))
             });
         }
         Some(Body::CloseSession(wire::CloseSession { session })) => {
-            node.session_then(Some(session), move |session| {
-                done.push(Ready::Reply(wire::Reply::of_session(id, session)));
+            node.session_then(begun, Some(session), move |session| {
+                done.push_later(Ready::Reply(wire::Reply::of_session(id, session)))
             });
         }
         None => {
@@ -255,14 +277,14 @@ fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done
 /// Sends what is ready, which is outstanding no more.
 async fn send(
     node: &Node,
-    ready: Vec<Ready>,
+    ready: &mut Vec<Ready>,
     done: &Arc<Done>,
     responses: &Responses,
     outstanding: &mut Outstanding,
 ) -> Result<(), Status> {
     let mut bytes = 0;
-    let mut frame = wire::Replies::default();
-    for ready in ready {
+    let mut frame = wire::Replies { replies: Vec::with_capacity(ready.len()) };
+    for ready in ready.drain(..) {
         let reply = match ready {
             Ready::Reply(reply) => reply,
             Ready::Look { id, query, options, ticket } => {

@@ -1,7 +1,7 @@
 //! `d-engine ctl snapshot`: all of a group's data in a file, whole or not at all, and whether a file is that.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -74,9 +74,22 @@ async fn fetch(access: &Access, endpoint: &str, part: &Path) -> anyhow::Result<(
     let channel = access.channel(endpoint).await?;
     let path = "/storebench.dengine.v1.Store/Snapshot";
     let (_questions, mut pieces) = channel.stream(path, &wire::SnapshotRequest {}, true).await?;
-    let mut out = File::create(part).with_context(|| part.display().to_string())?;
+    let mut out = create_private(part).with_context(|| part.display().to_string())?;
     while let Some(wire::SnapshotPiece { data }) = pieces.next().await? {
         out.write_all(&data).with_context(|| part.display().to_string())?;
     }
     out.sync_all().with_context(|| part.display().to_string())
+}
+
+/// A new file that nobody else may read: it has all data, and the hashes of all passwords. One that is there, half done, may be readable.
+fn create_private(file: &Path) -> std::io::Result<File> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file)
 }

@@ -1,13 +1,14 @@
 //! What one says to a member: the same within the process and behind every server.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use bytes::Bytes;
 use d_engine_client::{
     Answer, BoxFuture, Door, Error, Event, Query, ReadLevel, ReadOptions, ReadPath, Seen, Stamp, Transaction, Watch,
     WatchOptions, Written,
 };
-use replog::runtime::{Committed, ProposeError, ReadError, Ticket};
+use replog::runtime::{Committed, Proposal, ProposeError, ReadError, Ticket};
 use tokio::sync::watch;
 
 use super::Node;
@@ -27,19 +28,31 @@ pub enum NotLeading {
     Forward,
 }
 
+/// Writes that were begun and wait to enter the log together: see [`Node::submit`].
+#[derive(Default)]
+pub struct Begun(Vec<Proposal<Reply>>);
+
 impl Node {
-    /// Puts a transaction into the log, wherever the leader is. `done` is called once, perhaps on the thread that applies: it must be
-    /// quick. On a tokio runtime.
+    /// Begins to put a transaction into the log, wherever the leader is. `done` is called once after [`Node::submit`], perhaps on the thread that
+    /// applies: it must be quick. Whom it names is woken when others that were done together with this one have been told. On a tokio runtime.
     pub fn write_then(
         &self,
+        begun: &mut Begun,
         transaction: Transaction,
         stamp: Option<Stamp>,
-        done: impl FnOnce(Result<Written, Error>) + Send + 'static,
+        done: impl FnOnce(Result<Written, Error>) -> Option<Waker> + Send + 'static,
     ) {
         if let Err(error) = check(&transaction, &self.options().limits) {
-            return done(Err(Error::Invalid(error.to_string())));
+            return wake(done(Err(Error::Invalid(error.to_string()))));
         }
-        self.submit_then(self.on_behalf(Command::Write(transaction, stamp)), done);
+        self.submit_then(begun, self.on_behalf(Command::Write(transaction, stamp)), done);
+    }
+
+    /// What was begun goes on.
+    pub fn submit(&self, begun: &mut Begun) {
+        if !begun.0.is_empty() {
+            self.handle().propose_all(std::mem::take(&mut begun.0));
+        }
     }
 
     /// As [`Node::write_then`]; who shall not forward is told who leads.
@@ -72,12 +85,17 @@ impl Node {
         self.submit_later(Command::Users(self.principal().clone(), change).encode(), NotLeading::Forward)
     }
 
-    fn submit_then(&self, command: Bytes, done: impl FnOnce(Result<Written, Error>) + Send + 'static) {
+    fn submit_then(
+        &self,
+        begun: &mut Begun,
+        command: Bytes,
+        done: impl FnOnce(Result<Written, Error>) -> Option<Waker> + Send + 'static,
+    ) {
         let node = self.clone();
         if self.leads() {
-            self.handle().propose(command, move |outcome| done(node.written(outcome)));
+            begun.0.push(Proposal::new(command, move |outcome| done(node.written(outcome))));
         } else {
-            tokio::spawn(async { done(node.forward(command).await) });
+            tokio::spawn(async { wake(done(node.forward(command).await)) });
         }
     }
 
@@ -111,8 +129,8 @@ impl Node {
         };
         match applied.outcome {
             Ok(results) => Ok(Written { revision: applied.index, term: applied.term, applied: results }),
-            // Nothing has happened, and room comes with what clients say that they have.
-            Err(Refusal::NoRoomForAnswers) => Err(Error::Busy),
+            // Nothing has happened, and room comes with what clients say that they have, and with sessions that end.
+            Err(Refusal::NoRoomForAnswers | Refusal::TooManySessions) => Err(Error::Busy),
             Err(refusal @ (Refusal::NoSession | Refusal::Forgotten)) => Err(Error::NoSession(refusal.to_string())),
             Err(refusal @ Refusal::Denied) => Err(Error::Denied(refusal.to_string())),
             Err(refusal) => Err(Error::Invalid(refusal.to_string())),
@@ -130,10 +148,15 @@ impl Node {
     }
 
     /// As [`Node::session_later`]; `done` as in [`Node::write_then`].
-    pub fn session_then(&self, close: Option<u64>, done: impl FnOnce(Result<u64, Error>) + Send + 'static) {
+    pub fn session_then(
+        &self,
+        begun: &mut Begun,
+        close: Option<u64>,
+        done: impl FnOnce(Result<u64, Error>) -> Option<Waker> + Send + 'static,
+    ) {
         let command = close.map_or(Command::OpenSession, Command::CloseSession);
-        self.submit_then(self.on_behalf(command), move |written| {
-            done(written.map(|written| close.unwrap_or(written.revision)));
+        self.submit_then(begun, self.on_behalf(command), move |written| {
+            done(written.map(|written| close.unwrap_or(written.revision)))
         });
     }
 
@@ -217,6 +240,13 @@ impl Node {
     }
 }
 
+/// Wakes who waits, if anybody does.
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
 /// What who may not is told.
 pub(crate) fn denied() -> Error {
     Error::Denied(Refusal::Denied.to_string())
@@ -257,6 +287,12 @@ fn level(level: ReadLevel) -> replog::ReadLevel {
     }
 }
 
+/// What somebody is told who may watch. Whether it may is looked at last: users are visible before what was written after their change.
+fn told(step: impl FnOnce() -> Result<Step, TooOld>, may_watch: impl FnOnce() -> bool) -> Result<Step, Error> {
+    let step = step();
+    if may_watch() { step.map_err(too_old) } else { Err(denied()) }
+}
+
 /// Somebody who watches.
 pub struct Watching {
     node: Node,
@@ -267,10 +303,9 @@ pub struct Watching {
 impl Watching {
     /// What has happened since, at once; nothing if nothing has. Who may not be told any more is told that.
     pub fn step(&mut self) -> Result<Step, Error> {
-        if !self.node.may_watch(&self.node.users(), self.watcher.options()) {
-            return Err(denied());
-        }
-        self.watcher.step().map_err(too_old)
+        let Self { node, watcher, .. } = self;
+        let options = watcher.options().clone();
+        told(|| watcher.step(), || node.may_watch(&node.users(), &options))
     }
 
     /// Waits until something may have happened.
@@ -328,5 +363,23 @@ impl Door for Node {
             });
             Ok(Watch::of(Box::pin(batches)))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn who_watches_is_not_told_what_was_written_after_its_grant_was_revoked() {
+        let may_watch = Cell::new(true);
+        // The revocation and a put become visible together, just now.
+        let step = || {
+            may_watch.set(false);
+            Ok(Step { events: Vec::new(), index: 7, has_more: false })
+        };
+        assert_eq!(told(step, || may_watch.get()), Err(denied()));
     }
 }

@@ -1,15 +1,15 @@
 //! What a member does beside its clients' work: it follows what the group says of its members; and a leader proposes the end of keys and
-//! sessions whose time is over, and writes into the log which members have acknowledged entries. Its clock decides when it proposes, the
-//! entry's time what ends.
+//! sessions whose time is over, and writes into the log which members have acknowledged entries. When it proposes that, and what ends, is
+//! decided by the time of the log.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::Node;
-use crate::state::{Command, known_members, next_expiry};
+use crate::state::{Command, StorageError, known_members, next_expiry};
 
 /// How often it looks; so late does a key end at most, beside the log's own time.
 const ROUND: Duration = Duration::from_millis(50);
@@ -27,16 +27,19 @@ impl Housekeeping {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let of_thread = Arc::clone(&stop);
         let work = move || {
-            let mut leads_since = None;
+            let (mut leads_since, mut cannot_read) = (None, false);
             for round in 0_u32.. {
                 node.follow_members();
                 if node.handle().leader().1 {
-                    // Nobody could keep a lease alive while nobody led: those who did so in time get the time to do so again.
-                    if leads_since.get_or_insert_with(Instant::now).elapsed() >= node.options().election {
-                        expire(&node);
+                    // Nobody could keep a lease alive while nobody led, and this machine's date may be ahead of that of who led before: leases
+                    // begin anew as of the log's time when this member came to lead.
+                    let (since, renews) =
+                        leads_since.get_or_insert_with(|| (Instant::now(), Some(node.handle().time_millis())));
+                    if since.elapsed() >= node.options().election {
+                        tell(&mut cannot_read, expire(&node, renews));
                     }
                     if round % MEMBERS_ROUNDS == 0 {
-                        see_members(&node);
+                        tell(&mut cannot_read, see_members(&node));
                     }
                 } else {
                     leads_since = None;
@@ -66,25 +69,47 @@ fn propose(node: &Node, command: &Command) -> bool {
     node.handle().propose_blocking(command.encode()).is_ok()
 }
 
-fn expire(node: &Node) {
+/// Says once that the state cannot be read, until it can be again: as long as that lasts nothing ends.
+fn tell(cannot_read: &mut bool, done: Result<(), StorageError>) {
+    if let Err(error) = &done
+        && !*cannot_read
+    {
+        tracing::warn!(%error, "the state cannot be read: no key, lease or session ends; start the member again, or replace it");
+    }
+    *cannot_read = done.is_err();
+}
+
+/// Ends what is over. Before that, once: leases begin anew as of `renews`; where nothing is to end, that is not said.
+fn expire(node: &Node, renews: &mut Option<u64>) -> Result<(), StorageError> {
     loop {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-        let next = next_expiry(&*node.shown().view().rows).ok().flatten();
+        // Not this machine's date: a log whose time is ahead, after a clock that was wrong, counts what ends by its own.
+        let now = node.handle().time_millis();
+        let next = next_expiry(&*node.shown().view().rows)?;
+        if next.is_none_or(|next| next > now) {
+            return Ok(());
+        }
+        if let Some(since_millis) = *renews {
+            if !propose(node, &Command::Renew(since_millis)) {
+                return Ok(());
+            }
+            *renews = None;
+        }
         // An entry ends a bounded number of keys: as many entries as it takes.
-        if next.is_none_or(|next| next > now) || !propose(node, &Command::Expire) {
-            return;
+        if !propose(node, &Command::Expire) {
+            return Ok(());
         }
     }
 }
 
 /// Who has a part of the log may not come with an empty one.
-fn see_members(node: &Node) {
+fn see_members(node: &Node) -> Result<(), StorageError> {
     let status = node.handle().status();
-    let Ok(known) = known_members(&*node.shown().view().rows) else { return };
+    let known = known_members(&*node.shown().view().rows)?;
     let seen: BTreeSet<u64> = known.into_iter().filter(|(_, known)| known.is_seen).map(|(id, _)| id).collect();
     let have_acknowledged = status.progress.iter().filter(|(_, matched)| *matched > 0).map(|(id, _)| *id);
     let new: Vec<u64> = have_acknowledged.filter(|id| !seen.contains(id)).collect();
     if !new.is_empty() {
         propose(node, &Command::Seen(new));
     }
+    Ok(())
 }

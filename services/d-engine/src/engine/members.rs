@@ -46,6 +46,7 @@ impl Node {
 
     fn shall_go(&self, member: u64) -> bool {
         let is_removed = |known: BTreeMap<u64, Known>| known.get(&member).is_some_and(|known| known.is_removed);
+        // Who cannot read its state says so in a line of housekeeping, and takes nobody for removed: that is for good.
         known_members(&*self.shown().view().rows).is_ok_and(is_removed)
     }
 

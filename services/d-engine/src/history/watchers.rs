@@ -200,13 +200,12 @@ impl Watchers {
         }
     }
 
-    /// What nobody has seen yet is not known any more.
+    /// What nobody has seen yet is not known any more: everybody is woken, to hear that.
     pub(super) fn cut(&mut self) {
-        self.all.values_mut().for_each(|watched| watched.is_cut = true);
-    }
-
-    pub(super) fn wake_all(&self) {
-        self.all.values().for_each(|watched| watched.wake.notify_one());
+        for watched in self.all.values_mut() {
+            watched.is_cut = true;
+            watched.wake.notify_one();
+        }
     }
 }
 

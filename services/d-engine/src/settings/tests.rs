@@ -88,6 +88,7 @@ fn what_nobody_knows_or_offers_is_refused_in_one_line() {
         (FILE.replace("127.0.0.1:9081", "here"), "\"here\" is not an address"),
         (FILE.replace("= 600", "= 200"), "three heartbeats"),
         (FILE.replace("= 1200", "= 300"), "election_timeout_max"),
+        (FILE.replace("= 700", "= 0"), "general_raft_timeout_duration_in_ms"),
         (FILE.replacen("role = 1", "role = 4", 1), "member 1 of initial_cluster: role 4: a learner"),
         (FILE.replace("db_root_dir = \"/tmp/db\"", ""), "--db-root-dir"),
         (FILE.replace("[raft]", "[raft"), "configuration: line"),
@@ -141,4 +142,15 @@ proptest::proptest! {
             proptest::prop_assert!(!said.contains('\n'), "{:?}", said);
         }
     }
+}
+
+#[test]
+fn a_longest_election_timeout_that_is_not_kept_is_told() {
+    let warned = |text: &str| {
+        let settings = of(text, &[], Flags::default()).unwrap();
+        settings.warnings.iter().any(|warning| warning.contains("election_timeout_max = 60000"))
+    };
+    assert!(warned(&FILE.replace("= 1200", "= 60000")));
+    let settings = of(FILE, &[], Flags::default()).unwrap();
+    assert!(!settings.warnings.iter().any(|warning| warning.contains("election_timeout_max")));
 }

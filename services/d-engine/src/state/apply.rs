@@ -15,14 +15,18 @@ use super::command::{Command, CommandError, EXPIRED_MAX};
 use super::effort;
 use super::leases;
 use super::overlay::{Changed, Overlay, Pending};
+use super::owners::Owners;
 use super::rows::{Known, Value, numbered, of_numbered, single};
-use super::sessions::{self, Before, Room, SESSIONS_MAX};
+use super::sessions::{self, Before, Room};
 use super::snapshot;
 use super::storage::{Rows, Storage, StorageError, Table};
-use super::users::{Principal, Users, owner_of};
+use super::users::{Principal, UserChange, Users, owner_of};
 
 /// What a transaction reads at most, bytes: every member makes the answer, also when it replays the log.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// Changes of a batch that there is always room for.
+const CHANGES_ROOM: usize = 1024;
 
 /// Why a command has done nothing. Each has a number in the table of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +44,15 @@ pub enum Refusal {
     /// There are too many sessions.
     #[error("there are too many sessions: close some, or wait until they end")]
     TooManySessions = 4,
+    /// One user has too many sessions.
+    #[error("the user has 4096 sessions: close some, or wait until they end")]
+    TooManyOwnSessions = 20,
+    /// One user has too many leases.
+    #[error("the user has 10000 leases: revoke some, or wait until they end")]
+    TooManyOwnLeases = 21,
+    /// There are too many leases.
+    #[error("there are 1000000 leases: revoke some, or wait until they end")]
+    TooManyLeases = 22,
     /// A value is not a number.
     #[error("the value is no counter: decimal digits are, with a sign or without")]
     NotACounter = 5,
@@ -89,11 +102,14 @@ pub enum Refusal {
 
 impl Refusal {
     /// All.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::NoSession,
         Self::Forgotten,
         Self::TooManyAnswers,
         Self::TooManySessions,
+        Self::TooManyOwnSessions,
+        Self::TooManyOwnLeases,
+        Self::TooManyLeases,
         Self::NotACounter,
         Self::CounterOverflow,
         Self::AnswerTooLarge,
@@ -194,7 +210,7 @@ impl From<Malformed> for StateError {
 #[derive(Debug)]
 pub struct State<S> {
     storage: S,
-    sessions: usize,
+    owners: Owners,
     room: Room,
     users: Arc<Users>,
     changes: Vec<Change>,
@@ -203,9 +219,9 @@ pub struct State<S> {
 impl<S: Storage> State<S> {
     /// Of what the storage has.
     pub fn new(storage: S) -> Result<Self, StorageError> {
-        let (sessions, room) = (sessions::count(&storage)?, Room::of(&storage)?);
+        let (owners, room) = (Owners::of(&storage)?, Room::of(&storage)?);
         let users = Arc::new(Users::load(&storage)?);
-        Ok(Self { storage, sessions, room, users, changes: Vec::new() })
+        Ok(Self { storage, owners, room, users, changes: Vec::new() })
     }
 
     /// Whether these commands together may take longer than a few dozen milliseconds, by the state before them.
@@ -230,7 +246,7 @@ impl<S: Storage> State<S> {
 
     /// How many sessions are open.
     pub fn sessions(&self) -> usize {
-        self.sessions
+        self.owners.sessions()
     }
 
     /// Makes what was applied visible, all at once.
@@ -240,13 +256,18 @@ impl<S: Storage> State<S> {
 
     /// What has happened since this was asked last, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        std::mem::take(&mut self.changes)
+        // No larger than they are: they are kept for long.
+        let changes = self.changes.drain(..).collect();
+        self.changes.shrink_to(CHANGES_ROOM);
+        changes
     }
 
     /// Applies an entry.
     pub fn apply(&mut self, index: u64, term: u64, time_millis: u64, data: Bytes) -> Result<Applied, StateError> {
         let applied = |outcome| Applied { index, term, outcome };
         let nothing = Results { succeeded: true, results: Vec::new() };
+        // What stays shall not keep the entry's neighbours.
+        let data = if Command::stays(&data) { Bytes::copy_from_slice(&data) } else { data };
         let command = match Command::decode(data) {
             Ok(command) => command,
             Err(CommandError::Malformed(_)) => return Ok(applied(Err(Refusal::Malformed))),
@@ -260,10 +281,17 @@ impl<S: Storage> State<S> {
             // No command is on behalf of somebody twice.
             Command::As(..) => Ok(applied(Err(Refusal::Malformed))),
             Command::Users(who, change) => {
+                let removed = match &change {
+                    UserChange::Remove { name } => Some(name.clone()),
+                    _ => None,
+                };
                 let mut users = (*self.users).clone();
                 let changed = users.change(&who, change, index, &mut self.storage)?;
                 if changed.is_ok() {
                     self.users = Arc::new(users);
+                    if let Some(name) = removed {
+                        self.owners.release(&mut self.storage, &name, time_millis)?;
+                    }
                 }
                 Ok(applied(changed.map(|()| nothing)))
             }
@@ -281,23 +309,29 @@ impl<S: Storage> State<S> {
                 sessions::finish(&mut self.storage, &mut self.room, &stamp, session, &applied)?;
                 Ok(applied)
             }
-            Command::OpenSession if !self.users.knows(&who) => Ok(applied(Err(Refusal::Denied))),
+            Command::OpenSession if !self.users.may_open_session(&who) => Ok(applied(Err(Refusal::Denied))),
             Command::CloseSession(session) if !self.may_use_session(&who, session)? => {
                 Ok(applied(Err(Refusal::NoSession)))
             }
-            Command::OpenSession if self.sessions >= SESSIONS_MAX => Ok(applied(Err(Refusal::TooManySessions))),
             Command::OpenSession => {
-                sessions::open(&mut self.storage, index, time_millis, owner_of(&who))?;
-                self.sessions += 1;
+                let owner = owner_of(&who);
+                if let Some(refusal) = self.owners.refuse_session(owner, self.users.is_admin(&who)) {
+                    return Ok(applied(Err(refusal)));
+                }
+                sessions::open(&mut self.storage, index, time_millis, owner)?;
+                self.owners.opened(owner);
                 Ok(applied(Ok(nothing)))
             }
             Command::CloseSession(session) => {
-                let closed = sessions::close(&mut self.storage, &mut self.room, session)?;
-                self.sessions -= usize::from(closed.is_some());
+                sessions::close(&mut self.storage, &mut self.room, &mut self.owners, session)?;
                 Ok(applied(Ok(nothing)))
             }
             Command::Expire => {
                 self.expire(index, time_millis)?;
+                Ok(applied(Ok(nothing)))
+            }
+            Command::Renew(since_millis) => {
+                leases::renew(&mut self.storage, since_millis.min(time_millis))?;
                 Ok(applied(Ok(nothing)))
             }
             Command::Seen(members) => {
@@ -371,16 +405,26 @@ impl<S: Storage> State<S> {
             }
         }
         let pending = overlay.into_pending();
+        let grants = pending.leases.values().any(|changed| changed.before.is_none() && changed.after.is_some());
+        if grants && let Some(refusal) = self.owners.refuse_lease(owner_of(who), self.users.is_admin(who)) {
+            return Ok(Err(refusal));
+        }
         self.write(index, pending, ChangeKind::Delete)?;
         Ok(Ok(Results { succeeded, results }))
     }
 
     /// Makes what is pending the state; `gone` is what has happened to keys that are there no more.
     fn write(&mut self, index: u64, pending: Pending, gone: ChangeKind) -> Result<(), StateError> {
-        for (key, Changed { before, after }) in pending.keys {
+        for (key, changed) in pending.keys {
+            let Changed { before, after } = *changed;
             self.set(index, key, before, after, gone)?;
         }
         for (number, Changed { before, after }) in pending.leases {
+            match (&before, &after) {
+                (None, Some(granted)) => self.owners.granted(&granted.owner),
+                (Some(ended), None) => self.owners.ended(&ended.owner),
+                _ => {}
+            }
             leases::set(&mut self.storage, number, before, after)?;
         }
         Ok(())
@@ -395,8 +439,6 @@ impl<S: Storage> State<S> {
         after: Option<Value>,
         gone: ChangeKind,
     ) -> Result<(), StateError> {
-        // A key that shared the entry's memory would keep all of it.
-        let key = Bytes::copy_from_slice(&key);
         if let Some(before) = &before {
             if before.expires_millis > 0 {
                 self.storage.delete(Table::Expiries, &numbered(before.expires_millis, &key))?;
@@ -405,10 +447,10 @@ impl<S: Storage> State<S> {
                 self.storage.delete(Table::LeaseKeys, &numbered(before.lease, &key))?;
             }
         }
-        let (kind, value) = match after {
+        // What shared the entry's memory would keep all of it, and its neighbours.
+        let (kind, key, value) = match after {
             Some(after) => {
-                let row = after.encode();
-                let value = Value::decode(&row)?.value;
+                let (row, key, value) = after.encode_with(&key);
                 if after.expires_millis > 0 {
                     self.storage.put(Table::Expiries, numbered(after.expires_millis, &key), Bytes::new())?;
                 }
@@ -416,13 +458,13 @@ impl<S: Storage> State<S> {
                     self.storage.put(Table::LeaseKeys, numbered(after.lease, &key), Bytes::new())?;
                 }
                 self.storage.put(Table::Keys, key.clone(), row)?;
-                (ChangeKind::Put, value)
+                (ChangeKind::Put, key, value)
             }
             None => {
                 if before.is_some() {
                     self.storage.delete(Table::Keys, &key)?;
                 }
-                (gone, Bytes::new())
+                (gone, Bytes::copy_from_slice(&key), Bytes::new())
             }
         };
         let previous = before.map(|before| before.value);
@@ -441,26 +483,26 @@ impl<S: Storage> State<S> {
         for key in &over {
             overlay.set(key, None)?;
         }
-        overlay.end_leases(&end)?;
+        let renewed_millis = leases::renewed(&self.storage)?;
+        overlay.end_leases(&end, renewed_millis)?;
         let pending = overlay.into_pending();
         self.write(index, pending, ChangeKind::Expire)?;
-        let ended = sessions::expire(&mut self.storage, &mut self.room, time_millis, EXPIRED_MAX)?;
-        self.sessions -= ended.min(self.sessions);
-        Ok(())
+        let Self { storage, room, owners, .. } = self;
+        Ok(sessions::expire(storage, room, owners, time_millis, renewed_millis, EXPIRED_MAX)?)
     }
 
     /// Replaces all of it by what a snapshot has.
     pub fn restore(&mut self, from: &mut dyn Read) -> Result<(), snapshot::SnapshotError> {
         self.clear()?;
         snapshot::read(from, &mut self.storage)?;
-        (self.sessions, self.room) = (sessions::count(&self.storage)?, Room::of(&self.storage)?);
+        (self.owners, self.room) = (Owners::of(&self.storage)?, Room::of(&self.storage)?);
         self.users = Arc::new(Users::load(&self.storage)?);
         Ok(())
     }
 
     /// All of it goes.
     pub fn clear(&mut self) -> Result<(), StorageError> {
-        (self.sessions, self.room, self.changes) = (0, Room::default(), Vec::new());
+        (self.owners, self.room, self.changes) = (Owners::default(), Room::default(), Vec::new());
         self.users = Arc::default();
         self.storage.clear()
     }

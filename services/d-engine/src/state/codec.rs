@@ -10,24 +10,32 @@ pub struct Malformed(pub &'static str);
 /// Takes fields off bytes. What it gives shares their memory.
 pub(super) struct Reader {
     bytes: Bytes,
+    /// Where the next field begins.
+    at: usize,
     what: &'static str,
 }
 
 impl Reader {
     pub(super) fn new(bytes: Bytes, what: &'static str) -> Self {
-        Self { bytes, what }
+        Self { bytes, at: 0, what }
     }
 
     pub(super) fn fail<T>(&self) -> Result<T, Malformed> {
         Err(Malformed(self.what))
     }
 
-    fn take(&mut self, length: usize) -> Result<Bytes, Malformed> {
-        if self.bytes.len() < length { self.fail() } else { Ok(self.bytes.split_to(length)) }
+    fn left(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let array = self.bytes[self.at..].first_chunk::<N>().copied().ok_or(Malformed(self.what))?;
+        self.at += N;
+        Ok(array)
     }
 
     pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
-        Ok(self.take(1)?[0])
+        self.array().map(|[byte]| byte)
     }
 
     pub(super) fn flag(&mut self) -> Result<bool, Malformed> {
@@ -39,18 +47,20 @@ impl Reader {
     }
 
     pub(super) fn small(&mut self) -> Result<u32, Malformed> {
-        let bytes = self.take(4)?;
-        bytes.first_chunk().map_or_else(|| self.fail(), |bytes| Ok(u32::from_le_bytes(*bytes)))
+        self.array().map(u32::from_le_bytes)
     }
 
     pub(super) fn number(&mut self) -> Result<u64, Malformed> {
-        let bytes = self.take(8)?;
-        bytes.first_chunk().map_or_else(|| self.fail(), |bytes| Ok(u64::from_le_bytes(*bytes)))
+        self.array().map(u64::from_le_bytes)
     }
 
     pub(super) fn string(&mut self) -> Result<Bytes, Malformed> {
-        let length = self.small()?;
-        self.take(length as usize)
+        let length = self.small()? as usize;
+        if self.left() < length {
+            return self.fail();
+        }
+        self.at += length;
+        Ok(self.bytes.slice(self.at - length..self.at))
     }
 
     /// So many items; each takes at least a byte, so that a number that is made up costs nothing.
@@ -59,7 +69,7 @@ impl Reader {
         mut item: impl FnMut(&mut Self) -> Result<T, Malformed>,
     ) -> Result<Vec<T>, Malformed> {
         let count = self.small()? as usize;
-        if count > self.bytes.len() {
+        if count > self.left() {
             return self.fail();
         }
         (0..count).map(|_| item(self)).collect()
@@ -67,11 +77,11 @@ impl Reader {
 
     /// A string that stands at the end if it is not empty.
     pub(super) fn last_string(&mut self) -> Result<Bytes, Malformed> {
-        if self.bytes.is_empty() { Ok(Bytes::new()) } else { self.string() }
+        if self.left() == 0 { Ok(Bytes::new()) } else { self.string() }
     }
 
     pub(super) fn end(&self) -> Result<(), Malformed> {
-        if self.bytes.is_empty() { Ok(()) } else { self.fail() }
+        if self.left() == 0 { Ok(()) } else { self.fail() }
     }
 }
 

@@ -4,14 +4,15 @@
 //!
 //! | offset | bytes | field | |
 //! | --- | --- | --- | --- |
-//! | 0 | 1 | version | 1, or 2 where an operation is of leases, or 3 where users matter; a member that meets another one ends, for it cannot know what others made of it |
+//! | 0 | 1 | version | 1, or 2 where an operation is of leases, or 3 where users matter, or 4 of kind 11 and of change 7; a member that meets another one ends, for it cannot know what others made of it |
 //! | 1 | 1 | kind | 1 write, 2 write in a session, 3 open a session, 4 close a session, 5 expire, 6 members have been seen,
-//! | | | | 7 a member is at an address, 8 a member was removed, 9 on behalf of somebody, 10 a change of users |
+//! | | | | 7 a member is at an address, 8 a member was removed, 9 on behalf of somebody, 10 a change of users, 11 leases begin anew |
 //! | 2 | 24 | stamp | of kind 2: session, sequence, awaited from (8 each) |
 //! | | | transaction | of kinds 1 and 2: compares, then, otherwise: three lists |
 //! | 2 | 8 | session | of kind 4 |
 //! | 2 | | principal | of kinds 9 and 10: 0 nobody (10 only), 1 the process, 2 a user: name (string), since (8) |
-//! | | | command | of kind 9: one of kinds 1 to 4 (string); of kind 10 a change: 1 add: name, hash (strings), whether it administers (1); 2 password: name, hash; 3 remove: name; 4 grant: name, prefix, 1 to read, 2 to write, 3 both (1); 5 revoke: name, prefix; 6 users are asked for from now on, or not (1) |
+//! | | | command | of kind 9: one of kinds 1 to 4 (string); of kind 10 a change: 1 add: name, hash (strings), whether it administers (1); 2 password: name, hash; 3 remove: name, of earlier releases; 4 grant: name, prefix, 1 to read, 2 to write, 3 both (1); 5 revoke: name, prefix; 6 users are asked for from now on, or not (1); 7 remove, with what it has: name |
+//! | 2 | 8 | since | of kind 11, milliseconds |
 //! | 2 | | members | of kind 6: a list of numbers (8 each) |
 //! | 2 | 8 | member | of kinds 7 and 8; of 7 then its addresses for clients and for members (strings) |
 //!
@@ -29,10 +30,14 @@ use super::users::{Access, Principal, UserChange};
 const VERSION: u8 = 1;
 const VERSION_LEASES: u8 = 2;
 const VERSION_USERS: u8 = 3;
+const VERSION_OWNERS: u8 = 4;
 const WHAT: &str = "a command";
 
 /// How many keys, and how many sessions, one entry ends at most: what one entry costs is bounded.
 pub const EXPIRED_MAX: usize = 1000;
+
+/// The longest time to live of a lease: what nobody keeps alive shall end some day.
+const LEASE_MILLIS_MAX: u64 = 365 * 24 * 3_600_000;
 
 /// What one entry does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +60,8 @@ pub enum Command {
     As(Principal, Box<Command>),
     /// A change of users, on behalf of somebody.
     Users(Principal, UserChange),
+    /// All leases begin anew as of this time of the log, milliseconds, and sessions are as if they were used then.
+    Renew(u64),
 }
 
 /// Where a member is found, `host:port` each; empty: that is not known.
@@ -122,6 +129,10 @@ impl Command {
                 put_principal(&mut out, who);
                 put_change(&mut out, change);
             }
+            Self::Renew(since_millis) => {
+                out.push(11);
+                put_number(&mut out, *since_millis);
+            }
         }
         out.into()
     }
@@ -130,6 +141,7 @@ impl Command {
     fn version(&self) -> u8 {
         let (then, otherwise) = match self {
             Self::Write(Transaction { then, otherwise, .. }, _) => (then, otherwise),
+            Self::Users(_, UserChange::Remove { .. }) | Self::Renew(_) => return VERSION_OWNERS,
             Self::As(..) | Self::Users(..) => return VERSION_USERS,
             _ => return VERSION,
         };
@@ -137,9 +149,15 @@ impl Command {
         if has_leases { VERSION_LEASES } else { VERSION }
     }
 
-    /// Whether what begins so may change many rows, however short it is: it is of leases, ends a session, or ends what is over.
+    /// Whether what begins so may change many rows, however short it is: it is of leases or users,
+    /// ends a session, or ends what is over.
     pub(super) fn may_be_long(bytes: &[u8]) -> bool {
-        matches!(bytes, [VERSION_LEASES | VERSION_USERS, ..] | [_, 4 | 5, ..])
+        matches!(bytes, [VERSION_LEASES | VERSION_USERS | VERSION_OWNERS, ..] | [_, 4 | 5, ..])
+    }
+
+    /// Whether parts of what begins so stay in memory: names of users do.
+    pub(super) fn stays(bytes: &[u8]) -> bool {
+        matches!(bytes, [VERSION_USERS, 10, ..])
     }
 
     fn bytes_about(&self) -> usize {
@@ -154,7 +172,7 @@ impl Command {
     pub fn decode(bytes: Bytes) -> Result<Self, CommandError> {
         let mut reader = Reader::new(bytes, WHAT);
         let version = reader.byte()?;
-        if ![VERSION, VERSION_LEASES, VERSION_USERS].contains(&version) {
+        if ![VERSION, VERSION_LEASES, VERSION_USERS, VERSION_OWNERS].contains(&version) {
             return Err(CommandError::Version(version));
         }
         let command = decode(&mut reader)?;
@@ -202,6 +220,7 @@ fn decode(reader: &mut Reader) -> Result<Command, Malformed> {
             }
         }
         10 => Ok(Command::Users(principal(reader)?, change(reader)?)),
+        11 => Ok(Command::Renew(reader.number()?)),
         _ => reader.fail(),
     }
 }
@@ -231,7 +250,7 @@ fn change(reader: &mut Reader) -> Result<UserChange, Malformed> {
     Ok(match reader.byte()? {
         1 => UserChange::Add { name: reader.string()?, hash: reader.string()?, is_admin: reader.flag()? },
         2 => UserChange::Password { name: reader.string()?, hash: reader.string()? },
-        3 => UserChange::Remove { name: reader.string()? },
+        3 => UserChange::RemoveAlone { name: reader.string()? },
         4 => {
             let (name, prefix) = (reader.string()?, reader.string()?);
             match Access::of(reader.byte()?) {
@@ -241,6 +260,7 @@ fn change(reader: &mut Reader) -> Result<UserChange, Malformed> {
         }
         5 => UserChange::Revoke { name: reader.string()?, prefix: reader.string()? },
         6 => UserChange::Enable(reader.flag()?),
+        7 => UserChange::Remove { name: reader.string()? },
         _ => return reader.fail(),
     })
 }
@@ -258,8 +278,12 @@ fn put_change(out: &mut Vec<u8>, change: &UserChange) {
             put_string(out, name);
             put_string(out, hash);
         }
-        UserChange::Remove { name } => {
+        UserChange::RemoveAlone { name } => {
             out.push(3);
+            put_string(out, name);
+        }
+        UserChange::Remove { name } => {
+            out.push(7);
             put_string(out, name);
         }
         UserChange::Grant { name, prefix, access } => {
@@ -409,6 +433,9 @@ pub enum LimitError {
     /// A lease ends before it begins.
     #[error("a lease needs a time to live")]
     Lease,
+    /// A lease that nobody would see the end of.
+    #[error("a lease of {0} ms is too long: at most {LEASE_MILLIS_MAX}, a year; keep it alive")]
+    LeaseTooLong(u64),
     /// Two leases would have one number.
     #[error("a transaction grants one lease at most")]
     Grants,
@@ -438,6 +465,9 @@ pub fn check(transaction: &Transaction, limits: &Limits) -> Result<(), LimitErro
         });
         match (grants.next(), grants.next()) {
             (Some(0), _) => return Err(LimitError::Lease),
+            (Some(ttl_millis), _) if ttl_millis > LEASE_MILLIS_MAX => {
+                return Err(LimitError::LeaseTooLong(ttl_millis));
+            }
             (_, Some(_)) => return Err(LimitError::Grants),
             _ => {}
         }

@@ -7,6 +7,7 @@ use d_engine_client::{Operation, Transaction};
 use super::apply::StateError;
 use super::command::{Command, EXPIRED_MAX};
 use super::storage::{Storage, StorageError};
+use super::users::UserChange;
 use super::{leases, sessions};
 
 /// Rows that commands may change together and still be quick: a few dozen milliseconds.
@@ -49,7 +50,14 @@ fn rows_of_command(storage: &impl Storage, command: Command) -> Result<usize, St
         Command::CloseSession(session) => sessions::answers(storage, session),
         // About: those that are over are looked for when it is applied.
         Command::Expire => Ok(EXPIRED_MAX),
-        Command::OpenSession | Command::Seen(_) | Command::Place(..) | Command::Leave(_) | Command::Users(..) => Ok(1),
+        // All sessions and leases are looked at.
+        Command::Users(_, UserChange::Remove { .. }) => Ok(QUICK_ROWS + 1),
+        Command::OpenSession
+        | Command::Seen(_)
+        | Command::Place(..)
+        | Command::Leave(_)
+        | Command::Users(..)
+        | Command::Renew(_) => Ok(1),
     }
 }
 

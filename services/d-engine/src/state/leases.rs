@@ -1,11 +1,13 @@
 //! Leases: keys that end together, unless somebody says in time that they shall not. Granting, keeping alive and ending are entries of
 //! the log; no member ends a lease by its own clock.
 
+use std::ops::ControlFlow;
+
 use bytes::Bytes;
 
 use super::apply::StateError;
 use super::codec::{Malformed, Reader, put_number, put_small, put_string};
-use super::rows::{pair, single};
+use super::rows::{number, numbers, pair, single};
 use super::storage::{Rows, Storage, StorageError, Table};
 
 /// Keys of a lease at most: they end in one entry.
@@ -49,6 +51,50 @@ pub(super) fn get(rows: &impl Rows, number: u64) -> Result<Option<Leased>, State
     Ok(rows.get(Table::Leases, &single(number))?.map(Leased::decode).transpose()?)
 }
 
+/// All of them. The row without a number is none.
+pub(super) fn each(rows: &impl Rows, mut each: impl FnMut(u64, Leased)) -> Result<(), StorageError> {
+    let mut damaged = None;
+    rows.scan(Table::Leases, &[], None, &mut |key, row| match Leased::decode(row.clone()) {
+        _ if key.is_empty() => ControlFlow::Continue(()),
+        Ok(leased) => {
+            each(numbers(key).0, leased);
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            damaged = Some(StorageError(error.to_string()));
+            ControlFlow::Break(())
+        }
+    })?;
+    damaged.map_or(Ok(()), Err)
+}
+
+/// From this time on all leases last as long as they were granted for, and sessions as if they were used then. That takes one row,
+/// however many they are: who ends what is over looks at it.
+pub(super) fn renew(storage: &mut impl Storage, since_millis: u64) -> Result<(), StorageError> {
+    let since_millis = since_millis.max(renewed(storage)?);
+    storage.put(Table::Leases, Bytes::new(), Bytes::copy_from_slice(&since_millis.to_le_bytes()))
+}
+
+/// When all leases began anew last; 0: never.
+pub(super) fn renewed(rows: &impl Rows) -> Result<u64, StorageError> {
+    Ok(rows.get(Table::Leases, &[])?.map_or(0, |row| number(&row)))
+}
+
+/// What one has is nobody's, and over: nothing renews it.
+pub(super) fn release(storage: &mut impl Storage, owner: &Bytes, time_millis: u64) -> Result<(), StorageError> {
+    let mut owned = Vec::new();
+    each(storage, |number, leased| {
+        if leased.owner == *owner {
+            owned.push((number, leased));
+        }
+    })?;
+    for (number, before) in owned {
+        let after = Leased { ttl_millis: 0, expires_millis: time_millis, keys: before.keys, owner: Bytes::new() };
+        set(storage, number, Some(before), Some(after))?;
+    }
+    Ok(())
+}
+
 /// Gives a lease what it has from now on.
 pub(super) fn set(
     storage: &mut impl Storage,
@@ -71,3 +117,6 @@ pub(super) fn set(
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

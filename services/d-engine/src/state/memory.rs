@@ -9,13 +9,25 @@ use persistent_tree::{Entry, Tree};
 
 use super::storage::{EachRow, Rows, Storage, StorageError, Table};
 
-/// A row, shared by all trees that have it.
+/// A row, shared by all trees that have it. With the first bytes of its key beside: a search looks at a dozen rows, and each step to a key
+/// elsewhere in the memory takes as long as all the rest.
 #[derive(Clone, Debug)]
-struct Row(Arc<(Bytes, Bytes)>);
+struct Row {
+    first: u64,
+    row: Arc<(Bytes, Bytes)>,
+}
+
+/// The first eight bytes of a key, as a number that is in order as they are; of equal ones the keys decide.
+fn first(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => key.iter().rev().fold(0, |number, byte| number >> 8 | u64::from(*byte) << 56),
+    }
+}
 
 impl Entry for Row {
     fn order(&self, other: &Self) -> Ordering {
-        self.0.0.cmp(&other.0.0)
+        self.first.cmp(&other.first).then_with(|| self.row.0.cmp(&other.row.0))
     }
 }
 
@@ -30,16 +42,17 @@ impl Tables {
 }
 
 fn at(key: &[u8]) -> impl Fn(&Row) -> Ordering {
-    move |row| (*row.0.0).cmp(key)
+    let begins = first(key);
+    move |row| row.first.cmp(&begins).then_with(|| (*row.row.0).cmp(key))
 }
 
 impl Rows for Tables {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
-        Ok(self.of(table).get(at(key)).map(|row| row.0.1.clone()))
+        Ok(self.of(table).get(at(key)).map(|row| row.row.1.clone()))
     }
 
     fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
-        for Row(row) in self.of(table).iter_from(at(start)) {
+        for Row { row, .. } in self.of(table).iter_from(at(start)) {
             if end.is_some_and(|end| *row.0 >= *end) || each(&row.0, &row.1) == ControlFlow::Break(()) {
                 break;
             }
@@ -67,7 +80,7 @@ impl Rows for Memory {
 
 impl Storage for Memory {
     fn put(&mut self, table: Table, key: Bytes, value: Bytes) -> Result<(), StorageError> {
-        self.tables.0[table.number()].insert(Row(Arc::new((key, value))));
+        self.tables.0[table.number()].insert(Row { first: first(&key), row: Arc::new((key, value)) });
         Ok(())
     }
 
@@ -92,5 +105,26 @@ impl Storage for Memory {
     fn clear(&mut self) -> Result<(), StorageError> {
         self.tables = Tables::default();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn row(key: &[u8]) -> Row {
+        Row { first: first(key), row: Arc::new((Bytes::copy_from_slice(key), Bytes::new())) }
+    }
+
+    proptest! {
+        /// Zeros, keys that begin with one another, and keys that differ behind what stands beside.
+        #[test]
+        fn rows_are_in_the_order_of_their_keys(
+            one in prop::collection::vec(0_u8..3, 0..12), other in prop::collection::vec(0_u8..3, 0..12),
+        ) {
+            prop_assert_eq!(row(&one).order(&row(&other)), one.cmp(&other));
+            prop_assert_eq!(at(&other)(&row(&one)), one.cmp(&other));
+        }
     }
 }

@@ -21,7 +21,8 @@ pub(super) struct Changed<T> {
 /// What will change.
 #[derive(Default)]
 pub(super) struct Pending {
-    pub(super) keys: BTreeMap<Bytes, Changed<Value>>,
+    /// Boxed: a map makes room for eleven at once, and most transactions have one.
+    pub(super) keys: BTreeMap<Bytes, Box<Changed<Value>>>,
     pub(super) leases: BTreeMap<u64, Changed<Leased>>,
 }
 
@@ -81,8 +82,10 @@ impl<'a, S: Storage> Overlay<'a, S> {
             }
         }
         let was_there = before.is_some();
-        let changed = self.pending.keys.entry(key.clone()).or_insert(Changed { before, after: None });
-        changed.after = after;
+        match self.pending.keys.get_mut(key) {
+            Some(changed) => changed.after = after,
+            None => drop(self.pending.keys.insert(key.clone(), Box::new(Changed { before, after }))),
+        }
         Ok(was_there)
     }
 
@@ -132,8 +135,9 @@ impl<'a, S: Storage> Overlay<'a, S> {
         Ok(Some(ended))
     }
 
-    /// Ends leases whose end is before this row of the table of ends, and their keys, but about [`EXPIRED_MAX`] of these at most.
-    pub(super) fn end_leases(&mut self, end: &[u8]) -> Result<(), StateError> {
+    /// Ends leases whose end is before this row of the table of ends, and their keys, but about [`EXPIRED_MAX`] of these at most. Those that
+    /// have begun anew since then end later.
+    pub(super) fn end_leases(&mut self, end: &[u8], renewed_millis: u64) -> Result<(), StateError> {
         let mut over = Vec::new();
         self.storage.scan(Table::LeaseEnds, &[], Some(end), &mut |row, _| {
             over.push(numbers(row).1);
@@ -141,6 +145,13 @@ impl<'a, S: Storage> Overlay<'a, S> {
         })?;
         let mut keys = 0;
         for number in over {
+            if let Some(leased) = self.lease(number)? {
+                let expires_millis = renewed_millis.saturating_add(leased.ttl_millis).min(END_MAX);
+                if expires_millis > self.time_millis {
+                    self.set_lease(number, Some(Leased { expires_millis, ..leased }))?;
+                    continue;
+                }
+            }
             keys += self.revoke(number)?.unwrap_or_default();
             if keys >= EXPIRED_MAX {
                 break;

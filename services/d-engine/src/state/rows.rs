@@ -8,6 +8,7 @@
 //! | answers | session (8), sequence (8) | an outcome, see `sessions` |
 //! | idle | last used (8), session (8) | nothing |
 //! | leases | number (8) | time to live, milliseconds (8), end (8), keys (4), and its owner's name (string) if it has one |
+//! | | nothing | when all leases began anew last, milliseconds (8): none ends before it has lasted from there, and no session either |
 //! | lease keys | lease (8), key | nothing |
 //! | lease ends | end (8), lease (8) | nothing |
 //! | members | number (8) | nothing: it has acknowledged entries; or whether it has (1), whether it was removed (1), addresses for clients and for members (strings) |
@@ -37,8 +38,11 @@ pub(super) struct Value {
 }
 
 impl Value {
-    pub(super) fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(HEAD_BYTES + 8 + self.value.len());
+    /// The row of a key, the key, and the value that the row has, all in one allocation, and in none of others.
+    pub(super) fn encode_with(&self, key: &[u8]) -> (Bytes, Bytes, Bytes) {
+        let head_bytes = HEAD_BYTES + if self.lease == 0 { 0 } else { 8 };
+        let row_bytes = head_bytes + self.value.len();
+        let mut out = Vec::with_capacity(row_bytes + key.len());
         out.extend_from_slice(&self.revision.to_le_bytes());
         if self.lease == 0 {
             out.extend_from_slice(&self.expires_millis.to_le_bytes());
@@ -47,7 +51,9 @@ impl Value {
             out.extend_from_slice(&self.lease.to_le_bytes());
         }
         out.extend_from_slice(&self.value);
-        out.into()
+        out.extend_from_slice(key);
+        let all = Bytes::from(out);
+        (all.slice(..row_bytes), all.slice(row_bytes..), all.slice(head_bytes..row_bytes))
     }
 
     pub(super) fn decode(row: &Bytes) -> Result<Self, Malformed> {

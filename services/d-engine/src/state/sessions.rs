@@ -14,13 +14,14 @@ use d_engine_client::{Applied as Results, KeyValue, Lease, OperationResult, Stam
 
 use super::apply::{Applied, Refusal};
 use super::codec::{Malformed, Reader, put_list, put_number, put_string};
+use super::owners::Owners;
 use super::rows::{numbers, pair, single};
 use super::storage::{Storage, StorageError, Table};
 
 /// A session that nobody has used for so long ends, milliseconds by the clock of the log: an hour.
 pub(super) const IDLE_MILLIS: u64 = 3_600_000;
-/// Sessions at a time; beyond, no other is opened.
-pub(super) const SESSIONS_MAX: usize = 65_536;
+/// When a session was used last whose user was removed: it ends, whatever else is renewed. None was used then.
+const RELEASED: u64 = 0;
 /// Answers that are kept for a session whose client does not say what it has.
 const ANSWERS_MAX: u32 = 4096;
 /// What the answers of a session take, and those of all, bytes: beyond, a session's writes wait. The last one may be larger than its room.
@@ -48,7 +49,7 @@ pub(super) struct Session {
     awaited_from: u64,
     kept: u32,
     /// The user that opened it; empty: nobody.
-    owner: Bytes,
+    pub(super) owner: Bytes,
 }
 
 impl Session {
@@ -121,9 +122,10 @@ pub(super) fn open(
     time_millis: u64,
     owner: &Bytes,
 ) -> Result<(), StorageError> {
-    let session = Session { used_millis: time_millis, awaited_from: 1, kept: 0, owner: owner.clone() };
+    let used_millis = time_millis.max(RELEASED + 1);
+    let session = Session { used_millis, awaited_from: 1, kept: 0, owner: owner.clone() };
     storage.put(Table::Sessions, single(number), session.encode())?;
-    storage.put(Table::Idle, pair(time_millis, number), Bytes::new())
+    storage.put(Table::Idle, pair(used_millis, number), Bytes::new())
 }
 
 /// Whose a session is, if it is there; empty: nobody's.
@@ -133,11 +135,17 @@ pub(super) fn owner(storage: &impl Storage, number: u64) -> Result<Option<Bytes>
 }
 
 /// Ends a session; how many answers it had, if it was there.
-pub(super) fn close(storage: &mut impl Storage, room: &mut Room, number: u64) -> Result<Option<u32>, StorageError> {
+pub(super) fn close(
+    storage: &mut impl Storage,
+    room: &mut Room,
+    owners: &mut Owners,
+    number: u64,
+) -> Result<Option<u32>, StorageError> {
     let Some(row) = storage.get(Table::Sessions, &single(number))? else { return Ok(None) };
     let session = Session::decode(row).map_err(damaged)?;
     storage.delete(Table::Sessions, &single(number))?;
     storage.delete(Table::Idle, &pair(session.used_millis, number))?;
+    owners.closed(&session.owner);
     forget(storage, room, number, 0, u64::MAX).map(Some)
 }
 
@@ -192,7 +200,7 @@ pub(super) fn begin(
         return Ok(Before::Refused(refusal));
     }
     storage.delete(Table::Idle, &pair(session.used_millis, stamp.session))?;
-    session.used_millis = time_millis;
+    session.used_millis = time_millis.max(RELEASED + 1);
     Ok(Before::New(session))
 }
 
@@ -212,38 +220,80 @@ pub(super) fn finish(
     storage.put(Table::Answers, pair(stamp.session, stamp.sequence), answer)
 }
 
-/// How many sessions there are.
-pub(super) fn count(storage: &impl Storage) -> Result<usize, StorageError> {
-    let mut count = 0;
-    storage.scan(Table::Sessions, &[], None, &mut |_, _| {
-        count += 1;
-        ControlFlow::Continue(())
+/// All of them.
+pub(super) fn each(storage: &impl Storage, mut each: impl FnMut(u64, Session)) -> Result<(), StorageError> {
+    let mut malformed = None;
+    storage.scan(Table::Sessions, &[], None, &mut |key, row| match Session::decode(row.clone()) {
+        Ok(session) => {
+            each(numbers(key).0, session);
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            malformed = Some(damaged(error));
+            ControlFlow::Break(())
+        }
     })?;
-    Ok(count)
+    malformed.map_or(Ok(()), Err)
 }
 
-/// Ends sessions that nobody has used for long, at most so many, and no more behind one with which as many answers have gone; how many.
+/// What one has is nobody's, and over: see [`RELEASED`].
+pub(super) fn release(storage: &mut impl Storage, owner: &Bytes) -> Result<(), StorageError> {
+    let mut owned = Vec::new();
+    each(storage, |number, session| {
+        if session.owner == *owner {
+            owned.push((number, session));
+        }
+    })?;
+    for (number, session) in owned {
+        use_again(storage, number, Session { owner: Bytes::new(), ..session }, RELEASED)?;
+    }
+    Ok(())
+}
+
+/// A session was used at that time last.
+fn use_again(
+    storage: &mut impl Storage,
+    number: u64,
+    mut session: Session,
+    used_millis: u64,
+) -> Result<(), StorageError> {
+    storage.delete(Table::Idle, &pair(session.used_millis, number))?;
+    session.used_millis = used_millis;
+    storage.put(Table::Sessions, single(number), session.encode())?;
+    storage.put(Table::Idle, pair(used_millis, number), Bytes::new())
+}
+
+/// Ends sessions that nobody has used for long, also not since all were as if used, at most so many, and no more behind one with which as
+/// many answers have gone.
 pub(super) fn expire(
     storage: &mut impl Storage,
     room: &mut Room,
+    owners: &mut Owners,
     time_millis: u64,
+    renewed_millis: u64,
     most: usize,
-) -> Result<usize, StorageError> {
+) -> Result<(), StorageError> {
     let mut idle = Vec::new();
-    let end = single(time_millis.saturating_sub(IDLE_MILLIS));
-    storage.scan(Table::Idle, &[], Some(&end), &mut |key, _| {
-        idle.push(numbers(key).1);
+    let end_millis = time_millis.saturating_sub(IDLE_MILLIS).max(RELEASED + 1);
+    storage.scan(Table::Idle, &[], Some(&single(end_millis)), &mut |key, _| {
+        idle.push(numbers(key));
         if idle.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    let (mut sessions, mut answers) = (0, 0);
-    for number in &idle {
-        answers += close(storage, room, *number)?.unwrap_or_default() as usize;
-        sessions += 1;
+    let mut answers = 0;
+    for (used_millis, number) in idle {
+        if used_millis != RELEASED && renewed_millis >= end_millis {
+            let row = storage.get(Table::Sessions, &single(number))?;
+            if let Some(session) = row.map(Session::decode).transpose().map_err(damaged)? {
+                use_again(storage, number, session, renewed_millis)?;
+            }
+            continue;
+        }
+        answers += close(storage, room, owners, number)?.unwrap_or_default() as usize;
         if answers >= most {
             break;
         }
     }
-    Ok(sessions)
+    Ok(())
 }
 
 pub(super) fn encode(applied: &Applied) -> Bytes {

@@ -71,6 +71,7 @@ fn command() -> impl Strategy<Value = Command> {
         1 => Just(Command::OpenSession),
         1 => (1_u64..6).prop_map(Command::CloseSession),
         2 => Just(Command::Expire),
+        1 => (0_u64..400).prop_map(Command::Renew),
         1 => vec(1_u64..4, 0..3).prop_map(Command::Seen),
         1 => (1_u64..4, "[a-c]{0,2}").prop_map(|(member, host)| Command::Place(member, place(&host))),
         1 => (1_u64..4).prop_map(Command::Leave),
@@ -129,6 +130,10 @@ impl Model {
                 self.keys.retain(|_, (_, _, end, lease)| {
                     (*end == 0 || *end > time) && (*lease == 0 || leases.contains_key(lease))
                 });
+                nothing
+            }
+            Command::Renew(since) => {
+                self.leases.values_mut().for_each(|(ttl, end)| *end = (*end).max((*since).min(time) + *ttl));
                 nothing
             }
             Command::Seen(_) => nothing,
@@ -338,11 +343,11 @@ fn put(key: &'static str, ttl_millis: u64) -> Command {
 #[test]
 fn a_command_of_another_version_ends_the_member() {
     let mut bytes = put("k", 0).encode().to_vec();
-    bytes[0] = 4;
+    bytes[0] = 5;
     let refused = state().apply(7, 1, 0, bytes.into());
     let Err(error) = refused else { panic!("{refused:?}") };
-    assert_eq!(error, apply::StateError::Version(7, CommandError::Version(4)));
-    assert!(error.to_string().contains("entry 7: a command of version 4"));
+    assert_eq!(error, apply::StateError::Version(7, CommandError::Version(5)));
+    assert!(error.to_string().contains("entry 7: a command of version 5"));
 }
 
 #[test]
@@ -352,14 +357,17 @@ fn a_put_has_the_bytes_of_the_table() {
 }
 
 #[test]
-fn a_put_without_a_time_to_live_ends_the_one_that_was_there() {
-    let mut state = state();
-    state.apply(1, 1, 100, put("k", 10).encode()).unwrap();
-    state.apply(2, 1, 105, put("k", 0).encode()).unwrap();
-    state.apply(3, 1, 1000, Command::Expire.encode()).unwrap();
-    state.commit(3).unwrap();
-    assert_eq!(answer(&*state.view(), &Query::Get("k".into())).unwrap().items.len(), 1);
-    assert_eq!(next_expiry(&*state.view()), Ok(None));
+fn a_put_without_a_time_to_live_and_a_swap_end_the_one_that_was_there() {
+    let swap = Transaction::compare_and_swap("k", Some("v".into()), "w");
+    for second in [put("k", 0), Command::Write(swap, None)] {
+        let mut state = state();
+        state.apply(1, 1, 100, put("k", 10).encode()).unwrap();
+        state.apply(2, 1, 105, second.encode()).unwrap();
+        state.apply(3, 1, 1000, Command::Expire.encode()).unwrap();
+        state.commit(3).unwrap();
+        assert_eq!(answer(&*state.view(), &Query::Get("k".into())).unwrap().items.len(), 1);
+        assert_eq!(next_expiry(&*state.view()), Ok(None));
+    }
 }
 
 #[test]
@@ -505,10 +513,10 @@ fn sessions_that_end_with_many_answers_end_a_few_at_a_time() {
         index
     };
     for _ in 0..3 {
-        let session = apply(&mut state, 0, Command::OpenSession);
+        let session = apply(&mut state, 1, Command::OpenSession);
         for sequence in 1..=600 {
             let stamp = Stamp { session, sequence, awaited_from: 1 };
-            apply(&mut state, 0, Command::Write(Transaction::put("k", "v"), Some(stamp)));
+            apply(&mut state, 1, Command::Write(Transaction::put("k", "v"), Some(stamp)));
         }
     }
     let answers = |state: &State<Memory>| {
@@ -521,7 +529,7 @@ fn sessions_that_end_with_many_answers_end_a_few_at_a_time() {
         answers
     };
     for left in [600, 0] {
-        let at = apply(&mut state, 1 + sessions::IDLE_MILLIS, Command::Expire);
+        let at = apply(&mut state, 2 + sessions::IDLE_MILLIS, Command::Expire);
         state.commit(at).unwrap();
         assert_eq!(answers(&state), left);
     }

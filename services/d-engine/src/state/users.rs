@@ -107,6 +107,10 @@ impl User {
         Ok(Self { is_admin, since, hash, grants: grants.into_iter().collect() })
     }
 
+    fn may_write_something(&self) -> bool {
+        self.is_admin || self.grants.values().any(|access| access.write)
+    }
+
     /// Whether one of its prefixes has all keys from `start` to `end`, exclusive, and allows this. `None` is the end of all keys.
     fn may(&self, start: &[u8], end: Option<&[u8]>, needed: Access) -> bool {
         let has_all = |prefix: &Bytes| {
@@ -141,8 +145,13 @@ pub enum UserChange {
         /// The hash of its password.
         hash: Bytes,
     },
-    /// Removes one.
+    /// Removes one, and what it has: sessions with their answers, and leases.
     Remove {
+        /// Its name.
+        name: Bytes,
+    },
+    /// Removes one and leaves what it has, as earlier releases did: it is read in their logs, and never written.
+    RemoveAlone {
         /// Its name.
         name: Bytes,
     },
@@ -229,6 +238,15 @@ impl Users {
         !matches!(self.subject(who), Subject::Nobody)
     }
 
+    /// Whether it may open a session: these are for writes.
+    pub(super) fn may_open_session(&self, who: &Principal) -> bool {
+        match self.subject(who) {
+            Subject::Anything => true,
+            Subject::User(user) => user.may_write_something(),
+            Subject::Nobody => false,
+        }
+    }
+
     /// Whether it may change users and members, and see everything.
     pub fn is_admin(&self, who: &Principal) -> bool {
         match self.subject(who) {
@@ -300,7 +318,7 @@ impl Users {
                 // What it adds up to is read.
                 Operation::Add { key, .. } => may(key, Access::BOTH),
                 Operation::Attach { key, lease } => may(key, Access::WRITE) && owns(*lease)?,
-                Operation::Grant { .. } => true,
+                Operation::Grant { .. } => user.may_write_something(),
                 Operation::KeepAlive { lease } | Operation::Revoke { lease } => owns(*lease)?,
             };
             if !is_allowed {
@@ -338,6 +356,7 @@ impl Users {
             UserChange::Add { name, .. }
             | UserChange::Password { name, .. }
             | UserChange::Remove { name }
+            | UserChange::RemoveAlone { name }
             | UserChange::Grant { name, .. }
             | UserChange::Revoke { name, .. } => Bytes::copy_from_slice(name),
             UserChange::Enable(is_enabled) => {
@@ -361,7 +380,7 @@ impl Users {
         match change {
             UserChange::Add { .. } | UserChange::Enable(_) => return Ok(Err(Refusal::UserExists)),
             UserChange::Password { hash, .. } => (user.hash, user.since) = (hash, index),
-            UserChange::Remove { .. } => {
+            UserChange::Remove { .. } | UserChange::RemoveAlone { .. } => {
                 let others = self.users.iter().any(|(other, user)| *other != name && user.is_admin);
                 if self.is_enabled && !others {
                     return Ok(Err(Refusal::NoAdmin));

@@ -31,6 +31,9 @@ impl World {
                 let add = Operation::Add { key: "sum".into(), delta: 1 };
                 (Asked::Add(sequence), Command::Write(Transaction::of(add), Some(stamp)))
             }
+            (_, 3) if one_in(&mut self.random, 4) => {
+                (Asked::Other, Command::Renew(self.random.below(self.time / 1000 + 1)))
+            }
             (_, 3) => (Asked::Other, Command::Expire),
             (_, 6) => {
                 let operation = match self.random.below(4) {

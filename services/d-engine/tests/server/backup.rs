@@ -121,3 +121,20 @@ async fn a_damaged_backup_is_refused_by_who_looks_and_by_who_begins() {
     assert!(!command.output().unwrap().status.success());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "something is left");
 }
+
+/// It has the hashes of all passwords. What an earlier release left half done is readable by everybody, too.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_backup_is_its_owners_to_read() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = harness::folder();
+    let file = folder.path().join("backup");
+    std::fs::write(folder.path().join("backup.part"), "half").unwrap();
+    let group = Group::start(1);
+    group.leader().await;
+    group.client().await.put("k", "v").await.unwrap();
+    group.ctl(&["snapshot", "save", file.to_str().unwrap()]).unwrap();
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600, "{mode:o}");
+}

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use d_engine_client::{Error, Operation, ReadLevel, ReadOptions, Scan, Transaction};
 
 use crate::group::{Group, PATIENCE};
+
+/// The shortest election timeout of members that are not told another.
+const ELECTION: Duration = Duration::from_millis(500);
 
 /// Everything that a member has, read at this level, and the index of that.
 async fn everything(
@@ -23,8 +26,47 @@ async fn everything(
     (seen.value.items.into_iter().map(row).collect(), seen.index)
 }
 
+/// A leader that was killed, and when the next one was seen to lead.
+struct Kill {
+    at: Instant,
+    leader: usize,
+    next: usize,
+    led: Duration,
+}
+
+/// How long nothing was acknowledged after each kill: a line for a document, and one for each that took long.
+fn told_of_failovers(kills: &[Kill], mut acknowledged: Vec<Instant>, election: Duration) -> String {
+    acknowledged.sort_unstable();
+    // What is told in the same moment was acknowledged before.
+    let after = |kill: &Instant| acknowledged.partition_point(|at| *at <= *kill + Duration::from_millis(1));
+    let mut gaps = Vec::new();
+    for kill in kills {
+        let Some(first) = acknowledged.get(after(&kill.at)) else { continue };
+        let gap = *first - kill.at;
+        if gap >= 2 * election {
+            println!(
+                "{} was killed, {} seen to lead after {:?}; a write after {gap:?}",
+                kill.leader, kill.next, kill.led
+            );
+        }
+        gaps.push(gap);
+    }
+    gaps.sort_unstable();
+    // Of so many as a hundred the 99th percentile is the 99th.
+    let of = |part: usize| gaps[(gaps.len() * part).div_ceil(100).max(1) - 1].as_millis();
+    let (median, nine, most, all) = (of(50), of(99), of(100), gaps.len());
+    format!(
+        "{all} leaders killed: no acknowledged write for {median} ms in the median, {nine} ms at p99, {most} ms at most"
+    )
+}
+
+/// `LEADER_KILLS=100 cargo test --release -p d-engine --test server leaders_were_killed -- --nocapture` kills more of them.
 #[tokio::test]
 async fn what_was_acknowledged_is_there_after_leaders_were_killed() {
+    let kills = std::env::var("LEADER_KILLS").map_or(3, |number| number.parse().unwrap());
+    // So many writes that one page has them.
+    let pause = if kills > 10 { Duration::from_millis(20) } else { Duration::ZERO };
+    let mut killed = Vec::new();
     let mut group = Group::start(3);
     group.leader().await;
     let stop = Arc::new(AtomicBool::new(false));
@@ -39,32 +81,39 @@ async fn what_was_acknowledged_is_there_after_leaders_were_killed() {
                 }
                 let key = format!("{writer}-{number}");
                 match client.put(key.clone(), number.to_string()).await {
-                    Ok(revision) => acknowledged.push((key, number, revision)),
+                    Ok(revision) => acknowledged.push((key, number, revision, Instant::now())),
                     Err(Error::UnknownOutcome(_)) => unknown += 1,
                     Err(error) => assert!(error.is_temporary(), "{error}"),
                 }
+                tokio::time::sleep(pause).await;
             }
             unreachable!()
         }));
     }
-    for _ in 0..3 {
+    for _ in 0..kills {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let leader = group.leader().await;
+        let at = Instant::now();
         group.kill(leader);
         let next = group.leader().await;
+        killed.push(Kill { at, leader, next, led: at.elapsed() });
         assert_ne!(next, leader);
         group.start_member(leader);
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
     stop.store(true, Ordering::Relaxed);
-    let mut acknowledged = Vec::new();
+    let (mut acknowledged, mut unknown) = (Vec::new(), 0);
     for writer in writers {
-        acknowledged.extend(writer.await.unwrap().0);
+        let written = writer.await.unwrap();
+        acknowledged.extend(written.0);
+        unknown += written.1;
     }
+    println!("{} writes acknowledged, {unknown} of unknown outcome", acknowledged.len());
+    println!("{}", told_of_failovers(&killed, acknowledged.iter().map(|(.., at)| *at).collect(), ELECTION));
     assert!(acknowledged.len() > 100, "{} writes in all", acknowledged.len());
     let leader = group.leader().await;
     let (first, _) = everything(&group, leader, ReadLevel::Lease).await;
-    for (key, value, revision) in &acknowledged {
+    for (key, value, revision, _) in &acknowledged {
         let found =
             first.get(key.as_bytes()).unwrap_or_else(|| panic!("{key} was acknowledged at {revision}, and is gone"));
         assert_eq!(found, &(value.to_string().into_bytes(), *revision));

@@ -95,3 +95,19 @@ async fn a_lease_that_is_kept_alive_outlives_leaders_and_one_that_is_not_ends_ev
     let late = client.put_with_lease("late", "v", forgotten.number).await.unwrap_err();
     assert!(matches!(&late, Error::Invalid(said) if said.contains("no such lease")), "{late}");
 }
+
+#[tokio::test]
+async fn a_lock_waits_for_no_key_that_is_no_lock() {
+    let group = Group::start(1);
+    group.leader().await;
+    let client = group.client().await;
+    let (ttl, patience) = (Duration::from_secs(30), Duration::from_secs(3));
+    client.put("jobs/queue", "v").await.unwrap();
+    client.put("jobs/0123456789abcdef", "v").await.unwrap();
+    let inner = client.lock("jobs/1", ttl, patience).await.unwrap().unwrap();
+    let outer = client.lock("jobs", ttl, patience).await.unwrap();
+    let outer = outer.expect("it waits for keys that nobody holds it by");
+    assert!(client.lock("jobs", ttl, Duration::from_millis(200)).await.unwrap().is_none(), "it is held");
+    outer.release().await.unwrap();
+    inner.release().await.unwrap();
+}

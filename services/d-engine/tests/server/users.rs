@@ -254,7 +254,8 @@ async fn users_are_there_again_after_a_restart_and_can_be_left_out() {
         assert!(std::time::Instant::now() < deadline, "{}", world.group.log(1));
         sleep(Duration::from_millis(50)).await;
     }
-    assert!(world.plain(&["get", "/a/1"]).unwrap_err().contains("sign in"));
+    let said = world.plain(&["get", "/a/1"]).unwrap_err();
+    assert!(said.contains("--user NAME --password-file FILE") && said.contains("authorization: Basic"), "{said}");
     world.ctl("root", &["auth", "disable"]).unwrap();
     assert_eq!(world.plain(&["get", "/a/1"]).unwrap(), "1\n");
 }

@@ -14,6 +14,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request};
 use prost::Message;
 use tokio::sync::mpsc;
 
+use crate::grpc::compression::Compression;
+use crate::grpc::connection::Asking;
 use crate::grpc::frame::{Deframer, split_first};
 use crate::grpc::memory::{Share, Taken};
 use crate::grpc::status::{Code, Status, success};
@@ -37,9 +39,16 @@ pub trait Service: 'static {
     /// Answers a streaming call. The future is dropped when the client has gone, or waits no longer.
     fn stream(&self, method: Self::Method, caller: Caller, requests: Requests, responses: Responses) -> Stream;
 
-    /// How messages of a client that names this `grpc-encoding` are decompressed; `None`: it is not understood. Answers are not compressed.
+    /// How messages of a client that names this `grpc-encoding` are decompressed; `None`: it is not understood.
     fn decompress(&self, encoding: &str) -> Option<Decompress> {
         let _ = encoding;
+        None
+    }
+
+    /// How this call is answered, whose client must [accept](super::accepts) that; `None`: with messages as they are. The client is told
+    /// by whoever asks this; the messages themselves are compressed by the service, with [`Compression::frames`].
+    fn compression(&self, method: Self::Method, headers: &HeaderMap) -> Option<Compression> {
+        let _ = (method, headers);
         None
     }
 
@@ -110,6 +119,7 @@ pub fn decode<M: Message + Default>(message: Bytes) -> Result<M, Status> {
 pub struct Requests {
     source: Source,
     counted: Option<Count>,
+    asking: Option<Rc<Asking>>,
 }
 
 /// Told how many bytes of messages came or go.
@@ -149,12 +159,18 @@ impl Requests {
         Self {
             source: Source::Framed { body, deframer, is_over: false, memory, decompress, taken: None },
             counted: None,
+            asking: None,
         }
     }
 
     /// Messages that came another way.
     pub fn of(messages: mpsc::Receiver<Bytes>) -> Self {
-        Self { source: Source::Messages(messages), counted: None }
+        Self { source: Source::Messages(messages), counted: None, asking: None }
+    }
+
+    /// The same; the call is told when the first has come.
+    pub(crate) fn of_call(self, asking: Rc<Asking>) -> Self {
+        Self { asking: Some(asking), ..self }
     }
 
     /// The same; `count` is told the bytes of each message that comes.
@@ -170,6 +186,9 @@ impl Requests {
     /// As [`Requests::next`].
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
         let next = ready!(self.poll_message(context));
+        if let (Some(asking), Ok(_)) = (&self.asking, &next) {
+            asking.has_come();
+        }
         if let (Some(count), Ok(Some(message))) = (&self.counted, &next) {
             count(message.len());
         }
@@ -234,11 +253,17 @@ pub(crate) struct Sender {
     stream: Option<SendStream<Bytes>>,
     memory: Share,
     accepted_encodings: Option<HeaderValue>,
+    encoding: Option<&'static str>,
 }
 
 impl Sender {
     pub(crate) fn new(respond: SendResponse<Bytes>, memory: Share, accepted_encodings: Option<HeaderValue>) -> Self {
-        Self { respond, stream: None, memory, accepted_encodings }
+        Self { respond, stream: None, memory, accepted_encodings, encoding: None }
+    }
+
+    /// Messages may be compressed like this.
+    pub(crate) fn set_encoding(&mut self, encoding: &'static str) {
+        self.encoding = Some(encoding);
     }
 
     /// What the connection of this call may take.
@@ -266,7 +291,11 @@ impl Sender {
     /// Begins the answer, once.
     fn open(&mut self) -> Result<&mut SendStream<Bytes>, Gone> {
         if self.stream.is_none() {
-            self.stream = Some(self.respond.send_response(self.head(), false).map_err(|_| Gone)?);
+            let mut head = self.head();
+            if let Some(encoding) = self.encoding {
+                head.headers_mut().insert("grpc-encoding", HeaderValue::from_static(encoding));
+            }
+            self.stream = Some(self.respond.send_response(head, false).map_err(|_| Gone)?);
         }
         self.stream.as_mut().ok_or(Gone)
     }

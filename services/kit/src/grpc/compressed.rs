@@ -1,8 +1,11 @@
-//! Messages that clients send compressed. Memory is asked for before it is used, and bounded by the longest message, whatever the bytes claim.
+//! Messages that clients send compressed, and `gzip` for both ways. Memory is asked for before it is used, and bounded by the longest
+//! message, whatever the bytes claim.
 
-use std::io::Read;
+use std::io::{self, Read, Write};
 
+use flate2::Compression;
 use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
 
 use super::status::{Code, Status};
 
@@ -15,6 +18,13 @@ pub type RoomFor<'a> = &'a mut dyn FnMut(usize) -> Result<(), Status>;
 /// Decompresses what `gzip` has compressed: a [`super::Decompress`].
 pub fn gunzip(message: &[u8], bytes_max: usize, room: RoomFor<'_>) -> Result<Vec<u8>, Status> {
     decompressed("gzip", MultiGzDecoder::new(message), bytes_max, room)
+}
+
+/// Compresses as `gzip` does, fast rather than well: a [`super::Compress`].
+pub fn gzip(message: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    let mut encoder = GzEncoder::new(out, Compression::fast());
+    encoder.write_all(message)?;
+    encoder.finish().map(|_| ())
 }
 
 /// All that a decoder of this encoding gives, step by step.
@@ -44,6 +54,6 @@ pub fn too_long_decompressed(bytes_max: usize) -> Status {
 }
 
 /// What a client is told whose message is not what it says.
-pub fn cannot_decompress(encoding: &str, error: &std::io::Error) -> Status {
+pub fn cannot_decompress(encoding: &str, error: &io::Error) -> Status {
     Status::new(Code::Internal, format!("grpc: failed to decompress the received message, {encoding}: {error}"))
 }

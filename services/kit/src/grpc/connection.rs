@@ -3,7 +3,7 @@
 //! All calls of a connection run in its task. What came with one read is answered with one write: all requests that are
 //! there are taken first, then answered, and then what they said is flushed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use h2::server::{Connection, SendResponse};
 use h2::{Ping, RecvStream};
-use http::{Method, Request, StatusCode, header};
+use http::{Method, Request, StatusCode, Uri, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
@@ -27,6 +27,8 @@ use crate::grpc::memory::{Memory, Share, Taken};
 use crate::grpc::status::{Code, Status};
 use crate::grpc::timeout;
 use crate::http::{CutOff, Incoming};
+use crate::listen::Life;
+use crate::places::Presence;
 
 /// Answers up to this size are handed over without asking whether the client has room; it is less than any window.
 const SMALL_ANSWER_BYTES: usize = 32 << 10;
@@ -91,7 +93,7 @@ pub async fn serve<S: Service, T>(
     service: Rc<S>,
     peer: Rc<Peer>,
     (limits, memory): (Limits, Memory),
-    stop: watch::Receiver<bool>,
+    (presence, stop): Life,
 ) where
     T: AsyncRead + AsyncWrite + Unpin,
 {
@@ -117,7 +119,9 @@ pub async fn serve<S: Service, T>(
     let mut pulse = Pulse::new(&mut connection, &limits);
     let mut pong = Pong::default();
     let memory = memory.of_connection(limits.connection_messages_bytes_max.max(limits.message_bytes_max));
-    let mut calls = Calls { service, peer, limits, memory, stop: stop.clone(), running: FuturesUnordered::new() };
+    let running = FuturesUnordered::new();
+    let asked = Rc::new(Asked::default());
+    let mut calls = Calls { service, peer, limits, memory, stop: stop.clone(), running, asked: Rc::clone(&asked) };
     let mut stop = pin!(stopped(stop));
     let mut is_stopping = false;
     let mut accepted = Vec::new();
@@ -152,6 +156,7 @@ pub async fn serve<S: Service, T>(
                 has_worked = true;
             }
             if !has_worked {
+                asked.tell(&presence);
                 if pong.poll_wait(cork.holds_only_pong(), context).is_pending() {
                     return Poll::Pending;
                 }
@@ -177,6 +182,60 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
 
 type Running = Pin<Box<dyn Future<Output = ()>>>;
 
+/// What a client has asked for in full. What is begun and not said keeps no place: a header is cheap, and who waits for the rest may wait
+/// for ever.
+#[derive(Debug, Default)]
+struct Asked {
+    under_way: Cell<usize>,
+    /// Since this was last told.
+    has_ended: Cell<bool>,
+}
+
+impl Asked {
+    fn tell(&self, presence: &Presence) {
+        if self.under_way.get() > 0 {
+            presence.busy();
+        } else if self.has_ended.take() {
+            presence.idle();
+        }
+    }
+}
+
+/// A call, from its header to its end.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    asked: Rc<Asked>,
+    is_whole: Cell<bool>,
+    /// Whoever it is may ask for these, and wait for ever.
+    keeps_place: bool,
+}
+
+/// Services that anybody may call.
+const OPEN_SERVICES: [&str; 2] = ["/grpc.health.", "/grpc.reflection."];
+
+impl Asking {
+    fn new(asked: &Rc<Asked>, uri: &Uri) -> Self {
+        let keeps_place = !OPEN_SERVICES.iter().any(|service| uri.path().starts_with(service));
+        Self { asked: Rc::clone(asked), is_whole: Cell::new(false), keeps_place }
+    }
+
+    /// The request, or the first of a stream, is there.
+    pub(crate) fn has_come(&self) {
+        if self.keeps_place && !self.is_whole.replace(true) {
+            self.asked.under_way.update(|calls| calls + 1);
+        }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if self.is_whole.get() {
+            self.asked.under_way.update(|calls| calls - 1);
+            self.asked.has_ended.set(true);
+        }
+    }
+}
+
 /// The calls of a connection.
 struct Calls<S> {
     service: Rc<S>,
@@ -185,6 +244,7 @@ struct Calls<S> {
     memory: Share,
     stop: watch::Receiver<bool>,
     running: FuturesUnordered<Running>,
+    asked: Rc<Asked>,
 }
 
 impl<S: Service> Calls<S> {
@@ -193,15 +253,17 @@ impl<S: Service> Calls<S> {
             header_log::write(&request);
         }
         let mut sender = Sender::new(respond, self.memory.clone(), self.service.accepted_encodings());
+        let asking = Asking::new(&self.asked, request.uri());
         if let Err(refusal) = is_grpc(&request) {
             let (head, body) = request.into_parts();
             let Ok(taken) = self.memory.take_call(&head, 0) else {
                 sender.refuse(StatusCode::TOO_MANY_REQUESTS);
                 return;
             };
-            match self.service.http(head, pieces(body), Rc::clone(&self.peer)) {
+            let asking = Rc::new(asking);
+            match self.service.http(head, pieces(body, Rc::clone(&asking)), Rc::clone(&self.peer)) {
                 Some(answer) => self.running.push(Box::pin(async move {
-                    let _taken = taken;
+                    let _kept = (taken, asking);
                     sender.memory().clone().turn().await;
                     sender.answer_http(answer.await).await;
                 })),
@@ -220,6 +282,9 @@ impl<S: Service> Calls<S> {
         let taken = self.memory.take_call(&head, 0);
         let encoding = head.headers.get("grpc-encoding").and_then(|encoding| encoding.to_str().ok());
         let decompress = encoding.and_then(|encoding| self.service.decompress(encoding));
+        if let Some(compression) = self.service.compression(method, &head.headers) {
+            sender.set_encoding(compression.encoding);
+        }
         let caller = Caller { headers: head.headers, peer: Rc::clone(&self.peer) };
         let requests = Requests::new(body, self.limits.message_bytes_max, self.memory.clone(), decompress);
         let taken = match taken {
@@ -227,9 +292,11 @@ impl<S: Service> Calls<S> {
             Err(status) => return sender.finish(Err(status)),
         };
         if is_stream {
-            self.running.push(Box::pin(self.stream(method, caller, requests, sender, (deadline, taken))));
+            let asking = Rc::new(asking);
+            let requests = requests.of_call(Rc::clone(&asking));
+            self.running.push(Box::pin(self.stream(method, caller, requests, sender, (deadline, taken, asking))));
         } else {
-            self.unary(method, caller, requests, sender, (deadline, taken), context);
+            self.unary(method, caller, requests, sender, (deadline, taken, asking), context);
         }
     }
 
@@ -239,14 +306,14 @@ impl<S: Service> Calls<S> {
         caller: Caller,
         requests: Requests,
         sender: Sender,
-        (deadline, taken): (Option<Instant>, Taken),
+        (deadline, taken, asking): (Option<Instant>, Taken, Rc<Asking>),
     ) -> impl Future<Output = ()> + 'static {
         let sender = Rc::new(RefCell::new(sender));
         let answer = self.service.stream(method, caller, requests, Responses::new(&sender));
         let stop = stopped(self.stop.clone());
         let service = Rc::clone(&self.service);
         async move {
-            let _taken = taken;
+            let _kept = (taken, asking);
             let stopped = async {
                 stop.await;
                 Err(service.stopped())
@@ -268,7 +335,7 @@ impl<S: Service> Calls<S> {
         caller: Caller,
         mut requests: Requests,
         mut sender: Sender,
-        (deadline, mut taken): (Option<Instant>, Taken),
+        (deadline, mut taken, asking): (Option<Instant>, Taken, Asking),
         context: &mut Context<'_>,
     ) {
         // What a client whose turn it is not sends stays in its window.
@@ -287,6 +354,7 @@ impl<S: Service> Calls<S> {
                     let answer = async {
                         memory.turn().await;
                         let message = poll_fn(|context| requests.poll_only(context)).await?;
+                        asking.has_come();
                         match service.unary(method, caller, message) {
                             Unary::Now(result) => result,
                             Unary::Later(answer) => answer.await,
@@ -300,6 +368,7 @@ impl<S: Service> Calls<S> {
         if let Err(status) = taken.grow(message.len()) {
             return sender.finish(Err(status));
         }
+        asking.has_come();
         match self.service.unary(method, caller, message) {
             Unary::Now(Ok(message)) if message.len() <= SMALL_ANSWER_BYTES && sender.has_room(message.len()) => {
                 // An error says that the client has gone.
@@ -307,11 +376,11 @@ impl<S: Service> Calls<S> {
             }
             Unary::Now(Err(status)) => sender.finish(Err(status)),
             Unary::Now(result) => self.running.push(Box::pin(async move {
-                let _taken = taken;
+                let _kept = (taken, asking);
                 answer_later(std::future::ready(result), sender, deadline).await;
             })),
             Unary::Later(answer) => self.running.push(Box::pin(async move {
-                let _taken = taken;
+                let _kept = (taken, asking);
                 answer_later(answer, sender, deadline).await;
             })),
         }
@@ -369,13 +438,19 @@ async fn run<T>(
 }
 
 /// A body, piece by piece.
-fn pieces(body: RecvStream) -> Incoming {
-    Box::pin(futures::stream::unfold(body, |mut body| async {
-        let piece = body.data().await?.map_err(|_| CutOff);
+fn pieces(body: RecvStream, asking: Rc<Asking>) -> Incoming {
+    if body.is_end_stream() {
+        asking.has_come();
+    }
+    Box::pin(futures::stream::unfold((body, asking), |(mut body, asking)| async {
+        let Some(piece) = body.data().await else {
+            asking.has_come();
+            return None;
+        };
         if let Ok(piece) = &piece {
             let _ = body.flow_control().release_capacity(piece.len());
         }
-        Some((piece, body))
+        Some((piece.map_err(|_| CutOff), (body, asking)))
     }))
 }
 

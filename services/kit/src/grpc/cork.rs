@@ -95,7 +95,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Corked<T> {
         if held.buffer.len() + bytes > HELD_BYTES_MAX {
             ready!(held.poll_release(context))?;
             if bytes > HELD_BYTES_MAX {
-                return Pin::new(&mut held.io).poll_write_vectored(context, slices);
+                let written = Pin::new(&mut held.io).poll_write_vectored(context, slices);
+                held.is_blocked = written.is_pending();
+                return written;
             }
         }
         for slice in slices {
@@ -134,6 +136,22 @@ mod tests {
         let two = [&pong[..], &pong].concat();
         let data = [&[0, 0, 8, 0, 1, 0, 0, 0, 1][..], &[7; 8]].concat();
         assert!([&ping[..], &two, &data, &pong[..16], &[]].iter().all(|other| !is_pong(other)));
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_seen_behind_a_large_write_too() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let (near, mut far) = tokio::io::duplex(1024);
+            let (mut corked, cork) = cork(near);
+            let large = vec![b'x'; HELD_BYTES_MAX + 1];
+            let taken = corked.write(&large).await.unwrap();
+            assert!(!cork.is_blocked());
+            let rest = poll_fn(|context| Poll::Ready(Pin::new(&mut corked).poll_write(context, &large))).await;
+            assert!(rest.is_pending() && cork.is_blocked());
+            far.read_exact(&mut vec![0; taken]).await.unwrap();
+            assert!(corked.write(&large).await.unwrap() > 0 && !cork.is_blocked());
+        });
     }
 
     #[test]

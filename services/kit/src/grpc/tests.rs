@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::future::pending;
+use std::io::{self, Write};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::time::timeout;
 
 use super::frame::HEAD_BYTES;
 use super::*;
+use crate::places::Presence;
 
 /// Says what it was told; `Flood` sends without end and counts; `Never` does not answer.
 struct Told {
@@ -49,6 +51,14 @@ fn repeat(
     Ok(plain)
 }
 
+/// How many sevens there are, where there is nothing else.
+fn sevens(message: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    match message.iter().all(|byte| *byte == 7) {
+        true => out.write_all(&(message.len() as u64).to_be_bytes()),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
 #[derive(Clone)]
 struct Shared(Rc<Told>);
 
@@ -65,9 +75,13 @@ impl Service for Shared {
         }
     }
 
-    fn unary(&self, method: Method, _: Caller, message: Bytes) -> Unary {
+    fn unary(&self, method: Method, caller: Caller, message: Bytes) -> Unary {
         match method {
-            Method::Say => Unary::Now(Ok(framed(&message))),
+            Method::Say => Unary::Now(match self.compression(method, &caller.headers) {
+                Some(_) if message.is_empty() => Err(Status::new(Code::NotFound, "nothing to say")),
+                Some(compression) => Ok(compression.frames(framed(&message))),
+                None => Ok(framed(&message)),
+            }),
             _ => Unary::Later(Box::pin(pending())),
         }
     }
@@ -76,12 +90,18 @@ impl Service for Shared {
         (encoding == "repeat").then_some(repeat as Decompress)
     }
 
+    fn compression(&self, method: Method, headers: &HeaderMap) -> Option<Compression> {
+        let is_asked = matches!(method, Method::Say | Method::Repeat) && accepts(headers, "sevens");
+        is_asked.then_some(Compression { encoding: "sevens", compress: sevens })
+    }
+
     fn accepted_encodings(&self) -> Option<HeaderValue> {
         Some(HeaderValue::from_static("repeat"))
     }
 
-    fn stream(&self, method: Method, _: Caller, mut requests: Requests, responses: Responses) -> Stream {
+    fn stream(&self, method: Method, caller: Caller, mut requests: Requests, responses: Responses) -> Stream {
         let told = Rc::clone(&self.0);
+        let compression = self.compression(method, &caller.headers);
         Box::pin(async move {
             match method {
                 Method::Flood => {
@@ -92,7 +112,9 @@ impl Service for Shared {
                 }
                 _ => {
                     while let Some(message) = requests.next().await? {
-                        let _ = responses.send(framed(&message)).await;
+                        let frame = framed(&message);
+                        let frame = compression.map_or(frame.clone(), |compression| compression.frames(frame));
+                        let _ = responses.send(frame).await;
                     }
                 }
             }
@@ -120,7 +142,13 @@ fn with_client<F: Future<Output = ()> + 'static>(limits: Limits, test: impl FnOn
         let peer = Rc::new(Peer::default());
         let service = Rc::new(Shared(Rc::clone(&told)));
         let memory = Memory::new(4 << 20);
-        let server = tokio::task::spawn_local(serve(near, service, peer, (limits, memory.clone()), stopped));
+        let server = tokio::task::spawn_local(serve(
+            near,
+            service,
+            peer,
+            (limits, memory.clone()),
+            (Presence::begin(), stopped),
+        ));
         let (send, mut connection) = h2::client::handshake(far).await.unwrap();
         let pings = connection.ping_pong().unwrap();
         tokio::task::spawn_local(connection);
@@ -139,6 +167,11 @@ fn request(method: &str, wait: Option<&str>) -> Request<()> {
 
 impl Client {
     async fn call(&mut self, request: Request<()>, body: Bytes) -> (Bytes, HeaderMap) {
+        let (_, body, trailers) = self.call_with_head(request, body).await;
+        (body, trailers)
+    }
+
+    async fn call_with_head(&mut self, request: Request<()>, body: Bytes) -> (HeaderMap, Bytes, HeaderMap) {
         let (answer, mut stream) = self.send.clone().ready().await.unwrap().send_request(request, false).unwrap();
         stream.send_data(body, true).unwrap();
         let answer = answer.await.unwrap();
@@ -146,10 +179,12 @@ impl Client {
         let (head, mut body) = answer.into_parts();
         let mut bytes = Vec::new();
         while let Some(chunk) = body.data().await {
-            bytes.extend_from_slice(&chunk.unwrap());
+            let chunk = chunk.unwrap();
+            let _ = body.flow_control().release_capacity(chunk.len());
+            bytes.extend_from_slice(&chunk);
         }
-        let trailers = body.trailers().await.unwrap().unwrap_or(head.headers);
-        (bytes.into(), trailers)
+        let trailers = body.trailers().await.unwrap().unwrap_or(head.headers.clone());
+        (head.headers, bytes.into(), trailers)
     }
 }
 
@@ -234,6 +269,37 @@ fn compressed_messages_are_taken_where_the_service_knows_how_and_count_as_what_c
             assert_eq!(trailers["grpc-accept-encoding"], "repeat", "{encoding}");
         }
         assert_eq!(client.memory.taken(), 0);
+    });
+}
+
+#[test]
+fn answers_are_compressed_for_who_takes_that_and_short_ones_stay_as_they_are() {
+    with_client(Limits::default(), |mut client| async move {
+        let compressed = |length: u64| [&[1, 0, 0, 0, 8][..], &length.to_be_bytes()].concat();
+        let (long, short, other) = (framed(&[7; 70_000]), framed(&[7; 1_000]), framed(&[8; 70_000]));
+        for (accepted, is_taken) in [(Some("gzip,sevens"), true), (Some("gzip"), false), (None, false)] {
+            let request = |method: &str| {
+                let mut request = request(method, None);
+                if let Some(accepted) = accepted {
+                    request.headers_mut().insert("grpc-accept-encoding", HeaderValue::from_static(accepted));
+                }
+                request
+            };
+            let long_answer = if is_taken { compressed(70_000) } else { long.to_vec() };
+            for (sent, expected) in [(&long, &long_answer[..]), (&short, &short), (&other, &other)] {
+                let (head, body, trailers) = client.call_with_head(request("Say"), sent.clone()).await;
+                assert_eq!(head.get("grpc-encoding").is_some_and(|encoding| encoding == "sevens"), is_taken);
+                assert_eq!((&body[..], &trailers["grpc-status"]), (expected, &HeaderValue::from_static("0")));
+            }
+            let all = [&long[..], &short, &other, &long].concat();
+            let expected = [&long_answer[..], &short, &other, &long_answer].concat();
+            let (head, body, _) = client.call_with_head(request("Repeat"), all.into()).await;
+            assert_eq!((head.contains_key("grpc-encoding"), body), (is_taken, expected.into()));
+        }
+        let mut failing = request("Say", None);
+        failing.headers_mut().insert("grpc-accept-encoding", HeaderValue::from_static("sevens"));
+        let (head, _, trailers) = client.call_with_head(failing, framed(b"")).await;
+        assert_eq!((&trailers["grpc-status"], head.get("grpc-encoding")), (&HeaderValue::from_static("5"), None));
     });
 }
 

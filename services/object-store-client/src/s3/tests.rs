@@ -4,6 +4,7 @@ use super::*;
 use crate::credentials::Credentials;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -168,6 +169,34 @@ fn a_listing_that_never_ends_is_an_error() {
     let store = store(PAGE, drop);
     let error = in_time(move || store.list("")).unwrap_err();
     assert!(matches!(&error, StoreError::Permanent(text) if text.contains("next page")), "{error}");
+}
+
+/// A page of one key, again and again, of which each names another one as the next.
+fn next_page(mut socket: TcpStream) {
+    static PAGES: AtomicUsize = AtomicUsize::new(0);
+    let token = PAGES.fetch_add(1, Ordering::Relaxed) % 3;
+    let next = format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>");
+    let object = "<Contents><Key>k</Key><Size>1</Size></Contents>";
+    let _ = socket.write_all(format!("<ListBucketResult>{next}{object}</ListBucketResult>").as_bytes());
+}
+
+#[test]
+fn a_listing_whose_pages_go_round_in_a_circle_is_an_error() {
+    let store = store("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n", next_page);
+    let error = in_time(move || store.list("")).unwrap_err();
+    assert!(matches!(&error, StoreError::Permanent(text) if text.contains("where another began")), "{error}");
+}
+
+#[test]
+fn a_body_that_came_too_slowly_for_the_store_is_worth_another_try() {
+    let answer = |code: &str| {
+        let body = format!("<Error><Code>{code}</Code></Error>");
+        let head = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: ";
+        let (store, _) = noting_store(format!("{head}{}\r\n\r\n{body}", body.len()));
+        in_time(move || store.get("k", None).map(drop)).unwrap_err()
+    };
+    assert!(answer("RequestTimeout").is_transient());
+    assert!(!answer("InvalidArgument").is_transient());
 }
 
 /// Who takes long over what it has read has not been kept waiting.

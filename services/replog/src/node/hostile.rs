@@ -80,6 +80,44 @@ fn settings() -> Settings {
     Settings { tick_micros: 1_000, heartbeat_ticks: 1, election_ticks: 10, snapshot_entries: 4, ..Settings::default() }
 }
 
+/// One that has been asked to lead before its snapshot is safe.
+#[test]
+fn who_is_asked_to_lead_while_it_takes_a_snapshot_does_not_panic() {
+    let (recovered, _) = Recovered::found(&settings(), Membership::of(1..=2), b"");
+    let now = Now { boot_micros: 1_000_000, unix_millis: 1 };
+    let mut node = Node::new(1, settings(), recovered, 7, now).unwrap();
+    let wire = |kind| {
+        let mut wire = Wire::default();
+        wire.set_msg_type(kind);
+        (wire.from, wire.to, wire.term, wire.index, wire.log_term) = (2, 1, 6, 2, 1);
+        wire
+    };
+    let mut snapshot = wire(WireKind::MsgSnapshot);
+    let meta = SnapshotMeta {
+        index: 2,
+        term: 1,
+        membership: Membership::of(1..=2),
+        chunk_bytes: 1,
+        ..SnapshotMeta::default()
+    };
+    snapshot.set_snapshot(consensus::offer(&meta));
+    let mut ask = wire(WireKind::MsgTimeoutNow);
+    ask.context = raft_transfer();
+    let mut installs = false;
+    for wire in [snapshot, ask] {
+        let message = Message { from: 2, to: 1, body: Body::Consensus(Box::new(wire), Stamp::default()) };
+        node.receive(Message::decode(&message.encode()).unwrap(), now).unwrap();
+        for _ in 0..8 {
+            let output = node.take(now);
+            installs |= output.install.is_some();
+            if let Some((_, meta)) = output.offer {
+                node.snapshot_received(&meta);
+            }
+        }
+    }
+    assert!(installs && node.role() != Role::Leader);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 

@@ -7,6 +7,7 @@ use super::{Node, Offer, Unsafe};
 use crate::bugs::Bug;
 use crate::clock::Now;
 use crate::consensus::{self, Role, Wire, WireKind};
+use crate::lease::Promise;
 use crate::membership::Change;
 use crate::message::{Body, Message};
 use crate::reads::{ReadId, ReadLevel, ReadPath, ReadPermit};
@@ -146,7 +147,9 @@ impl Node {
                 return Ok(());
             }
         }
-        if wire.get_msg_type() == WireKind::MsgTimeoutNow && self.consensus.is_sole_voter() {
+        // The consensus crate would look for entries that a snapshot stands for, as long as that is not safe.
+        let is_installing = || self.batches.iter().any(|batch| matches!(batch.snapshot, Some((_, true))));
+        if wire.get_msg_type() == WireKind::MsgTimeoutNow && (self.consensus.is_sole_voter() || is_installing()) {
             return Ok(());
         }
         if wire.get_msg_type() == WireKind::MsgSnapshot {
@@ -158,6 +161,7 @@ impl Node {
         self.consensus.step(wire, self.planted);
         if is_from_leader && self.consensus.term() == term && self.consensus.leader() == from {
             self.promise.heard(now.boot_micros, self.settings.election_micros());
+            self.consensus.leader_heard();
             self.hear(from, term, stamp, now);
         }
         if is_answer && self.role() == Role::Leader && self.consensus.term() == term {
@@ -166,13 +170,30 @@ impl Node {
         Ok(())
     }
 
+    /// Another node's connection to this one has closed. Of a leader that says that it has probably ended: this node asks for votes as
+    /// soon as it may, without the rest of its random timeout. Messages that came before must have been received.
+    pub fn link_closed(&mut self, other: u64) {
+        if self.role() != Role::Follower || self.consensus.leader() != other {
+            return;
+        }
+        if self.planted.has(Bug::LostLeaderForgotten) {
+            self.promise = Promise::none();
+        }
+        self.consensus.leader_lost(self.planted);
+    }
+
     /// A leader offers a snapshot. It is stepped when it is here.
     fn consider(&mut self, wire: Wire) {
         if wire.term < self.consensus.term() {
             return;
         }
         let Some(meta) = consensus::snapshot_of_wire(&wire) else { return };
-        if meta.index <= self.consensus.commit() {
+        let commit = self.consensus.commit();
+        if meta.index == commit && self.consensus.term_at(commit) != Some(meta.term) {
+            // A lie: what is committed has one term.
+            return;
+        }
+        if meta.index <= commit {
             // Of no use; the consensus will say so.
             self.consensus.step(wire, self.planted);
             return;
@@ -181,8 +202,9 @@ impl Node {
         self.offer = Some(Offer { wire, meta });
     }
 
-    /// Appends commands to the log, all or none.
-    pub fn propose(&mut self, commands: Vec<Bytes>, now: Now) -> Result<Proposed, Rejected> {
+    /// Appends commands to the log, all or none. They are copied.
+    pub fn propose(&mut self, commands: impl AsRef<[Bytes]>, now: Now) -> Result<Proposed, Rejected> {
+        let commands = commands.as_ref();
         if self.role() != Role::Leader {
             return Err(Rejected::NotLeader(self.leader()));
         }
@@ -192,7 +214,7 @@ impl Node {
         if commands.is_empty() {
             return Err(Rejected::NotNow);
         }
-        let time_millis = now.unix_millis.max(self.log_millis(now));
+        let time_millis = self.time_millis(now);
         let first = self.consensus.propose(commands, time_millis).ok_or(Rejected::Busy)?;
         self.raise_time(time_millis, now);
         Ok(Proposed { term: self.consensus.term(), first, last: self.consensus.last() })

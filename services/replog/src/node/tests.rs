@@ -133,6 +133,58 @@ fn vote_request(from: u64, to: u64, term: u64, kind: WireKind) -> Message {
     Message { from, to, body: Body::Consensus(Box::new(wire), Stamp::default()) }
 }
 
+/// Whoever lost its leader's connection waited for up to twice the election timeout all the same, and sometimes votes were split.
+#[test]
+fn a_leader_whose_connections_have_closed_is_followed_by_one_election() {
+    for seed in 0..50 {
+        let mut group = Group::of(3);
+        group.now += seed * 7_919_000;
+        group.pass(4 * group.settings.election_micros());
+        let leader = group.leader();
+        group.nodes.remove(&leader);
+        group.nodes.values_mut().for_each(|node| node.link_closed(leader));
+        let (election, begun) = (group.settings.election_micros(), group.now);
+        while group.nodes.values().all(|node| node.role() != Role::Leader) {
+            group.pass(group.settings.tick_micros);
+            assert!(group.now - begun <= election + 3 * group.settings.tick_micros, "seed {seed}");
+        }
+        // The next one in line, and no earlier than it may.
+        assert_eq!(group.leader(), leader % 3 + 1);
+        let heard = u64::from(group.settings.heartbeat_ticks + 1) * group.settings.tick_micros;
+        assert!(group.now - begun + heard > election, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_leader_that_lives_leads_on_when_its_connections_have_closed() {
+    let (mut group, leader, others) = Group::led(3);
+    let term = group.nodes[&leader].term();
+    for other in others {
+        group.node(other).link_closed(leader);
+        // Whoever asks meanwhile gets no vote.
+        let request = vote_request(4 + other, other, term + 1, WireKind::MsgRequestVote);
+        let now = group.clock();
+        group.node(other).receive(request, now).unwrap();
+        assert_eq!(group.nodes[&other].term(), term);
+    }
+    group.pass(4 * group.settings.election_micros());
+    assert_eq!((group.leader(), group.nodes[&leader].term()), (leader, term));
+}
+
+/// Whoever compares what the log says with another clock waits for as long as that one is behind.
+#[test]
+fn the_time_that_is_told_is_what_the_next_entry_is_stamped_with() {
+    let mut group = Group::of(1);
+    group.settle();
+    let now = group.clock();
+    let ahead = Now { unix_millis: now.unix_millis + 3_600_000, ..now };
+    group.node(1).propose([Bytes::from_static(b"x")], ahead).unwrap();
+    group.settle();
+    group.pass(10_000_000);
+    let told = group.nodes[&1].time_millis(group.clock());
+    assert!((ahead.unix_millis + 9_000..=ahead.unix_millis + 10_000).contains(&told), "{told}");
+}
+
 #[test]
 fn one_node_is_a_group_of_one() {
     let mut group = Group::of(1);

@@ -6,15 +6,17 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::time::Duration;
 
+use bytes::Bytes;
 use wal::Writer;
 use wal::files::Directory;
 
 use super::clock;
 use super::handle::{ChangeDone, Committed, LeaderWatcher, ProposeError, ReadError, RequestError, Shared};
 use super::helpers::Helper;
-use super::inbox::{Inputs, Limits, Proposal, ProposeDone, Read, ReadDone, Request};
+use super::inbox::{Inputs, Limits, Proposal, ProposeDone, Read, ReadDone, Request, tell};
 use super::member::MemberError;
 use super::status::Leadership;
 use super::transport::Transport;
@@ -34,6 +36,9 @@ const TURN_BYTES_MAX: usize = 1 << 20;
 /// writer's thread would cost is more than what it could do meanwhile.
 const SMALL_RECORDS: usize = 2;
 const SMALL_BATCHES: u32 = 8;
+
+/// Of those to be woken so many are looked at before another is added: who waits for many outcomes is mostly among them.
+const WAKERS_LOOKED_AT: usize = 16;
 
 enum Done<R> {
     Command(ProposeDone<R>),
@@ -66,6 +71,8 @@ pub(crate) struct Core<S: StateMachine, D: Directory> {
     in_flight_bytes: usize,
     /// Commands that the log had no room for.
     held: VecDeque<Proposal<S::Reply>>,
+    /// Who is woken when all of a batch have been told.
+    wakers: Vec<Waker>,
     reads: HashMap<ReadId, ReadDone>,
     unsafe_batches: VecDeque<Unsafe>,
     unsafe_bytes: usize,
@@ -103,6 +110,7 @@ where
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
             held: VecDeque::new(),
+            wakers: Vec::new(),
             reads: HashMap::new(),
             unsafe_batches: VecDeque::new(),
             unsafe_bytes: 0,
@@ -181,6 +189,7 @@ where
                 self.log.receive(message, now)?;
             }
         }
+        inputs.closed.drain(..).for_each(|other| self.log.link_closed(other));
         for request in inputs.requests.drain(..) {
             self.request(request)?;
         }
@@ -197,23 +206,26 @@ where
         if self.held.is_empty() {
             return;
         }
-        let commands = self.held.iter().map(|proposal| proposal.command.clone()).collect();
-        match self.log.propose(commands, now) {
+        let take = |proposal: &mut Proposal<S::Reply>| std::mem::take(&mut proposal.command);
+        let commands: Vec<Bytes> = self.held.iter_mut().map(take).collect();
+        match self.log.propose(&commands, now) {
             Ok(Proposed { term, first, .. }) => {
-                for (index, Proposal { command, done }) in (first..).zip(self.held.drain(..)) {
+                for ((index, command), Proposal { done, .. }) in (first..).zip(&commands).zip(self.held.drain(..)) {
                     let bytes = command.len();
                     self.in_flight_bytes += bytes;
                     self.in_flight.push_back(InFlight { index, term, bytes, done: Done::Command(done) });
                 }
             }
             // They wait for room, or until it is known who leads.
-            Err(Rejected::Busy) => {}
+            Err(Rejected::Busy) => {
+                self.held.iter_mut().zip(commands).for_each(|(proposal, command)| proposal.command = command);
+            }
             Err(error) => {
                 let error = match error {
                     Rejected::TooLarge(bytes) => ProposeError::TooLarge(bytes),
                     _ => ProposeError::NotLeader(self.log.node().leader()),
                 };
-                self.held.drain(..).for_each(|proposal| (proposal.done)(Err(error)));
+                self.held.drain(..).for_each(|proposal| proposal.end(Err(error)));
             }
         }
     }
@@ -284,8 +296,14 @@ where
             }
         }
         for entry in applied {
-            self.tell(entry);
+            if let Some(waker) = self.tell(entry) {
+                let is_known = self.wakers.iter().rev().take(WAKERS_LOOKED_AT).any(|other| other.will_wake(&waker));
+                if !is_known {
+                    self.wakers.push(waker);
+                }
+            }
         }
+        self.wakers.drain(..).for_each(Waker::wake);
         for permit in reads {
             let Some(done) = self.reads.remove(&permit.id) else { continue };
             done(Ok(permit.into()));
@@ -329,23 +347,24 @@ where
         self.writer.submit(records, done).map_err(MemberError::Refused)
     }
 
-    /// Tells who proposed an entry what came of it.
-    fn tell(&mut self, entry: Applied<S::Reply>) {
-        let Some(waiting) = self.in_flight.pop_front_if(|waiting| waiting.index <= entry.index) else { return };
+    /// Tells who proposed an entry what came of it; who is to be woken for it, behind others.
+    fn tell(&mut self, entry: Applied<S::Reply>) -> Option<Waker> {
+        let waiting = self.in_flight.pop_front_if(|waiting| waiting.index <= entry.index)?;
         self.in_flight_bytes -= waiting.bytes;
         let is_same = waiting.index == entry.index && waiting.term == entry.term;
         match (waiting.done, entry.reply) {
             (Done::Command(done), Some(reply)) if is_same => {
-                done(Ok(Committed { index: entry.index, term: entry.term, reply }));
+                return done(Ok(Committed { index: entry.index, term: entry.term, reply }));
             }
             (Done::Change(done), None) if is_same => done(Ok(entry.index)),
             // Another leader's entry took its place.
             (Done::Command(done), _) => {
                 self.shared.counters.proposals_failed.fetch_add(1, Ordering::Relaxed);
-                done(Err(ProposeError::NotLeader(self.log.node().leader())));
+                return done(Err(ProposeError::NotLeader(self.log.node().leader())));
             }
             (Done::Change(done), _) => done(Err(Rejected::NotLeader(self.log.node().leader()).into())),
         }
+        None
     }
 
     /// Who waits for something that this node proposed and no longer decides is told so.
@@ -367,6 +386,7 @@ where
     /// Shows what this member is now.
     fn show(&mut self, now: Now) {
         let node = self.log.node();
+        self.shared.time_millis.store(node.time_millis(now), Ordering::Relaxed);
         let leadership = Leadership {
             leader: node.leader(),
             term: node.term(),
@@ -415,7 +435,7 @@ where
         let Inputs { proposals, reads, requests, .. } = self.shared.inbox.close();
         self.transport.stop();
         for proposal in self.held.drain(..).chain(proposals) {
-            (proposal.done)(Err(ProposeError::Stopped));
+            proposal.end(Err(ProposeError::Stopped));
         }
         self.in_flight.drain(..).for_each(|waiting| waiting.done.fail_unknown());
         let waiting = self.reads.drain().map(|(_, done)| done);
@@ -438,7 +458,7 @@ where
 impl<R> Done<R> {
     fn fail_unknown(self) {
         match self {
-            Self::Command(done) => done(Err(ProposeError::Unknown)),
+            Self::Command(done) => tell(done, Err(ProposeError::Unknown)),
             Self::Change(done) => done(Err(RequestError::Unknown)),
         }
     }

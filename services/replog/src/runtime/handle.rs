@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,6 +47,15 @@ pub enum ProposeError {
     /// Nothing has happened, and nothing will: the member has ended.
     #[error("the member has ended")]
     Stopped,
+}
+
+impl From<Refused> for ProposeError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => Self::Busy,
+            Refused::Closed => Self::Stopped,
+        }
+    }
 }
 
 /// Why a read cannot be answered.
@@ -108,6 +118,8 @@ pub(crate) struct Shared<R> {
     pub(crate) counters: Counters,
     pub(crate) sync_times: Arc<wal::SyncRecorder>,
     pub(crate) command_bytes_max: usize,
+    /// Of the log, as of the last turn of the core thread.
+    pub(crate) time_millis: AtomicU64,
 }
 
 /// A member, for whoever asks it something. Clones are handles of the same one.
@@ -127,9 +139,28 @@ impl<R: Send + 'static> Handle<R> {
         if command.len() > self.shared.command_bytes_max {
             return done(Err(ProposeError::TooLarge(command.len())));
         }
-        if let Err((refused, proposal)) = self.shared.inbox.propose(Proposal { command, done: Box::new(done) }) {
-            let error = if refused == Refused::Full { ProposeError::Busy } else { ProposeError::Stopped };
-            (proposal.done)(Err(error));
+        let proposal = Proposal::new(command, |result| {
+            done(result);
+            None
+        });
+        if let Err((refused, proposal)) = self.shared.inbox.propose(proposal) {
+            proposal.end(Err(refused.into()));
+        }
+    }
+
+    /// Proposes many commands, in this order. The core thread is woken once for all of them, and they enter the log together as far as there
+    /// is room.
+    pub fn propose_all(&self, mut proposals: Vec<Proposal<R>>) {
+        let is_too_large = |proposal: &mut Proposal<R>| proposal.command.len() > self.shared.command_bytes_max;
+        for proposal in proposals.extract_if(.., is_too_large) {
+            let bytes = proposal.command.len();
+            proposal.end(Err(ProposeError::TooLarge(bytes)));
+        }
+        if proposals.is_empty() {
+            return;
+        }
+        for (refused, proposal) in self.shared.inbox.propose_all(proposals) {
+            proposal.end(Err(refused.into()));
         }
     }
 
@@ -221,6 +252,11 @@ impl<R: Send + 'static> Handle<R> {
     /// What the member is at the moment.
     pub fn status(&self) -> Status {
         self.shared.board.status()
+    }
+
+    /// The time of the log: an entry that this member proposes now is stamped with no less. No more than a tick old; 0 at first.
+    pub fn time_millis(&self) -> u64 {
+        self.shared.time_millis.load(Ordering::Relaxed)
     }
 
     /// What the member has counted since it started.

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,14 +39,37 @@ impl Default for Limits {
     }
 }
 
-/// Called once, on the core thread: it must be quick.
-pub(crate) type ProposeDone<R> = Box<dyn FnOnce(Result<Committed<R>, ProposeError>) + Send>;
+/// Called once, on the core thread: it must be quick. Whom it names is woken when all of a batch have been told.
+pub(crate) type ProposeDone<R> = Box<dyn FnOnce(Result<Committed<R>, ProposeError>) -> Option<Waker> + Send>;
 pub(crate) type ReadDone = Box<dyn FnOnce(Result<Ticket, ReadError>) + Send>;
 
 /// A command that waits to enter the log.
-pub(crate) struct Proposal<R> {
+pub struct Proposal<R> {
     pub(crate) command: Bytes,
     pub(crate) done: ProposeDone<R>,
+}
+
+impl<R> Proposal<R> {
+    /// `done` is called once, on the core thread or on the caller's, when the command was applied here, or has failed; it must be quick. Whom it
+    /// names is woken behind the last outcome that is told together with this one: who waits for many outcomes takes them together.
+    pub fn new(
+        command: Bytes,
+        done: impl FnOnce(Result<Committed<R>, ProposeError>) -> Option<Waker> + Send + 'static,
+    ) -> Self {
+        Self { command, done: Box::new(done) }
+    }
+
+    /// Tells what came of it, at once.
+    pub(crate) fn end(self, result: Result<Committed<R>, ProposeError>) {
+        tell(self.done, result);
+    }
+}
+
+/// Tells what came of a command, and wakes who waits for it.
+pub(crate) fn tell<R>(done: ProposeDone<R>, result: Result<Committed<R>, ProposeError>) {
+    if let Some(waker) = done(result) {
+        waker.wake();
+    }
 }
 
 /// A read that waits to be asked.
@@ -66,6 +90,8 @@ pub(crate) enum Request {
 /// What the core thread gets.
 pub(crate) struct Inputs<R> {
     pub(crate) messages: Vec<Message>,
+    /// Members whose connections have closed, behind their messages.
+    pub(crate) closed: Vec<u64>,
     pub(crate) proposals: VecDeque<Proposal<R>>,
     pub(crate) reads: Vec<Read>,
     pub(crate) requests: Vec<Request>,
@@ -81,6 +107,7 @@ impl<R> Default for Inputs<R> {
     fn default() -> Self {
         Self {
             messages: Vec::new(),
+            closed: Vec::new(),
             proposals: VecDeque::new(),
             reads: Vec::new(),
             requests: Vec::new(),
@@ -152,18 +179,22 @@ impl<R> Inbox<R> {
     }
 
     pub(crate) fn propose(&self, proposal: Proposal<R>) -> Result<(), (Refused, Proposal<R>)> {
-        let Limits { proposals_max, proposal_bytes_max, .. } = self.limits;
-        self.add(proposal, |waiting, proposal| {
-            let bytes = waiting.proposal_bytes + proposal.command.len();
-            let proposals = &mut waiting.inputs.proposals;
-            let is_full = proposals.len() >= proposals_max || bytes > proposal_bytes_max;
-            if is_full && !proposals.is_empty() {
-                return Err(proposal);
-            }
-            waiting.proposal_bytes = bytes;
-            proposals.push_back(proposal);
-            Ok(())
-        })
+        self.add(proposal, |waiting, proposal| waiting.hold(proposal, &self.limits))
+    }
+
+    /// As [`Inbox::propose`], of many; the core is woken once. What is refused comes back.
+    pub(crate) fn propose_all(&self, proposals: Vec<Proposal<R>>) -> Vec<(Refused, Proposal<R>)> {
+        let mut waiting = self.lock();
+        if waiting.is_closed {
+            return proposals.into_iter().map(|proposal| (Refused::Closed, proposal)).collect();
+        }
+        let held = proposals.into_iter().filter_map(|proposal| waiting.hold(proposal, &self.limits).err());
+        let refused = held.map(|proposal| (Refused::Full, proposal)).collect();
+        if std::mem::take(&mut waiting.is_asleep) {
+            drop(waiting);
+            self.filled.notify_one();
+        }
+        refused
     }
 
     pub(crate) fn read(&self, read: Read) -> Result<(), (Refused, Read)> {
@@ -183,6 +214,16 @@ impl<R> Inbox<R> {
             }
             waiting.message_bytes += size;
             waiting.inputs.messages.push(message);
+            Ok(())
+        });
+    }
+
+    /// A member's connection has closed; all its messages were delivered.
+    pub(crate) fn closed(&self, member: u64) {
+        let _ended = self.add(member, |waiting, member| {
+            if !waiting.inputs.closed.contains(&member) {
+                waiting.inputs.closed.push(member);
+            }
             Ok(())
         });
     }
@@ -224,6 +265,7 @@ impl<R> Inbox<R> {
             waiting.is_asleep = false;
         }
         std::mem::swap(&mut waiting.inputs.messages, &mut inputs.messages);
+        std::mem::swap(&mut waiting.inputs.closed, &mut inputs.closed);
         std::mem::swap(&mut waiting.inputs.reads, &mut inputs.reads);
         std::mem::swap(&mut waiting.inputs.requests, &mut inputs.requests);
         waiting.message_bytes = 0;
@@ -259,10 +301,25 @@ fn push<T>(to: &mut Vec<T>, max: usize, item: T) -> Result<(), T> {
 }
 
 impl<R> Waiting<R> {
+    /// Keeps a proposal, if there is room for it.
+    fn hold(&mut self, proposal: Proposal<R>, limits: &Limits) -> Result<(), Proposal<R>> {
+        let bytes = self.proposal_bytes + proposal.command.len();
+        let proposals = &mut self.inputs.proposals;
+        let is_full = proposals.len() >= limits.proposals_max || bytes > limits.proposal_bytes_max;
+        if is_full && !proposals.is_empty() {
+            return Err(proposal);
+        }
+        self.proposal_bytes = bytes;
+        proposals.push_back(proposal);
+        Ok(())
+    }
+
     fn has_something(&self, room_bytes: usize, takes_any: bool) -> bool {
-        let Inputs { messages, proposals, reads, requests, persisted, failed, helper_ends, must_stop } = &self.inputs;
+        let Inputs { messages, closed, proposals, reads, requests, persisted, failed, helper_ends, must_stop } =
+            &self.inputs;
         let fits = |proposal: &Proposal<R>| proposal.command.len() <= room_bytes || takes_any;
         !messages.is_empty()
+            || !closed.is_empty()
             || proposals.front().is_some_and(fits)
             || !reads.is_empty()
             || !requests.is_empty()

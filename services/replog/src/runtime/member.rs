@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -148,13 +149,14 @@ impl<R: Send + 'static> Member<R> {
             published: Published::default(),
             board: Board::default(),
             counters: Counters::default(),
+            time_millis: AtomicU64::new(0),
             sync_times: writer.sync_times(),
             command_bytes_max,
         });
-        let of_transport = Arc::clone(&shared);
-        transport
-            .start(Arc::new(move |message| of_transport.inbox.deliver(message)))
-            .map_err(MemberError::Transport)?;
+        let [messages, ends] = [&shared, &shared].map(Arc::clone);
+        let deliver = Arc::new(move |message| messages.inbox.deliver(message));
+        let closed = Arc::new(move |member| ends.inbox.closed(member));
+        transport.start(deliver, closed).map_err(MemberError::Transport)?;
         let core = Core::new(log, writer, transport, Arc::clone(&shared), limits);
         let end = Arc::new(End::default());
         let (of_thread, shown) = (Arc::clone(&end), Arc::clone(&shared));

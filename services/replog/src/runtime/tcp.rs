@@ -23,7 +23,7 @@ use self::frame::Hello;
 use self::receiver::Receiver;
 use self::sender::Sender;
 use self::traffic::Counted;
-use super::transport::{Deliver, Transport};
+use super::transport::{Closed, Deliver, Transport};
 use crate::message::{Body, Message};
 
 pub use introduction::ask;
@@ -274,9 +274,9 @@ impl Tcp {
 }
 
 impl Transport for Tcp {
-    fn start(&mut self, deliver: Deliver) -> io::Result<()> {
+    fn start(&mut self, deliver: Deliver, closed: Closed) -> io::Result<()> {
         let id = self.shared.id;
-        let receiver = Receiver::new(Arc::clone(&self.shared), self.frame_bytes_max, deliver);
+        let receiver = Receiver::new(Arc::clone(&self.shared), self.frame_bytes_max, deliver, closed);
         let (_, threads) = self.accepting.insert((Arc::clone(&receiver), Vec::new()));
         for listener in &self.listeners {
             let (of_thread, listener) = (Arc::clone(&receiver), listener.try_clone()?);

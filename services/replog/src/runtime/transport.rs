@@ -10,10 +10,14 @@ use crate::message::Message;
 /// Takes a message that came for this member. Never waits.
 pub type Deliver = Arc<dyn Fn(Message) + Send + Sync>;
 
+/// Told that another member's connection to this one has closed, and no other has taken its place: its process has ended, most of
+/// the time. What came on it was delivered before. Never waits.
+pub type Closed = Arc<dyn Fn(u64) + Send + Sync>;
+
 /// One member's side of a network.
 pub trait Transport: Send + 'static {
-    /// Begins. What comes for this member is given to `deliver`, on whatever thread.
-    fn start(&mut self, deliver: Deliver) -> io::Result<()>;
+    /// Begins. What comes for this member is given to `deliver`, on whatever thread; `closed` may be told never, where nobody can know.
+    fn start(&mut self, deliver: Deliver, closed: Closed) -> io::Result<()>;
 
     /// Sends messages, or loses them. Must not wait for the network.
     fn send(&mut self, messages: Vec<Message>);
@@ -61,7 +65,7 @@ struct LocalTransport {
 }
 
 impl Transport for LocalTransport {
-    fn start(&mut self, deliver: Deliver) -> io::Result<()> {
+    fn start(&mut self, deliver: Deliver, _: Closed) -> io::Result<()> {
         self.network.lock().members.insert(self.id, deliver);
         Ok(())
     }

@@ -23,7 +23,7 @@ impl World {
         let next = election / 4 + self.random.below(election);
         self.after(next, Event::Trouble);
         let host = self.some_host();
-        match self.random.below(24) {
+        match self.random.below(26) {
             0..4 => {
                 self.say(0, || "the network heals".into());
                 self.network.heal();
@@ -52,6 +52,11 @@ impl World {
                 self.say(0, || "who leads now has bad luck".into());
                 self.unlucky_until = self.now + self.random.below(20 * election);
             }
+            23 | 24 => {
+                // Somebody between them resets connections, and no message is lost.
+                let other = self.leader().unwrap_or(host);
+                self.close_links(other);
+            }
             _ => {
                 // Somebody sets a clock.
                 let offset = 1_700_000_000_000 + self.random.below(5_000);
@@ -68,9 +73,20 @@ impl World {
         self.after(delay, Event::Restart { host });
     }
 
-    /// Nobody hears it, and it hears nobody.
+    /// All hear soon that the connections of one machine have closed, whether it lives or not.
+    pub(super) fn close_links(&mut self, other: u64) {
+        for host in (1..=self.hosts.len() as u64).filter(|host| *host != other) {
+            let delay = self.random.below(2 * self.network.delay_micros);
+            self.after(delay, Event::Closed(host, other));
+        }
+    }
+
+    /// Nobody hears it, and it hears nobody; often the others are told so by whoever is between them.
     pub(super) fn isolate(&mut self, one: u64) {
         self.say(one, || "is cut off".into());
+        if self.random.below(2) == 0 {
+            self.close_links(one);
+        }
         for id in (1..=self.hosts.len() as u64).filter(|id| *id != one) {
             self.network.cut(one, id);
             self.network.cut(id, one);

@@ -146,6 +146,9 @@ impl World {
         host.epoch += 1;
         host.inbox.clear();
         host.paused_until = 0;
+        if !is_power_lost {
+            self.close_links(id);
+        }
         self.stats.crashes += 1;
         self.say(id, || if is_power_lost { "LOSES POWER".into() } else { "IS KILLED".into() });
     }

@@ -39,6 +39,7 @@ pub struct Stats {
     pub long_steps: u64,
     pub membership_changes: u64,
     pub transfers: u64,
+    pub closed_links: u64,
     /// From the end of all faults until everything worked.
     pub recovery_micros: u64,
 }
@@ -103,6 +104,8 @@ pub(super) enum Event {
     Isolate {
         host: u64,
     },
+    /// To the first, the connection of the other closes.
+    Closed(u64, u64),
     Resume {
         host: u64,
     },
@@ -292,6 +295,7 @@ impl World {
             | Event::LongStep { host, .. }
             | Event::Files { host, .. }
             | Event::Write { host, .. }
+            | Event::Closed(host, _)
             | Event::Read { host, .. } => *host,
             Event::Deliver(message) => message.to,
             _ => 0,
@@ -362,6 +366,10 @@ impl World {
                     return self.fatal(id, fatal);
                 }
             }
+            Event::Closed(_, other) => {
+                process.log.link_closed(other);
+                self.stats.closed_links += 1;
+            }
             Event::Disk { epoch: of, .. } => {
                 if of != epoch {
                     return Ok(());
@@ -401,7 +409,7 @@ impl World {
             Event::Write { key, .. } => {
                 let value = self.now;
                 let ttl = if key % 3 == 0 { 20 + key % 100 } else { 0 };
-                let commands = (0..=key % 2).map(|more| kv::command(key + more, value, ttl)).collect();
+                let commands: Vec<_> = (0..=key % 2).map(|more| kv::command(key + more, value, ttl)).collect();
                 let Some(process) = self.process(id) else { return Ok(()) };
                 if let Ok(proposed) = process.log.propose(commands, now) {
                     process.proposals.push_back(proposed);

@@ -48,7 +48,7 @@ fn side(id: u64, listener: TcpListener, addresses: &BTreeMap<u64, String>, remov
     let options = TcpOptions::new(id, 7, vec![listener], addresses.clone());
     let mut tcp = Tcp::new(TcpOptions { host: Some(Arc::new(host)), ..options });
     let peers = tcp.peers();
-    tcp.start(Arc::new(|_| {})).unwrap();
+    tcp.start(Arc::new(|_| {}), Arc::new(|_| {})).unwrap();
     Side { tcp, peers, notes: received, gate }
 }
 

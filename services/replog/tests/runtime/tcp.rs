@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use replog::runtime::tcp::{Peers, Tcp, TcpOptions, Tls};
@@ -98,9 +101,9 @@ impl Three {
 
     /// Proposes at whoever leads.
     fn propose(&self, command: &str) -> (u64, u64) {
-        let deadline = std::time::Instant::now() + LONG;
+        let deadline = Instant::now() + LONG;
         loop {
-            assert!(std::time::Instant::now() < deadline, "nobody leads");
+            assert!(Instant::now() < deadline, "nobody leads");
             for (running, _) in self.members.iter().filter(|(running, _)| running.handle.leader().1) {
                 if let Ok(committed) = running.propose(command) {
                     return (running.id, committed.index);
@@ -203,6 +206,49 @@ fn a_member_that_is_no_longer_told_of_is_not_reached() {
     let (_, index) = three.propose("without it");
     three.members[..2].iter().for_each(|(running, _)| running.wait_until_applied(index));
     assert!(!alone.commands().contains(&"without it".to_owned()));
+}
+
+/// A hello took as long as bytes came, and strangers took the places of members: a group lost its majority with the next restart.
+#[test]
+fn strangers_that_send_a_byte_now_and_then_keep_no_member_out() {
+    let mut three = Three::start(|_| (GROUP, None));
+    three.all_apply("first");
+    let (running, _) = three.members.remove(2);
+    running.member.stop().unwrap();
+    let (address, ends) = (three.addresses[&1].clone(), Arc::new(AtomicBool::new(false)));
+    let (full, is_full) = channel();
+    let strangers = thread::spawn({
+        let ends = Arc::clone(&ends);
+        move || {
+            let open = || TcpStream::connect(&address).unwrap();
+            let mut sockets: Vec<TcpStream> = (0..256).map(|_| open()).collect();
+            full.send(()).unwrap();
+            while !ends.load(Ordering::Relaxed) {
+                for socket in &mut sockets {
+                    // Of a head that never ends.
+                    if socket.write_all(&[0]).is_err() {
+                        *socket = open();
+                    }
+                }
+                thread::sleep(Duration::from_millis(700));
+            }
+        }
+    });
+    is_full.recv().unwrap();
+    let (listener, address) = listen();
+    for (_, peers) in &three.members {
+        peers.set(3, Some(&address.to_string())).unwrap();
+    }
+    let back = three.member(3, listener, GROUP, None);
+    three.members.push(back);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while three.members[0].1.here_since(3).is_none() {
+        assert!(Instant::now() < deadline, "the member is kept out");
+        thread::sleep(Duration::from_millis(10));
+    }
+    ends.store(true, Ordering::Relaxed);
+    strangers.join().unwrap();
+    three.all_apply("together again");
 }
 
 /// Strangers say all sorts of things: the member goes on, and who says nothing sensible is hung up on.

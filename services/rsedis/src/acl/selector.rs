@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Denied, RuleError, has_spaces};
 use crate::command::key_specs::{ACCESS, DELETE, INSERT, UPDATE, keys_of};
-use crate::command::{self, CATEGORY_NAMES, Command, Flags, NO_AUTH};
+use crate::command::{self, CATEGORY_NAMES, Command, Flags, NO_AUTH, NO_MANDATORY_KEYS};
 use crate::glob;
 use crate::protocol::Args;
 
@@ -247,7 +247,12 @@ impl Selector {
             }
         }
         if !self.has_all_keys {
-            for key in keys_of(command, args).ok_or(Denied::Key(0))? {
+            // A script with a wrong number of keys is refused by EVAL itself, and has none.
+            let keys = match keys_of(command, args) {
+                None if command.is(NO_MANDATORY_KEYS) && has_wrong_count(args) => Vec::new(),
+                keys => keys.ok_or(Denied::Key(0))?,
+            };
+            for key in keys {
                 let reads = key.access & ACCESS != 0;
                 let writes = key.access & (INSERT | DELETE | UPDATE) != 0;
                 if !self.has_key(args.at(key.place), reads, writes) {
@@ -359,4 +364,10 @@ impl Selector {
         parts.push(self.describe_commands().into_bytes());
         parts.join(&b' ')
     }
+}
+
+/// Whether EVAL and kin are given fewer keys than they are told of, or told of a negative number.
+fn has_wrong_count(args: Args<'_>) -> bool {
+    let count = args.get(2).and_then(crate::number::parse_integer);
+    count.is_some_and(|count| count < 0 || count > args.len() as i64 - 3)
 }

@@ -18,12 +18,14 @@ pub(super) fn module_list(_: &mut Server, client: &mut Session, _: Args<'_>) -> 
     Ok(())
 }
 
-/// As where `enable-module-command` says no; there is no other way to set it.
+/// As where `enable-module-command` says no: there is nothing to load them with. Said before it is queued.
+pub(super) const NO_MODULES: Failure = Failure::new(
+    "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run it from a local \
+     connection, otherwise you need to set this option in the configuration file, and then restart the server.",
+);
+
 pub(super) fn module_load(_: &mut Server, _: &mut Session, _: Args<'_>) -> Outcome {
-    Err(Failure::new(
-        "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run it from a local \
-         connection, otherwise you need to set this option in the configuration file, and then restart the server.",
-    ))
+    Err(NO_MODULES)
 }
 
 /// Every version but two has the version for a picture.

@@ -192,13 +192,15 @@ fn check_has_file(server: &Server) -> Outcome {
 
 pub(super) fn load(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
     check_has_file(server)?;
-    server.requests.push(Request::LoadUsers(client.slot));
+    let asker = super::answered_later(client, "ACL LOAD")?;
+    server.requests.push(Request::LoadUsers(asker));
     Ok(())
 }
 
 pub(super) fn save(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
     check_has_file(server)?;
-    server.requests.push(Request::SaveUsers(client.slot));
+    let asker = super::answered_later(client, "ACL SAVE")?;
+    server.requests.push(Request::SaveUsers(asker));
     Ok(())
 }
 

@@ -56,7 +56,12 @@ pub fn flush_all(server: &mut Server, lazily: bool) {
 pub(super) fn flushall(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let lazily = flushes_lazily(server, args)?;
     flush_all(server, lazily);
+    server.save.is_pointless = true;
     server.dirty += 1;
+    // As in Redis: else the keys would be back after a restart.
+    if !server.settings.text("save").is_empty() && !server.is_loading {
+        server.requests.push(Request::Save(None));
+    }
     client.reply.ok();
     Ok(())
 }
@@ -88,7 +93,8 @@ pub(super) fn save(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
     if server.save.saves {
         return Err(SAVES_ALREADY);
     }
-    server.requests.push(Request::Save(client.slot));
+    let asker = super::answered_later(client, "SAVE")?;
+    server.requests.push(Request::Save(asker));
     Ok(())
 }
 

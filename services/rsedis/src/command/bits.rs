@@ -19,7 +19,7 @@ fn offset(server: &Server, text: &[u8], width: Option<usize>) -> Outcome<usize> 
         _ => (text, 1),
     };
     let offset = parse_integer(digits).and_then(|number| number.checked_mul(factor));
-    let is_allowed = |offset: &i64| *offset >= 0 && (offset >> 3) < server.settings.bulk_max || server.is_loading;
+    let is_allowed = |offset: &i64| *offset >= 0 && (offset >> 3) < server.string_bytes_max();
     offset.filter(is_allowed).and_then(|offset| usize::try_from(offset).ok()).ok_or(BAD_OFFSET)
 }
 

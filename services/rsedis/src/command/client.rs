@@ -94,11 +94,12 @@ pub(super) fn describe(session: &Session, now: i64) -> String {
         flags.push('N');
     }
     let queued = session.transaction.as_ref().map_or(-1, |transaction| transaction.queue.len() as i64);
-    let output = session.reply.bytes.len();
+    // One buffer holds them all: there is no list behind it.
+    let (output, capacity) = (session.waiting_bytes(), session.reply.bytes.capacity());
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={queued} qbuf={} \
-         qbuf-free=0 argv-mem=0 multi-mem={} rbs={} rbp={output} obl={output} oll=0 omem=0 tot-mem={} events=r cmd={} \
-         user={} redir={} resp={}\n",
+         qbuf-free={} argv-mem={} multi-mem={} rbs={capacity} rbp={capacity} obl={output} oll=0 omem={output} tot-mem={} events={} \
+         cmd={} user={} redir={} resp={}\n",
         session.id,
         session.address,
         session.local_address,
@@ -111,9 +112,11 @@ pub(super) fn describe(session: &Session, now: i64) -> String {
         session.patterns.len(),
         session.shard_channels.len(),
         session.query_bytes,
+        session.query_capacity.saturating_sub(session.query_bytes),
+        session.argument_bytes,
         session.transaction_memory(),
-        session.reply.bytes.capacity(),
-        session.reply.bytes.capacity() + session.query_bytes + session.transaction_memory(),
+        crate::server::bytes_of(session),
+        if output > 0 { "rw" } else { "r" },
         session.last_command,
         String::from_utf8_lossy(&session.user),
         session.tracking.as_ref().map_or(-1, |tracking| tracking.redirect() as i64),

@@ -7,7 +7,7 @@ use crate::protocol::Args;
 use crate::reactor::listening;
 use crate::server::{Request, Server, SettingsBefore, Stats};
 use crate::session::{ReplyMode, Session};
-use crate::settings::{Kind, PARAMETERS, Settings, find};
+use crate::settings::{Extent, Kind, PARAMETERS, Settings, find};
 use crate::tls::Tls;
 
 pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
@@ -35,6 +35,24 @@ fn failed(name: &str, why: &str) -> Failure {
     Failure::text(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
 }
 
+/// Whether the client may change where files are, and whether they may be there.
+fn check_protected(server: &Server, client: &Session, name: &str, value: &str) -> Outcome {
+    match server.settings.text("enable-protected-configs") {
+        "yes" => {}
+        "local" if client.is_local() => {}
+        _ => return Err(failed(name, "can't set protected config")),
+    }
+    match name.to_ascii_lowercase().as_str() {
+        "dir" => match std::fs::metadata(value) {
+            Ok(found) if found.is_dir() => Ok(()),
+            Ok(_) => Err(failed(name, "Not a directory")),
+            Err(error) => Err(failed(name, &error.to_string())),
+        },
+        _ if value.contains('/') => Err(failed(name, "dbfilename can't be a path, just a filename")),
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     if !args.len().is_multiple_of(2) {
         return Err(crate::failure::SYNTAX);
@@ -52,12 +70,21 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
             return Err(failed(&shown, "duplicate parameter"));
         }
         seen.push(index);
-        let value = String::from_utf8_lossy(args.at(at + 1)).into_owned();
+        let value = std::str::from_utf8(args.at(at + 1));
+        let value = value.map_err(|_| failed(&shown, "the value is no UTF-8: send text"))?.to_owned();
         if !PARAMETERS[index].can_change {
             return Err(failed(&shown, "can't set immutable config"));
         }
+        if server.is_loading && PARAMETERS[index].waits_for_data() {
+            return Err(Failure::new("LOADING Failed to set the specified configuration while loading data"));
+        }
+        if PARAMETERS[index].is_protected() {
+            check_protected(server, client, &shown, &value)?;
+        }
         let words = match PARAMETERS[index].kind {
-            Kind::List | Kind::OutputLimits | Kind::Shutdown => value.split_whitespace().map(str::to_owned).collect(),
+            Kind::List | Kind::Percentiles | Kind::OutputLimits | Kind::Shutdown => {
+                value.split_whitespace().map(str::to_owned).collect()
+            }
             _ => vec![value],
         };
         settings.set(index, &words).map_err(|why| failed(&shown, &why))?;
@@ -75,7 +102,8 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     {
         return Err(failed(name, "another client changes where the server listens: try again"));
     }
-    let before = adopt(server, settings);
+    let before = seen.iter().map(|index| (*index, server.settings.value(*index).to_owned())).collect();
+    adopt(server, settings);
     if find(b"requirepass").is_some_and(|index| seen.contains(&index)) {
         take_password(server, Some(client));
     }
@@ -83,7 +111,7 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     let may_wait = !client.may_not_wait && client.reply_mode == ReplyMode::On;
     let mut waits = may_wait.then_some(client.slot);
     if let Some(name) = elsewhere {
-        server.settings_before = Some(Box::new(SettingsBefore { settings: before, name }));
+        server.settings_before = Some(Box::new(SettingsBefore { values: before, name }));
         server.requests.push(Request::Listen(waits.take()));
     }
     if switches_aof {
@@ -104,7 +132,10 @@ fn take_password(server: &mut Server, client: Option<&mut Session>) {
 /// All is as it was before CONFIG SET asked for a place that the server cannot listen at; the reply to who asked.
 pub fn go_back(server: &mut Server, why: &str) -> String {
     let Some(before) = server.settings_before.take() else { return format!("ERR {why}") };
-    let SettingsBefore { settings, name } = *before;
+    let SettingsBefore { values, name } = *before;
+    // What others have set since stays.
+    let mut settings = server.settings.clone();
+    settings.put_back(values);
     let replaced = adopt(server, settings);
     if server.settings.password != replaced.password {
         take_password(server, None);
@@ -134,7 +165,8 @@ pub(super) fn rewrite(server: &mut Server, client: &mut Session, _: Args<'_>) ->
     if server.settings.file.is_empty() {
         return Err(Failure::new("ERR The server is running without a config file"));
     }
-    server.requests.push(Request::RewriteConfig(client.slot));
+    let asker = super::answered_later(client, "CONFIG REWRITE")?;
+    server.requests.push(Request::RewriteConfig(asker, Extent::Changed));
     Ok(())
 }
 

@@ -1,10 +1,10 @@
 //! The connection itself: login, protocol, database.
 
 use super::acl::{become_user, log_in};
-use super::options::is;
+use super::options::{database_number, is};
 use crate::REDIS_VERSION;
 use crate::acl;
-use crate::failure::{Failure, NOT_INTEGER, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::number::parse_integer;
 use crate::protocol::Args;
 use crate::server::Server;
@@ -112,9 +112,7 @@ pub(super) fn quit(_: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome
 }
 
 pub(super) fn select(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let number = parse_integer(args.at(1)).ok_or(NOT_INTEGER)?;
-    let number = usize::try_from(number).ok().filter(|number| *number < server.databases.len());
-    client.database = number.ok_or(Failure::new("ERR DB index is out of range"))?;
+    client.database = database_number(args.at(1), server.databases.len())?;
     client.reply.ok();
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! DEBUG, as far as tests of Redis ask for it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::options::{integer, is};
@@ -9,6 +10,7 @@ use crate::number::parse_double;
 use crate::protocol::Args;
 use crate::server::{Request, Server};
 use crate::session::Session;
+use crate::settings::Extent;
 use crate::{digest, eviction, log, scripting};
 
 const NOT_ALLOWED: Failure = Failure::new(
@@ -16,25 +18,70 @@ const NOT_ALLOWED: Failure = Failure::new(
      otherwise you need to set this option in the configuration file, and then restart the server.",
 );
 
-pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let is_local = client.address.starts_with("127.") || client.address.starts_with("[::1]");
+/// What there is.
+const HELP: &[&str] = &[
+    "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "AOF-FLUSH-SLEEP <microsec>, QUICKLIST-PACKED-THRESHOLD <size>, REPLYBUFFER <setting> <value>, STRINGMATCH-LEN <len> <pattern>",
+    "    Are taken, and have nothing here to act on.",
+    "CHANGE-REPL-ID",
+    "    Change the replication IDs of the instance.",
+    "CONFIG-REWRITE-FORCE-ALL",
+    "    As CONFIG REWRITE, with all configuration options and their defaults.",
+    "DIGEST, DIGEST-VALUE <key> [<key> ...]",
+    "    A hex signature of the dataset, or of keys.",
+    "ERROR <string>, LOG <message>, SLEEP <seconds>",
+    "    Reply with an error, write into the log, stop for a while.",
+    "HTSTATS <dbid>, HTSTATS-KEY <key>, LISTPACK <key>, OBJECT <key>",
+    "    How data are kept.",
+    "LOADAOF, RELOAD [NOFLUSH] [MERGE] [NOSAVE]",
+    "    Read the append-only file, or the RDB file, back into memory.",
+    "PANIC, ASSERT, SEGFAULT",
+    "    End the server as a panic does.",
+    "PAUSE-CRON <0|1>, SET-ACTIVE-EXPIRE <0|1>",
+    "    Stop what is done in the background.",
+    "POPULATE <count> [<prefix>] [<size>]",
+    "    Create <count> string keys named <prefix>:<num>.",
+    "PROTOCOL <type>",
+    "    Reply with a test value of the specified type.",
+    "REPLICATE <arg> [<arg> ...]",
+    "    Send a command to replicas.",
+    "SET-DISABLE-DENY-SCRIPTS <0|1>, SET-SKIP-CHECKSUM-VALIDATION <0|1>",
+    "    Allow what tests need.",
+    "HELP",
+    "    Print this help.",
+];
+
+/// Whether the client may use DEBUG; asked before it is queued.
+pub(super) fn check_allowed(server: &Server, client: &Session) -> Outcome {
     match server.settings.text("enable-debug-command") {
-        "yes" => {}
-        "local" if is_local => {}
-        _ => return Err(NOT_ALLOWED),
+        "yes" => Ok(()),
+        "local" if client.is_local() => Ok(()),
+        _ => Err(NOT_ALLOWED),
     }
+}
+
+pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let word = String::from_utf8_lossy(args.at(1)).to_ascii_lowercase();
     let flag = |at: usize| args.get(at).ok_or(SYNTAX).map(|flag| flag != b"0");
     match (word.as_str(), args.len()) {
+        ("help", 2) => {
+            client.reply.array(HELP.len());
+            HELP.iter().for_each(|line| client.reply.simple(line));
+            return Ok(());
+        }
         ("sleep", 3) => {
             let seconds = parse_double(args.at(2)).filter(|seconds| (0.0..=3600.0).contains(seconds)).unwrap_or(0.0);
             std::thread::sleep(Duration::from_secs_f64(seconds));
+            // Who waits, and is served behind this, is served at the time that it is then. In a script time stands still.
+            if !client.is_script {
+                eviction::set_time(server, crate::reactor::now_millis());
+            }
         }
         ("set-active-expire", 3) => server.expires_actively = flag(2)?,
         ("log", 3) => log::notice(format_args!("DEBUG LOG: {}", String::from_utf8_lossy(args.at(2)))),
         ("error", 3) => return Err(Failure::text(String::from_utf8_lossy(args.at(2)).into_owned())),
         // On a thread of its own, as the worst of places: nobody waits for it.
-        ("panic" | "assert", 2) => {
+        ("panic" | "assert" | "segfault", 2) => {
             #[expect(clippy::panic, reason = "it was asked for")]
             let panics = || std::panic::panic_any("DEBUG PANIC asked for it");
             drop(std::thread::spawn(panics).join());
@@ -80,13 +127,12 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
         ("protocol", 3) => return protocol(client, args.at(2)),
         ("populate", 3..=5) => populate(server, client, args)?,
         ("reload", _) => {
-            let (mut flushes, mut merges) = (true, false);
+            let (mut flushes, mut merges, mut reads_file) = (true, false, false);
             for word in args.from(2).iter() {
                 match word {
                     word if is(word, "MERGE") => merges = true,
                     word if is(word, "NOFLUSH") => flushes = false,
-                    // What is loaded is what there is now, with a file or without.
-                    word if is(word, "NOSAVE") => {}
+                    word if is(word, "NOSAVE") => reads_file = true,
                     _ => {
                         return Err(Failure::new(
                             "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
@@ -94,10 +140,37 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
                     }
                 }
             }
-            reload(server, flushes, merges)?;
+            let path = Path::new(server.settings.text("dir")).join(server.settings.text("dbfilename"));
+            let bytes = match reads_file {
+                true => std::fs::read(path),
+                false => {
+                    // Another reload may read it without writing it again.
+                    let bytes = crate::rdb::write(server, false);
+                    let beside = path.with_extension(format!("reload-{}", std::process::id()));
+                    std::fs::write(&beside, &bytes).and_then(|()| std::fs::rename(&beside, &path)).map(|()| bytes)
+                }
+            };
+            let bytes = bytes.map_err(|error| Failure::text(format!("{CANNOT_LOAD}{error}")))?;
+            reload(server, &bytes, flushes, merges)?;
         }
+        ("replicate", 3..) => {
+            let words: Vec<&[u8]> = args.from(2).iter().collect();
+            server.say_to_replicas(&words);
+        }
+        ("config-rewrite-force-all", 2) => {
+            let asker = super::answered_later(client, "DEBUG CONFIG-REWRITE-FORCE-ALL")?;
+            server.requests.push(Request::RewriteConfig(asker, Extent::All));
+            return Ok(());
+        }
+        // Nothing of ours is written while others are served.
+        ("aof-flush-sleep", 3) => {
+            integer(args.at(2))?;
+        }
+        // Our buffers of replies grow as they are filled, and have no peak to be forgotten.
+        ("replybuffer", 4) => {}
         ("loadaof", 2) => {
-            server.requests.push(Request::ReloadAof(client.slot));
+            let asker = super::answered_later(client, "DEBUG LOADAOF")?;
+            server.requests.push(Request::ReloadAof(asker));
             return Ok(());
         }
         ("quicklist-packed-threshold", 3) => {
@@ -110,7 +183,10 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
         }
         ("set-skip-checksum-validation", 3) => server.skips_checksums = flag(2)?,
         ("set-disable-deny-scripts", 3) => server.allows_all_in_scripts = flag(2)?,
-        ("pause-cron", 3) => server.is_tick_paused = flag(2)?,
+        ("pause-cron", 3) => {
+            server.is_tick_paused = flag(2)?;
+            server.heed_signals();
+        }
         ("htstats-key", 3) => {
             server.find(client.database, &Key::new(args.at(2))).ok_or(NO_KEY)?;
             client.reply.verbatim("Hash table 0 stats (main hash table):\n");
@@ -155,19 +231,23 @@ fn object_details(entry: &crate::keyspace::Entry) -> String {
     }
 }
 
-/// All keys to bytes and back. `flushes`: what is there goes before; `merges`: else what is there may be replaced.
-fn reload(server: &mut Server, flushes: bool, merges: bool) -> Outcome {
-    let bytes = crate::rdb::write(server, false);
+const CANNOT_LOAD: &str = "ERR Error trying to load the RDB dump: ";
+
+/// The keys of an RDB file in the place of those that are there. `flushes`: what is there goes before; `merges`: else what is there may be replaced.
+fn reload(server: &mut Server, bytes: &[u8], flushes: bool, merges: bool) -> Outcome {
     let has_libraries = scripting::library_codes(server).next().is_some();
     if flushes {
         for database in 0..server.databases.len() {
             server.take_database(database, false);
         }
+        if let Some(scripts) = &mut server.scripts {
+            scripts.flush_libraries();
+        }
     } else if !merges && (has_libraries || server.databases.iter().any(|keys| !keys.is_empty())) {
         return Err(Failure::new("ERR Error trying to load the RDB dump: it holds what is there already; say MERGE"));
     }
-    if let Err(error) = crate::rdb::read(server, &bytes) {
-        return Err(Failure::text(format!("ERR Error trying to load the RDB dump: {error}")));
+    if let Err(error) = crate::rdb::read(server, bytes) {
+        return Err(Failure::text(format!("{CANNOT_LOAD}{error}")));
     }
     Ok(())
 }

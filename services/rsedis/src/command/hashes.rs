@@ -171,7 +171,7 @@ pub(super) fn hincrbyfloat(server: &mut Server, client: &mut Session, args: Args
 
 pub(super) fn hrandfield(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let wanted = match args.get(2) {
-        Some(text) => Some(draw_count(text)?),
+        Some(text) => Some(draw_count(text, args.len() == 4)?),
         None => None,
     };
     let with_values = match args.get(3) {
@@ -191,8 +191,11 @@ pub(super) fn hrandfield(server: &mut Server, client: &mut Session, args: Args<'
         (Some(hash), Some(wanted)) => {
             let places = draw(&mut random, hash.len(), wanted);
             let is_nested = with_values && client.reply.is_resp3;
-            client.reply.array(places.len() * if with_values && !is_nested { 2 } else { 1 });
-            for place in places {
+            client.reply.array(places.count * if with_values && !is_nested { 2 } else { 1 });
+            for place in places.places {
+                if client.reply.is_over() {
+                    break;
+                }
                 let (field, value) = hash.at(place);
                 if is_nested {
                     client.reply.array(2);

@@ -8,7 +8,7 @@ use crate::session::Session;
 
 type Section = (&'static str, fn(&Server, &Session, &mut String));
 
-/// Sections in their order; the last three only if asked for or with `all`, as in Redis.
+/// Sections in their order; the last two only if asked for or with `all`, as in Redis.
 const SECTIONS: &[Section] = &[
     ("server", about_server),
     ("clients", about_clients),
@@ -22,6 +22,7 @@ const SECTIONS: &[Section] = &[
     ("cluster", |_, _, text| text.push_str("cluster_enabled:0\r\n")),
     ("keyspace", about_keyspace),
     ("commandstats", about_commands),
+    ("latencystats", about_latencies),
 ];
 const UNASKED: usize = 11;
 
@@ -94,7 +95,7 @@ fn about_clients(server: &Server, client: &Session, text: &mut String) {
     line!(text, "client_recent_max_output_buffer:{}", sessions().map(|one| one.reply.bytes.len()).max().unwrap_or(0));
     let waiting = server.sessions.iter().flatten().filter(|session| session.waiting.is_some()).count();
     line!(text, "blocked_clients:{waiting}");
-    line!(text, "tracking_clients:{}", server.trackers);
+    line!(text, "tracking_clients:{}", server.trackers.count());
     line!(text, "clients_in_timeout_table:{}", server.deadlines.len());
 }
 
@@ -143,7 +144,7 @@ fn about_persistence(server: &Server, _: &Session, text: &mut String) {
     line!(text, "async_loading:0");
     let save = &server.save;
     line!(text, "rdb_changes_since_last_save:{}", server.dirty.saturating_sub(save.dirty));
-    line!(text, "rdb_bgsave_in_progress:{}", u8::from(save.saves));
+    line!(text, "rdb_bgsave_in_progress:{}", u8::from(save.saves || save.feeds));
     line!(text, "rdb_last_save_time:{}", save.last / 1000);
     line!(text, "rdb_last_bgsave_status:{}", ok(!save.is_saved_well));
     let current = if save.saves { (server.now - save.last_begun).max(0) / 1000 } else { -1 };
@@ -211,8 +212,8 @@ fn about_stats(server: &Server, client: &Session, text: &mut String) {
     line!(text, "latest_fork_usec:0");
     line!(text, "total_forks:0");
     line!(text, "migrate_cached_sockets:0");
-    line!(text, "tracking_total_keys:{}", server.tracked.len());
-    line!(text, "tracking_total_items:{}", server.tracked.values().map(Vec::len).sum::<usize>());
+    line!(text, "tracking_total_keys:{}", server.trackers.keys());
+    line!(text, "tracking_total_items:{}", server.trackers.readings());
     line!(text, "tracking_total_prefixes:{}", super::tracking::prefixes(server, client));
     line!(text, "slave_expires_tracked_keys:{}", server.own_expiries.len());
     line!(text, "total_error_replies:{}", stats.errors);
@@ -258,6 +259,20 @@ fn about_commands(server: &Server, _: &Session, text: &mut String) {
             stats.rejected,
             stats.failed
         );
+    }
+}
+
+fn about_latencies(server: &Server, _: &Session, text: &mut String) {
+    let percents = server.settings.latency_percents();
+    for command in super::all() {
+        let Some(stats) = server.stats.of(super::number_of(command)) else { continue };
+        let parts: Option<Vec<String>> = (percents.iter())
+            .map(|(word, percent)| Some(format!("p{word}={:.3}", stats.times.percentile(*percent)? as f64 / 1000.0)))
+            .collect();
+        // What was called before the times were kept has none.
+        if let Some(parts) = parts.filter(|_| stats.times.percentile(100.0).is_some()) {
+            line!(text, "latency_percentiles_usec_{}:{}", command.name, parts.join(","));
+        }
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn command_info(server: &mut Server, client: &mut Session, args: Args
     for name in args.from(2).iter() {
         match named(name) {
             Some(command) => describe(&mut client.reply, command),
-            None => client.reply.null_array(),
+            None => client.reply.null(),
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Keys whatever they hold.
 
-use super::options::{integer, is};
+use super::options::{database_number, is};
 use crate::events;
 use crate::eviction;
 use crate::failure::{Failure, NO_KEY, Outcome, SYNTAX};
@@ -55,7 +55,12 @@ pub(super) fn keys(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     let names: Vec<&[u8]> =
         server.databases[client.database].iter().filter(is_wanted).map(|entry| entry.key()).collect();
     client.reply.array(names.len());
-    names.iter().for_each(|name| client.reply.bulk(name));
+    for name in names {
+        client.reply.bulk(name);
+        if client.reply.is_over() {
+            break;
+        }
+    }
     Ok(())
 }
 
@@ -117,18 +122,11 @@ pub(super) fn renamenx(server: &mut Server, client: &mut Session, args: Args<'_>
     Ok(())
 }
 
-/// The number of a database, as an argument.
-fn database_number(server: &Server, argument: &[u8]) -> Outcome<usize> {
-    let number = integer(argument)?;
-    let number = usize::try_from(number).ok().filter(|number| *number < server.databases.len());
-    number.ok_or(Failure::new("ERR DB index is out of range"))
-}
-
 /// Everybody who selected one of the two databases finds the other's keys in it.
 pub(super) fn swapdb(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let number = |at: usize, which: &str| {
         let refused = || Failure::text(format!("ERR invalid {which} DB index"));
-        crate::number::parse_integer(args.at(at)).ok_or_else(refused)
+        crate::number::parse_integer(args.at(at)).filter(|number| i32::try_from(*number).is_ok()).ok_or_else(refused)
     };
     let (one, other) = (number(1, "first")?, number(2, "second")?);
     let place = |number: i64| usize::try_from(number).ok().filter(|number| *number < server.databases.len());
@@ -168,7 +166,7 @@ pub(super) fn swapdb(server: &mut Server, client: &mut Session, args: Args<'_>) 
 
 pub(super) fn move_key(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (from, key) = (client.database, Key::new(args.at(1)));
-    let to = database_number(server, args.at(2))?;
+    let to = database_number(args.at(2), server.databases.len())?;
     if from == to {
         return Err(Failure::new("ERR source and destination objects are the same"));
     }
@@ -224,7 +222,7 @@ pub(super) fn copy(server: &mut Server, client: &mut Session, args: Args<'_>) ->
         if is(word, "REPLACE") {
             replaces = true;
         } else if is(word, "DB") && at + 1 < args.len() {
-            to = database_number(server, args.at(at + 1))?;
+            to = database_number(args.at(at + 1), server.databases.len())?;
             at += 1;
         } else {
             return Err(SYNTAX);

@@ -74,7 +74,7 @@ pub(super) fn histogram(server: &mut Server, client: &mut Session, args: Args<'_
     };
     let timed: Vec<_> = (asked.into_iter())
         .filter_map(|command| Some((command.name, server.stats.of(super::number_of(command))?)))
-        .filter(|(_, stats)| stats.timed > 0)
+        .filter(|(_, stats)| stats.times.percentile(100.0).is_some())
         .collect();
     client.reply.map(timed.len());
     timed.into_iter().for_each(|(name, stats)| push_histogram(client, name, stats));

@@ -230,7 +230,7 @@ fn move_element(server: &mut Server, client: &mut Session, args: Args<'_>, from:
         return Ok(false);
     }
     // The target's type is checked before anything moves.
-    client.answers_wrong_type = true;
+    client.answers_wrong_type = client.is_retrying;
     server.typed_mut::<List>(database, &target)?;
     let mut taken = Vec::new();
     if let Some(list) = server.typed_mut::<List>(database, &source)? {

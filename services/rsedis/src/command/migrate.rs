@@ -1,7 +1,7 @@
 //! MIGRATE: keys go to another server. The reactor, which has sockets, sends them and has them removed.
 
 use super::key_specs::migrated_places;
-use super::options::{integer, is};
+use super::options::{integer, is, text};
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
 use crate::number::integer_text;
@@ -76,7 +76,7 @@ pub(super) fn migrate(server: &mut Server, client: &mut Session, args: Args<'_>)
     }
     server.migration = Some(Box::new(Migration {
         slot: client.slot,
-        host: String::from_utf8_lossy(args.at(1)).into_owned(),
+        host: text(args.at(1), "the host")?.to_owned(),
         port: integer(args.at(2)).ok().and_then(|port| u16::try_from(port).ok()).unwrap_or(0),
         patience_millis: if millis > 0 { millis } else { PATIENCE_MILLIS } as u64,
         bytes,

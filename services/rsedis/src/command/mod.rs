@@ -29,6 +29,7 @@ mod lists;
 mod memory;
 mod migrate;
 pub mod monitor;
+mod names;
 mod options;
 pub mod pubsub;
 mod replication;
@@ -50,12 +51,11 @@ mod zalgebra;
 mod zranges;
 mod zsets;
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use crate::acl::Context;
 use crate::failure::{Failure, Outcome, WRONG_TYPE};
+use crate::log;
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
@@ -64,6 +64,9 @@ use crate::{events, eviction};
 pub use admin::flush_all;
 pub use config::go_back;
 pub use facts::*;
+pub use names::{all, find, is_known, named, number_of, rename, resolve};
+use names::{meant, shown};
+pub use scripts::limit as script_limit;
 pub use table::COMMANDS;
 
 /// What runs a command. It writes its reply, or returns an error that is written as the reply.
@@ -72,97 +75,6 @@ pub type Handler = fn(&mut Server, &mut Session, Args<'_>) -> Outcome;
 /// Never runs: a container's subcommands do.
 fn container(_: &mut Server, _: &mut Session, _: Args<'_>) -> Outcome {
     Err(Failure::new("ERR this command has subcommands only"))
-}
-
-static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, ahash::RandomState>> = LazyLock::new(|| {
-    let mut by_name = HashMap::with_hasher(ahash::RandomState::with_seeds(5, 6, 7, 8));
-    for command in COMMANDS {
-        by_name.insert(command.name.as_bytes(), command);
-    }
-    by_name
-});
-
-/// Every command: subcommands behind their commands. Their numbers are their places here.
-static ALL: LazyLock<Vec<&'static Command>> =
-    LazyLock::new(|| COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands)).collect());
-
-/// By where they are in memory: there is one of each.
-static NUMBERS: LazyLock<HashMap<usize, usize, ahash::RandomState>> = LazyLock::new(|| {
-    let mut numbers = HashMap::with_hasher(ahash::RandomState::with_seeds(5, 6, 7, 8));
-    numbers.extend(ALL.iter().enumerate().map(|(number, command)| (address(command), number)));
-    numbers
-});
-
-fn address(command: &Command) -> usize {
-    std::ptr::from_ref(command).addr()
-}
-
-/// Every command: subcommands behind their commands.
-pub fn all() -> &'static [&'static Command] {
-    &ALL
-}
-
-/// The place of a command in [`all`].
-pub fn number_of(command: &Command) -> usize {
-    NUMBERS[&address(command)]
-}
-
-/// A command by its name, a subcommand as `config|get`, whatever its case.
-pub fn named(name: &[u8]) -> Option<&'static Command> {
-    all().iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name)).copied()
-}
-
-/// The longest name of a command is shorter than this.
-const NAME_BYTES_MAX: usize = 32;
-
-/// A command by its name, whatever its case.
-#[inline]
-pub fn find(name: &[u8]) -> Option<&'static Command> {
-    let mut small = [0; NAME_BYTES_MAX];
-    let small = small.get_mut(..name.len())?;
-    small.copy_from_slice(name);
-    small.make_ascii_lowercase();
-    BY_NAME.get(&*small).copied()
-}
-
-/// The command or subcommand that these arguments are for. Errors as Redis has them.
-#[inline]
-pub fn resolve(args: Args<'_>) -> Outcome<&'static Command> {
-    let name = args.at(0);
-    let Some(command) = find(name) else { return Err(unknown(args)) };
-    if command.subcommands.is_empty() || args.len() < 2 {
-        return if command.takes(args.len()) { Ok(command) } else { Err(Failure::arity(command.name)) };
-    }
-    let wanted = args.at(1);
-    let is_it = |sub: &&Command| sub.name.as_bytes()[command.name.len() + 1..].eq_ignore_ascii_case(wanted);
-    match command.subcommands.iter().find(is_it) {
-        Some(sub) if sub.takes(args.len()) => Ok(sub),
-        Some(sub) => Err(Failure::arity(sub.name)),
-        None => {
-            let (wanted, name) = (shown(wanted), command.name.to_ascii_uppercase());
-            Err(Failure::text(format!("ERR unknown subcommand '{wanted}'. Try {name} HELP.")))
-        }
-    }
-}
-
-fn shown(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
-}
-
-#[cold]
-fn unknown(args: Args<'_>) -> Failure {
-    let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(args.at(0)));
-    let mut listed = 0;
-    for argument in args.from(1).iter() {
-        if listed >= 128 {
-            break;
-        }
-        let argument = &argument[..argument.len().min(128 - listed)];
-        let argument = format!("'{}' ", String::from_utf8_lossy(argument));
-        listed += argument.len();
-        text.push_str(&argument);
-    }
-    Failure::text(text)
 }
 
 const NO_AUTHENTICATION: Failure = Failure::new("NOAUTH Authentication required.");
@@ -179,18 +91,36 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
     }
     client.last_active = server.now;
     let replied = client.reply.bytes.len();
-    let admitted = resolve(args).and_then(|command| match admit(server, client, command, args) {
-        Ok(()) => Ok(command),
-        Err(failure) => {
+    let was_replica = client.is_replica();
+    let admitted = match resolve(args) {
+        Ok(command) => admit(server, client, command, args).map(|()| command).inspect_err(|_| {
             server.stats.note_rejection(number_of(command));
+        }),
+        Err(failure) => {
+            if let Some(command) = meant(args) {
+                server.stats.note_rejection(number_of(command));
+            }
             Err(failure)
         }
-    });
+    };
     let command = match admitted {
         Ok(command) => command,
+        Err(_) if is_of_another_protocol(args.at(0)) => {
+            log::warning(format_args!(
+                "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: commands to Redis. This is likely \
+                 due to an attacker attempting to use Cross Protocol Scripting to compromise your Redis instance. Connection from {} \
+                 aborted.",
+                client.address
+            ));
+            client.is_killed = true;
+            return;
+        }
         Err(failure) => {
             let failure = transactions::abort(server, client, args, failure);
             refuse(server, client, &failure);
+            if was_replica {
+                check_silence(client, args, replied);
+            }
             return settle(client, replied);
         }
     };
@@ -212,17 +142,50 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
             hear_of_broken_watches(server, client);
         }
     }
-    // What is pushed is not a reply.
-    if !command.name.ends_with("subscribe") {
-        settle(client, replied);
+    // Who waits is answered later, and it counts then. What is pushed is not a reply, and counts as one.
+    if client.waiting.is_none() {
+        settle(client, if command.name.ends_with("subscribe") { usize::MAX } else { replied });
+    }
+    if was_replica {
+        check_silence(client, args, replied);
     }
     if !server.own_messages.is_empty() {
         tell_own(server, client);
     }
-    if server.trackers > 0 {
+    if server.trackers.is_any() {
         tracking::settle(server, client, command.name);
     }
     server.current = 0;
+}
+
+/// What a browser says first: no line of its request may be run.
+#[cold]
+fn is_of_another_protocol(name: &[u8]) -> bool {
+    [b"POST".as_slice(), b"Host:"].iter().any(|word| name.eq_ignore_ascii_case(word))
+}
+
+/// A replica takes the stream and nothing else: one that asks for something would take the answer for a part of it.
+#[cold]
+fn check_silence(client: &mut Session, args: Args<'_>, replied: usize) {
+    // What was held back comes with the first acknowledgement, which has no reply.
+    if args.at(0).eq_ignore_ascii_case(b"replconf") && args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"ack"))
+    {
+        return;
+    }
+    let reply = client.reply.bytes.get(replied..).unwrap_or_default();
+    if reply.is_empty() || client.is_monitor {
+        return;
+    }
+    let text = String::from_utf8_lossy(reply).trim_end().replace(['\r', '\n'], " ");
+    let name = resolve(args).map_or_else(|_| shown(args.at(0)), |command| command.name.to_owned());
+    if let Some(text) = text.strip_prefix('-') {
+        log::warning(format_args!(
+            "== CRITICAL == This master is sending an error to its replica: '{text}' after processing the command '{name}'"
+        ));
+    }
+    log::warning(format_args!("Replica generated a reply to command '{name}', disconnecting it: {text}"));
+    client.reply.bytes.truncate(replied);
+    client.is_killed = true;
 }
 
 /// Whether a command may change something, here or on a replica: COMMAND does not show all of it as a flag.
@@ -248,18 +211,36 @@ fn postponed_until(server: &mut Server, client: &Session, command: &Command, arg
     is_held.then_some(pause.until)
 }
 
-/// Gives the client the messages that came for it while its command ran.
+/// Gives the client the messages that came for it while its command ran. Others whose command has led to this one get theirs later.
 fn tell_own(server: &mut Server, client: &mut Session) {
-    for (slot, message) in std::mem::take(&mut server.own_messages) {
-        if slot == client.slot {
-            message.push_to(&mut client.reply);
-        }
+    let all = std::mem::take(&mut server.own_messages).into_iter();
+    let (own, others) = all.partition(|(slot, _)| *slot == client.slot);
+    server.own_messages = others;
+    for (_, message) in own {
+        message.push_to(&mut client.reply);
     }
 }
 
-/// Takes replies back that the client does not want.
+/// The same in the middle of its replies, if it wants all of them: what is pushed has its place among them.
 #[inline]
-fn settle(client: &mut Session, replied: usize) {
+pub fn tell_own_now(server: &mut Server, client: &mut Session) {
+    if !server.own_messages.is_empty() && !client.is_script && client.reply_mode == ReplyMode::On {
+        tell_own(server, client);
+    }
+}
+
+/// Who is answered once a request is done, if anybody wants an answer. Errors: the answer has its place in that of a transaction or a
+/// script, which does not wait.
+fn answered_later(client: &Session, what: &str) -> Outcome<Option<usize>> {
+    match client.may_not_wait {
+        true => Err(Failure::text(format!("ERR {what} is answered later: not in a transaction or a script"))),
+        false => Ok((client.reply_mode == ReplyMode::On).then_some(client.slot)),
+    }
+}
+
+/// Takes replies back that the client does not want: what was written behind so many bytes.
+#[inline]
+pub fn settle(client: &mut Session, replied: usize) {
     match client.reply_mode {
         ReplyMode::On => {}
         ReplyMode::SkipNext => client.reply_mode = ReplyMode::Skip,
@@ -336,7 +317,7 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, args: Arg
     if server.settings.memory_max > 0 || server.is_out_of_memory {
         server.is_out_of_memory = !eviction::make_room(server);
         hear_of_broken_watches(server, client);
-        if server.trackers > 0 {
+        if server.trackers.is_any() {
             // Before the reply: what the command itself reads is not what went.
             tracking::tell(server, Some(client));
         }
@@ -352,6 +333,16 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, args: Arg
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
             command.name
         )));
+    }
+    if command.is(ADMIN) {
+        match command.name {
+            "debug" => debug::check_allowed(server, client)?,
+            "module|load" | "module|loadex" | "module|unload" => return Err(absent::NO_MODULES),
+            _ => {}
+        }
+    }
+    if client.is_replica() && (may_write(command) || command.is(READONLY)) {
+        return Err(Failure::new("ERR Replica can't interact with the keyspace"));
     }
     if server.is_loading {
         check_loading(client, command)?;
@@ -447,13 +438,14 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
         monitor::show(server, client, command, args);
     }
     hear_of_broken_watches(server, client);
-    if server.trackers > 0 {
+    if server.trackers.is_any() {
         tracking::remember(server, client, command, args);
     }
     if let Err(failure) = outcome {
         server.stats.note_failure(number);
         refuse(server, client, &failure);
     }
+    tell_own_now(server, client);
     // Who waits now is timed when its command is done.
     if let Some(began) = began
         && client.waiting.is_none()
@@ -464,7 +456,7 @@ pub fn run(server: &mut Server, client: &mut Session, command: &'static Command,
 
 /// A command took this long.
 fn note_time(server: &mut Server, client: &Session, command: &Command, args: Args<'_>, took: Duration) {
-    server.stats.note_time(number_of(command), took);
+    server.stats.note_time(number_of(command), took, server.settings.tracks_latency);
     if !command.is(SKIP_SLOWLOG) {
         slowlog::note(server, client, command, args, took);
     }
@@ -474,7 +466,7 @@ fn note_time(server: &mut Server, client: &Session, command: &Command, args: Arg
 /// Runs the command of a client that has waited. Its effects stand on their own.
 pub fn run_again(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) {
     let current = std::mem::replace(&mut server.current, client.id);
-    let began = Instant::now();
+    let (began, replied) = (Instant::now(), client.reply.bytes.len());
     let outcome = handle(server, client, command, args);
     match outcome {
         Ok(()) => {}
@@ -485,6 +477,7 @@ pub fn run_again(server: &mut Server, client: &mut Session, command: &'static Co
         }
     }
     if !client.still_waits {
+        settle(client, replied);
         note_time(server, client, command, args, began.elapsed());
     }
     server.current = current;

@@ -19,6 +19,20 @@ pub fn count(text: &[u8]) -> Outcome<usize> {
     usize::try_from(number).map_err(|_| crate::failure::NOT_POSITIVE)
 }
 
+/// What is kept as text.
+pub fn text<'a>(argument: &'a [u8], what: &str) -> Outcome<&'a str> {
+    std::str::from_utf8(argument).map_err(|_| Failure::text(format!("ERR {what} is no UTF-8: send text")))
+}
+
+/// The number of a database, which has 32 bits in Redis.
+pub fn database_number(text: &[u8], databases: usize) -> Outcome<usize> {
+    const OUT_OF_RANGE: Failure =
+        Failure::new("ERR value is out of range, value must between -2147483648 and 2147483647");
+    let number = i32::try_from(integer(text)?).map_err(|_| OUT_OF_RANGE)?;
+    let number = usize::try_from(number).ok().filter(|number| *number < databases);
+    number.ok_or(Failure::new("ERR DB index is out of range"))
+}
+
 /// Whether an argument is this word, whatever its case.
 pub fn is(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())
@@ -56,21 +70,22 @@ pub fn expiry(text: &[u8], unit: TimeUnit, now: i64, command: &str) -> Outcome<i
 /// How long a command may wait, in seconds: until when, in milliseconds since 1970; nothing for 0, which is for ever.
 pub fn deadline(text: &[u8], now: i64) -> Outcome<Option<i64>> {
     let seconds = parse_double(text).ok_or(Failure::new("ERR timeout is not a float or out of range"))?;
-    wait_until((seconds * 1000.0).ceil(), now)
+    // Redis's conversion turns what is above 64 bits into the smallest number.
+    let millis = (seconds * 1000.0).ceil();
+    wait_until(if millis < i64::MAX as f64 { millis as i64 } else { i64::MIN }, now)
 }
 
 /// The same for milliseconds.
 pub fn deadline_millis(text: &[u8], now: i64) -> Outcome<Option<i64>> {
     let millis = parse_integer(text).ok_or(Failure::new("ERR timeout is not an integer or out of range"))?;
-    wait_until(millis as f64, now)
+    wait_until(millis, now)
 }
 
-fn wait_until(millis: f64, now: i64) -> Outcome<Option<i64>> {
-    if millis < 0.0 {
-        return Err(Failure::new("ERR timeout is negative"));
+/// What is longer than time itself is for ever, as in Redis, where it overflows.
+fn wait_until(millis: i64, now: i64) -> Outcome<Option<i64>> {
+    match millis {
+        ..0 => Err(Failure::new("ERR timeout is negative")),
+        0 => Ok(None),
+        _ => Ok(millis.checked_add(now)),
     }
-    if millis >= (i64::MAX - now) as f64 {
-        return Err(Failure::new("ERR timeout is out of range"));
-    }
-    Ok((millis > 0.0).then_some(now + millis as i64))
 }

@@ -125,6 +125,7 @@ pub(super) fn sunsubscribe(server: &mut Server, client: &mut Session, args: Args
 
 pub(super) fn spublish(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let receivers = server.publish_to_shard(args.at(1), args.at(2));
+    super::tell_own_now(server, client);
     server.effects.add_for_replicas(client.database, args);
     client.reply.count(receivers);
     Ok(())
@@ -132,6 +133,8 @@ pub(super) fn spublish(server: &mut Server, client: &mut Session, args: Args<'_>
 
 pub(super) fn publish(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let receivers = server.publish(args.at(1), args.at(2));
+    // Who listens itself gets the message first, and then how many did.
+    super::tell_own_now(server, client);
     server.effects.add_for_replicas(client.database, args);
     client.reply.count(receivers);
     Ok(())

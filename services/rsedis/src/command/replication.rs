@@ -1,8 +1,9 @@
 //! Replication: who follows whom, and how far they are.
 
 use super::failover::{Lead, answer_demand, take_lead};
-use super::options::{deadline_millis, integer, is};
+use super::options::{deadline_millis, integer, is, text};
 use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::log;
 use crate::protocol::Args;
 use crate::replication::{Contents, Replica, Stage};
 use crate::server::{Request, Server};
@@ -87,7 +88,9 @@ pub(super) fn psync(server: &mut Server, client: &mut Session, args: Args<'_>) -
         }
     }
     check_can_feed(server, client)?;
-    let wanted = integer(args.at(2))?;
+    let wanted = integer(args.at(2)).inspect_err(|_| {
+        log::warning(format_args!("Replica {} asks for synchronization but with a wrong offset", client.address));
+    })?;
     // What is not in the backlog yet comes with what other replicas get.
     let Some(from) = server.replication.continues(&id, wanted) else {
         server.stats.partial_syncs_refused += u64::from(id != "?");
@@ -184,7 +187,7 @@ fn acknowledge(server: &mut Server, client: &mut Session, value: &[u8]) -> Outco
         replica.acknowledged = replica.acknowledged.max(offset.max(0) as u64);
     }
     if replica.stage == Stage::Loading {
-        Server::put_online(client, now);
+        Server::put_online(&server.replication, client, now);
     }
     server.replication.has_news = true;
     Ok(())
@@ -207,7 +210,7 @@ pub(super) fn replicaof(server: &mut Server, client: &mut Session, args: Args<'_
     }
     let port = integer(port).ok().and_then(|port| u16::try_from(port).ok());
     let port = port.ok_or(Failure::new("ERR Invalid master port"))?;
-    let host = String::from_utf8_lossy(host).into_owned();
+    let host = text(host, "the master's host")?.to_owned();
     if server.replication.master.as_ref().is_some_and(|master| master.host == host && master.port == port) {
         client.reply.simple("OK Already connected to specified master");
         return Ok(());
@@ -256,7 +259,8 @@ pub(super) fn wait(server: &mut Server, client: &mut Session, args: Args<'_>) ->
              writable (which is not the default) writes to replicas are just local and are not propagated.",
         ));
     }
-    let wanted = usize::try_from(integer(args.at(1))?).map_err(|_| crate::failure::OUT_OF_RANGE)?;
+    // Fewer than none are there at once.
+    let wanted = usize::try_from(integer(args.at(1))?).unwrap_or(0);
     let deadline = deadline_millis(args.at(2), server.now)?;
     let offset = client.written_until;
     let count = server.acknowledgements(offset);

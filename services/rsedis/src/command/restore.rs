@@ -71,7 +71,12 @@ pub(super) fn restore(server: &mut Server, client: &mut Session, args: Args<'_>)
     let place = server.databases[database].insert(&key, restored);
     eviction::restore(server, database, place, idle_seconds, frequency);
     let at = integer_text(expiry.unwrap_or(0));
-    server.effects.say(database, &[b"RESTORE", key.bytes, &at, payload, b"REPLACE", b"ABSTTL"]);
+    let mut effect: Vec<&[u8]> = vec![b"RESTORE", key.bytes, &at, payload];
+    effect.extend(args.from(4).iter());
+    if !is_absolute {
+        effect.push(b"ABSTTL");
+    }
+    server.effects.say(database, &effect);
     server.changed_string(database, key.bytes);
     client.reply.ok();
     Ok(())

@@ -89,7 +89,7 @@ pub(super) fn scan(server: &mut Server, client: &mut Session, args: Args<'_>) ->
         });
         (next, visited)
     });
-    if !server.replication.is_replica() {
+    if server.may_remove_expired() {
         expired.iter().for_each(|name| server.expire(database, &Key::new(name)));
     }
     reply(client, cursor, &found);

@@ -40,7 +40,7 @@ pub(super) fn writes_nothing(server: &Server, command: &super::Command, args: Ar
 }
 
 /// How long a script may run.
-pub(super) fn limit(server: &Server) -> Option<Duration> {
+pub fn limit(server: &Server) -> Option<Duration> {
     let millis = server.settings.integer("busy-reply-threshold");
     u64::try_from(millis).ok().filter(|millis| *millis > 0).map(Duration::from_millis)
 }

@@ -123,15 +123,17 @@ pub(super) fn spop(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     Ok(())
 }
 
-/// Places of elements drawn at random: all different if the count is positive, else any.
-pub(super) fn draw(random: &mut crate::random::Random, len: usize, count: i64) -> Vec<usize> {
+/// Places of elements drawn at random: all different if the count is positive, else any, which are as many as were asked for, and are
+/// drawn one by one.
+pub(super) fn draw(random: &mut crate::random::Random, len: usize, count: i64) -> Drawn<'_> {
     let wanted = count.unsigned_abs() as usize;
     if count < 0 {
-        return (0..wanted).map_while(|_| random.below(len)).collect();
+        let places = Box::new((0..wanted).map_while(move |_| random.below(len)));
+        return Drawn { count: wanted, places };
     }
     // A shuffle that stops early; the places that were moved are kept aside.
     let mut moved = std::collections::HashMap::new();
-    (0..wanted.min(len))
+    let places: Vec<usize> = (0..wanted.min(len))
         .map(|at| {
             let other = at + random.below(len - at).unwrap_or(0);
             let chosen = moved.get(&other).copied().unwrap_or(other);
@@ -139,13 +141,26 @@ pub(super) fn draw(random: &mut crate::random::Random, len: usize, count: i64) -
             moved.insert(other, here);
             chosen
         })
-        .collect()
+        .collect();
+    Drawn { count: places.len(), places: Box::new(places.into_iter()) }
 }
 
-/// How many elements a command draws. Redis refuses what would overflow when doubled.
-pub(super) fn draw_count(text: &[u8]) -> Outcome<i64> {
+/// See [`draw`].
+pub(super) struct Drawn<'a> {
+    /// How many there are.
+    pub(super) count: usize,
+    pub(super) places: Box<dyn Iterator<Item = usize> + 'a>,
+}
+
+/// How many elements a command draws. In pairs, Redis refuses what would overflow when doubled.
+pub(super) fn draw_count(text: &[u8], in_pairs: bool) -> Outcome<i64> {
     let count = integer(text)?;
-    if !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) {
+    if count == i64::MIN {
+        return Err(Failure::new(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
+    if in_pairs && !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) {
         return Err(Failure::new("ERR value is out of range"));
     }
     Ok(count)
@@ -156,7 +171,7 @@ pub(super) fn srandmember(server: &mut Server, client: &mut Session, args: Args<
         return Err(SYNTAX);
     }
     let wanted = match args.get(2) {
-        Some(text) => Some(draw_count(text)?),
+        Some(text) => Some(draw_count(text, false)?),
         None => None,
     };
     let mut random = server.random.clone();
@@ -170,8 +185,13 @@ pub(super) fn srandmember(server: &mut Server, client: &mut Session, args: Args<
         }
         (Some(set), Some(wanted)) => {
             let places = draw(&mut random, set.len(), wanted);
-            client.reply.array(places.len());
-            places.iter().for_each(|place| client.reply.item(set.get(*place)));
+            client.reply.array(places.count);
+            for place in places.places {
+                client.reply.item(set.get(place));
+                if client.reply.is_over() {
+                    break;
+                }
+            }
         }
     }
     server.random = random;

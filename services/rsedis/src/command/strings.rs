@@ -2,7 +2,7 @@
 
 use super::options::{TimeUnit, expiry, integer, is, time_unit};
 use crate::failure::{Failure, NOT_INTEGER, Outcome, SYNTAX, WRONG_TYPE};
-use crate::keyspace::{Entry, Key, Place};
+use crate::keyspace::{Entry, Key, Place, WARM_AT_ONCE};
 use crate::long_double;
 use crate::number::{integer_text, parse_integer};
 use crate::protocol::Args;
@@ -204,7 +204,10 @@ pub(super) fn getex(server: &mut Server, client: &mut Session, args: Args<'_>) -
 
 pub(super) fn mget(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     client.reply.array(args.len() - 1);
-    for name in args.from(1).iter() {
+    for (index, name) in args.from(1).iter().enumerate() {
+        if index.is_multiple_of(WARM_AT_ONCE) {
+            server.databases[client.database].warm(args.from(1 + index).iter());
+        }
         let text = server.entry(client.database, &Key::new(name)).and_then(Entry::text);
         reply_text(client, text);
     }
@@ -213,6 +216,9 @@ pub(super) fn mget(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 
 fn set_many(server: &mut Server, client: &Session, args: Args<'_>) {
     for at in (1..args.len()).step_by(2) {
+        if (at / 2).is_multiple_of(WARM_AT_ONCE) {
+            server.databases[client.database].warm(args.from(at).iter().step_by(2));
+        }
         let key = Key::new(args.at(at));
         let place = server.find(client.database, &key);
         server.databases[client.database].set_string(&key, place, args.at(at + 1), None);
@@ -254,7 +260,7 @@ pub(super) fn strlen(server: &mut Server, client: &mut Session, args: Args<'_>) 
 
 pub(super) fn append(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, more, database) = (Key::new(args.at(1)), args.at(2), client.database);
-    let limit = server.settings.bulk_max as usize;
+    let limit = server.string_bytes_max() as usize;
     let length = match server.find(database, &key) {
         None => {
             server.databases[database].set_string(&key, None, more, None);
@@ -280,7 +286,7 @@ pub(super) fn setrange(server: &mut Server, client: &mut Session, args: Args<'_>
     let (key, value, database) = (Key::new(args.at(1)), args.at(3), client.database);
     let offset = integer(args.at(2))?;
     let offset = usize::try_from(offset).map_err(|_| Failure::new("ERR offset is out of range"))?;
-    let limit = server.settings.bulk_max as usize;
+    let limit = server.string_bytes_max() as usize;
     let place = server.find(database, &key);
     let length = match place {
         Some(place) => server.databases[database].entry(place).text().ok_or(WRONG_TYPE)?.to_vec().len(),

@@ -1,6 +1,6 @@
 //! Client-side caching: who has read which key, and who is told that a key has changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::key_specs::keys_of;
 use super::options::{integer, is};
@@ -52,7 +52,7 @@ impl Tracking {
 
 /// A key that has changed, before those who had read it are told.
 #[derive(Debug)]
-pub struct Invalidation {
+struct Invalidation {
     name: Vec<u8>,
     /// The identifier of who changed it; 0: nobody.
     changer: u64,
@@ -60,29 +60,63 @@ pub struct Invalidation {
     readers: Vec<(usize, u64)>,
 }
 
+/// Whom the server tells of keys that change, and what is yet to be told.
+#[derive(Debug, Default)]
+pub struct Trackers {
+    clients: usize,
+    /// Who has read which key: slots and identifiers.
+    readers: HashMap<Vec<u8>, Vec<(usize, u64)>>,
+    invalidated: Vec<Invalidation>,
+    /// Keys that have changed, and the identifier of who changed them, for broadcasts.
+    changed: Vec<(Vec<u8>, u64)>,
+    /// All keys have changed.
+    is_flushed: bool,
+}
+
+impl Trackers {
+    /// Whether there is anybody to tell.
+    #[inline]
+    pub fn is_any(&self) -> bool {
+        self.clients > 0
+    }
+
+    /// How many clients are told.
+    pub fn count(&self) -> usize {
+        self.clients
+    }
+
+    /// Keys that somebody has read.
+    pub fn keys(&self) -> usize {
+        self.readers.len()
+    }
+
+    /// The same, one for each who has.
+    pub fn readings(&self) -> usize {
+        self.readers.values().map(Vec::len).sum()
+    }
+}
+
 /// A key has changed.
 #[cold]
 pub fn note_change(server: &mut Server, name: &[u8], changer: u64) {
-    let readers = server.tracked.remove(name).unwrap_or_default();
-    server.invalidated.push(Invalidation { name: name.to_vec(), changer, readers });
+    let readers = server.trackers.readers.remove(name).unwrap_or_default();
+    server.trackers.invalidated.push(Invalidation { name: name.to_vec(), changer, readers });
 }
 
 /// All keys of a database have gone.
 pub(super) fn note_flush(server: &mut Server) {
-    if server.trackers > 0 {
-        server.is_flushed = true;
-        server.tracked.clear();
+    if server.trackers.is_any() {
+        server.trackers.is_flushed = true;
+        server.trackers.readers.clear();
     }
 }
 
 /// The client stops tracking.
 pub fn end(server: &mut Server, client: &mut Session) {
     if client.tracking.take().is_some() {
-        server.trackers -= 1;
-        if server.trackers == 0 {
-            server.tracked.clear();
-            server.invalidated.clear();
-            server.broadcast.clear();
+        server.trackers.clients -= 1;
+        if server.trackers.clients == 0 {
+            server.trackers = Trackers::default();
         }
     }
 }
@@ -115,8 +149,8 @@ pub(super) fn remember(server: &mut Server, client: &mut Session, command: &Comm
     }
     let reader = (client.slot, client.id);
     for key in keys_of(command, args).unwrap_or_default() {
-        let Server { tracked, sessions, .. } = server;
-        let readers = tracked.entry(args.at(key.place).to_vec()).or_default();
+        let Server { trackers, sessions, .. } = server;
+        let readers = trackers.readers.entry(args.at(key.place).to_vec()).or_default();
         if let Err(place) = readers.binary_search(&reader) {
             readers.insert(place, reader);
             // Who has gone is told nothing: once for each doubling, so that it costs little.
@@ -136,10 +170,10 @@ pub(super) fn settle(server: &mut Server, client: &mut Session, command: &'stati
     {
         tracking.is_asked = false;
     }
-    let most = server.settings.integer("tracking-table-max-keys").max(0) as usize;
+    let most = server.settings.tracked_max;
     while most > 0
-        && server.tracked.len() > most
-        && let Some(name) = server.tracked.keys().next().cloned()
+        && server.trackers.readers.len() > most
+        && let Some(name) = server.trackers.readers.keys().next().cloned()
     {
         note_change(server, &name, 0);
     }
@@ -148,18 +182,18 @@ pub(super) fn settle(server: &mut Server, client: &mut Session, command: &'stati
 
 /// Tells those who read the keys that have changed. `client`: who is not among the sessions, since its command runs.
 pub fn tell(server: &mut Server, mut client: Option<&mut Session>) {
-    if std::mem::take(&mut server.is_flushed) {
+    if std::mem::take(&mut server.trackers.is_flushed) {
         let slots: Vec<usize> = server.sessions.iter().flatten().map(|session| session.slot).collect();
         let own = client.as_ref().map(|client| client.slot);
         for slot in slots.into_iter().chain(own) {
             send(server, client.as_deref_mut(), (slot, None), None);
         }
     }
-    if server.invalidated.is_empty() {
+    if server.trackers.invalidated.is_empty() {
         return;
     }
     let has_broadcasts = reader_exists(server, client.as_deref());
-    for Invalidation { name, changer, readers } in std::mem::take(&mut server.invalidated) {
+    for Invalidation { name, changer, readers } in std::mem::take(&mut server.trackers.invalidated) {
         for (slot, id) in readers {
             // Who wants broadcasts by now is told by them.
             let is_meant = |one: &Tracking| !(one.is_broadcast || one.not_of_own && changer == id);
@@ -168,7 +202,7 @@ pub fn tell(server: &mut Server, mut client: Option<&mut Session>) {
             }
         }
         if has_broadcasts {
-            server.broadcast.push((name, changer));
+            server.trackers.changed.push((name, changer));
         }
     }
 }
@@ -195,7 +229,7 @@ fn reader_exists(server: &Server, client: Option<&Session>) -> bool {
 
 /// Tells all who want broadcasts of all keys that have changed, once a turn of the loop. Nobody's command is running.
 pub fn broadcast(server: &mut Server) {
-    let changed = std::mem::take(&mut server.broadcast);
+    let changed = std::mem::take(&mut server.trackers.changed);
     let slots: Vec<usize> = server
         .sessions
         .iter()
@@ -380,7 +414,7 @@ fn begin(server: &mut Server, client: &mut Session, mut wanted: Tracking, prefix
         wanted.prefixes.insert(Vec::new());
     }
     if client.tracking.replace(Box::new(wanted)).is_none() {
-        server.trackers += 1;
+        server.trackers.clients += 1;
     }
     Ok(())
 }

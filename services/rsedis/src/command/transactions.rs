@@ -90,6 +90,7 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
     server.effects.begin_transaction();
     client.may_not_wait = true;
     for (command, args) in &transaction.queue {
+        let (replied, was_closing) = (client.reply.bytes.len(), client.is_closing);
         if !client.may_all
             && let Err(denied) = acl::check(server, client, command, args.as_args(), Context::Multi)
         {
@@ -106,6 +107,10 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
             continue;
         }
         run(server, client, command, args.as_args());
+        if was_closing {
+            // It has killed itself: what it asked for is done, and nobody hears of it.
+            client.reply.bytes.truncate(replied);
+        }
     }
     client.may_not_wait = false;
     server.effects.end_transaction();

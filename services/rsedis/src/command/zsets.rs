@@ -337,7 +337,7 @@ pub(super) fn bzmpop(server: &mut Server, client: &mut Session, args: Args<'_>) 
 
 pub(super) fn zrandmember(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let wanted = match args.get(2) {
-        Some(text) => Some(draw_count(text)?),
+        Some(text) => Some(draw_count(text, args.len() == 4)?),
         None => None,
     };
     let with_scores = match args.get(3) {
@@ -357,8 +357,11 @@ pub(super) fn zrandmember(server: &mut Server, client: &mut Session, args: Args<
         (Some(zset), Some(wanted)) => {
             let places = draw(&mut random, zset.len(), wanted);
             let is_nested = with_scores && client.reply.is_resp3;
-            client.reply.array(places.len() * if with_scores && !is_nested { 2 } else { 1 });
-            for (member, score) in places.into_iter().filter_map(|place| zset.any(place)) {
+            client.reply.array(places.count * if with_scores && !is_nested { 2 } else { 1 });
+            for (member, score) in places.places.filter_map(|place| zset.any(place)) {
+                if client.reply.is_over() {
+                    break;
+                }
                 if is_nested {
                     client.reply.array(2);
                 }

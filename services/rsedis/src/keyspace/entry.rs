@@ -130,6 +130,15 @@ impl Element for Entry {
 }
 
 impl Entry {
+    /// Reads what a search looks at first; what comes back means nothing.
+    #[inline]
+    pub fn touch(&self) -> u8 {
+        match self {
+            Self::Inline(inline) => inline.0[0],
+            Self::Object(object) => object.key.first().copied().unwrap_or(0),
+        }
+    }
+
     /// A key with a string, in the form that SET gives it.
     pub fn string(key: &[u8], text: &[u8], expiry: Option<i64>) -> Self {
         match text.len() {

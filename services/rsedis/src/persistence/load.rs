@@ -28,7 +28,7 @@ pub enum Piece<'a> {
 pub enum LoadError {
     /// Something that is no command.
     #[error(
-        "{file}, byte {offset}: {what}: bad file format: make a backup of the append-only directory, then run \
+        "{file}, byte {offset}: {what}: Bad file format reading the append only file: make a backup of the append-only directory, then run \
          redis-check-aof --fix on its manifest, which cuts the file there"
     )]
     Format {
@@ -41,7 +41,7 @@ pub enum LoadError {
     },
     /// The file ends in the middle of a command.
     #[error(
-        "{file}, byte {offset}: the file ends in the middle of a command: start with --aof-load-truncated yes, which cuts it \
+        "{file}, byte {offset}: Unexpected end of file reading the append only file, in the middle of a command: start with --aof-load-truncated yes, which cuts it \
          there, or run redis-check-aof --fix"
     )]
     Truncated {
@@ -59,7 +59,7 @@ pub enum LoadError {
         what: String,
     },
     /// The file system says no.
-    #[error("{file}: {error}")]
+    #[error("{file} cannot be read: {error}: restore it from a backup")]
     Io {
         /// The file.
         file: String,
@@ -70,8 +70,6 @@ pub enum LoadError {
 
 /// Read at a time, bytes.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Larger than what a command can be.
-const LIMITS: Limits = Limits { bulk_max: 4 << 30, is_stranger: false };
 
 /// Replays all files of a manifest.
 pub(super) fn all<D: Directory>(
@@ -131,7 +129,7 @@ fn one<F: File>(
                 end.map(|end| end + 1)
             }
             Some(b'*') | None => {
-                let length = parser.next(rest, LIMITS).map_err(|error| format(error.to_string()))?;
+                let length = parser.next(rest, Limits::TAKEN).map_err(|error| format(error.to_string()))?;
                 if let Some(length) = length {
                     let args = parser.args(rest);
                     if args.is_empty() {

@@ -1,5 +1,6 @@
 //! The manifest of the append-only file: which files there are, in which order.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::protocol::request::split_words;
@@ -35,14 +36,18 @@ pub struct Manifest {
     pub files: Vec<Named>,
 }
 
-/// A line that is none of a manifest.
+/// A line that is none of a manifest. Redis's words: tools look for them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}.manifest, line {line}: {what}: restore the manifest from a backup")]
 pub struct ManifestError {
     name: String,
     line: usize,
-    what: String,
+    what: &'static str,
 }
+
+/// A line is no longer than this, bytes.
+const LINE_BYTES_MAX: usize = 1024;
+const INVALID: &str = "Invalid AOF manifest file format";
 
 impl Manifest {
     /// Without files.
@@ -53,28 +58,34 @@ impl Manifest {
     /// From a manifest's text.
     pub fn parse(name: &str, text: &[u8]) -> Result<Self, ManifestError> {
         let mut manifest = Self::new(name);
-        for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
-            if line.is_empty() || line.starts_with(b"#") {
-                continue;
-            }
-            let failed = |what: &str| ManifestError { name: name.to_owned(), line: number + 1, what: what.to_owned() };
-            manifest.files.push(parse_line(line).ok_or_else(|| failed("not `file NAME seq N type b|h|i`"))?);
-            let Some((last, before)) = manifest.files.split_last() else { continue };
-            if last.kind == Kind::Base && before.iter().any(|file| file.kind == Kind::Base) {
-                return Err(failed("a second base"));
-            }
-            let before = before.iter().rfind(|file| file.kind == Kind::Increment);
-            if last.kind == Kind::Increment && before.is_some_and(|before| before.number >= last.number) {
-                return Err(failed("the increments' numbers do not ascend"));
-            }
-            if last.name.contains('/') {
-                return Err(failed("a file in another directory"));
-            }
+        let failed = |line: usize, what| ManifestError { name: name.to_owned(), line, what };
+        if text.is_empty() {
+            return Err(failed(1, "Found an empty AOF manifest"));
         }
-        if manifest.files.is_empty() {
-            return Err(ManifestError { name: name.to_owned(), line: 1, what: "no files".to_owned() });
+        for (before, line) in text.strip_suffix(b"\n").unwrap_or(text).split(|&byte| byte == b'\n').enumerate() {
+            if !line.starts_with(b"#") {
+                manifest.add_line(line).map_err(|what| failed(before + 1, what))?;
+            }
         }
         Ok(manifest)
+    }
+
+    /// Errors: what is wrong with the line.
+    fn add_line(&mut self, line: &[u8]) -> Result<(), &'static str> {
+        if line.len() >= LINE_BYTES_MAX {
+            return Err("The AOF manifest file contains too long line");
+        }
+        let file = parse_line(line)?;
+        let has_base = self.files.iter().any(|before| before.kind == Kind::Base);
+        let last = self.files.iter().rfind(|before| before.kind == Kind::Increment).map_or(0, |before| before.number);
+        match file.kind {
+            Kind::Base if has_base => Err("Found duplicate base file information"),
+            Kind::Increment if file.number <= last => Err("Found a non-monotonic sequence number"),
+            _ => {
+                self.files.push(file);
+                Ok(())
+            }
+        }
     }
 
     /// The base, then the increments.
@@ -101,7 +112,7 @@ impl Manifest {
 impl Manifest {
     /// The name of the base that comes after the last one.
     pub fn next_base(&self, is_rdb: bool) -> Named {
-        let bases = self.files.iter().filter(|file| file.name.contains(".base."));
+        let bases = self.files.iter().filter(|file| file.kind == Kind::Base || file.name.contains(".base."));
         let number = bases.map(|file| file.number).max().unwrap_or(0) + 1;
         let extension = if is_rdb { "rdb" } else { "aof" };
         Named { name: format!("{}.{number}.base.{extension}", self.name), number, kind: Kind::Base }
@@ -124,27 +135,53 @@ impl Manifest {
     }
 }
 
-fn parse_line(line: &[u8]) -> Option<Named> {
+fn parse_line(line: &[u8]) -> Result<Named, &'static str> {
     let mut words = Vec::new();
-    split_words(line, |word| words.push(String::from_utf8_lossy(word).into_owned()))?;
+    split_words(line, |word| words.push(String::from_utf8_lossy(word).into_owned())).ok_or(INVALID)?;
+    // Later versions may add pairs.
+    if words.len() < 6 || words.len() % 2 != 0 {
+        return Err(INVALID);
+    }
     let (mut name, mut number, mut kind) = (None, None, None);
-    for pair in words.chunks(2) {
-        let [key, value] = pair else { return None };
-        match key.as_str() {
+    for pair in words.chunks_exact(2) {
+        let value = &pair[1];
+        match pair[0].to_ascii_lowercase().as_str() {
+            "file" if value.contains(['/', '\\']) => return Err("File can't be a path, just a filename"),
             "file" => name = Some(value.clone()),
             "seq" => number = value.parse().ok().filter(|number| *number > 0),
-            "type" => {
-                kind = Some(match value.as_str() {
-                    "b" => Kind::Base,
-                    "h" => Kind::History,
-                    "i" => Kind::Increment,
-                    _ => return None,
-                });
-            }
+            "type" => kind = value.chars().next(),
             _ => {}
         }
     }
-    Some(Named { name: name?, number: number?, kind: kind? })
+    let (Some(name), Some(number), Some(kind)) = (name, number, kind) else { return Err(INVALID) };
+    let kind = match kind {
+        'b' => Kind::Base,
+        'h' => Kind::History,
+        'i' => Kind::Increment,
+        _ => return Err("Unknown AOF file type"),
+    };
+    Ok(Named { name, number, kind })
+}
+
+/// A name as one word of a line: in quotes where it has spaces, quotes or what is not printed.
+fn word_of(name: &str) -> Cow<'_, str> {
+    let needs_quotes = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'"' | b'\'' | b'\\');
+    if !name.bytes().any(needs_quotes) {
+        return Cow::Borrowed(name);
+    }
+    let mut quoted = String::from("\"");
+    for byte in name.bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            b'\n' => quoted.push_str("\\n"),
+            b'\r' => quoted.push_str("\\r"),
+            b'\t' => quoted.push_str("\\t"),
+            b' '..=b'~' => quoted.push(char::from(byte)),
+            _ => quoted.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    quoted.push('"');
+    Cow::Owned(quoted)
 }
 
 impl fmt::Display for Manifest {
@@ -155,8 +192,7 @@ impl fmt::Display for Manifest {
                 Kind::History => 'h',
                 Kind::Increment => 'i',
             };
-            let quoted = if name.contains([' ', '"', '\'', '\\']) { format!("{name:?}") } else { name.clone() };
-            writeln!(formatter, "file {quoted} seq {number} type {kind}")?;
+            writeln!(formatter, "file {} seq {number} type {kind}", word_of(name))?;
         }
         Ok(())
     }
@@ -179,14 +215,32 @@ mod tests {
     }
 
     #[test]
+    fn names_of_any_characters_come_back() {
+        let name = " file seq \n\n.aof \"'\u{fc}\u{7}";
+        let mut manifest = Manifest::new(name);
+        manifest.add_increment();
+        let text = manifest.to_string();
+        assert!(text.starts_with(r#"file " file seq \n\n.aof \""#), "{text}");
+        assert_eq!(Manifest::parse(name, text.as_bytes()).unwrap(), manifest);
+        let later = "# a remark\nFILE a SEQ 1 TYPE b other words\n";
+        assert_eq!(Manifest::parse("a", later.as_bytes()).unwrap().files.len(), 1);
+    }
+
+    #[test]
     fn damaged_manifests_are_refused() {
+        let long = format!("file {} seq 1 type b\n", "a".repeat(1024));
         for (text, expected) in [
-            ("", "line 1: no files"),
-            ("file a seq 1\n", "line 1: not `file NAME"),
-            ("file a seq 0 type i\n", "line 1: not `file NAME"),
-            ("file a seq 1 type i\nfile b seq 1 type i\n", "line 2: the increments' numbers do not ascend"),
-            ("file a seq 1 type b\nfile b seq 2 type b\n", "line 2: a second base"),
-            ("file ../a seq 1 type b\n", "line 1: a file in another directory"),
+            ("", "line 1: Found an empty AOF manifest"),
+            ("file a seq 1\n", "line 1: Invalid AOF manifest file format"),
+            ("file a seq 0 type i\n", "line 1: Invalid AOF manifest file format"),
+            ("filx a seq 1 type i\n", "line 1: Invalid AOF manifest file format"),
+            ("file a seq 1 type i other\n", "line 1: Invalid AOF manifest file format"),
+            ("file a seq 1 type i\n\nfile b seq 2 type i\n", "line 2: Invalid AOF manifest file format"),
+            ("file a seq 1 type x\n", "line 1: Unknown AOF file type"),
+            ("file a seq 1 type i\nfile b seq 1 type i\n", "line 2: Found a non-monotonic sequence number"),
+            ("file a seq 1 type b\nfile b seq 2 type b\n", "line 2: Found duplicate base file information"),
+            ("file ../a seq 1 type b\n", "line 1: File can't be a path, just a filename"),
+            (&long, "line 1: The AOF manifest file contains too long line"),
         ] {
             let error = Manifest::parse("x", text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

@@ -23,6 +23,7 @@
 //!   whole and safe; what is left over is not named, and is replaced or removed.
 //! - **While the manifest is replaced**: it is renamed into its place after its sync; the old or the new one is there, whole.
 
+pub mod beginning;
 mod load;
 mod manifest;
 pub mod recover;
@@ -76,6 +77,10 @@ pub struct Aof<D: Directory> {
     /// Given and not written, since the disk would not take it.
     pending: Vec<u8>,
     has_unsynced: bool,
+    /// An increment was begun for a base that is not there.
+    is_base_due: bool,
+    /// The second that was noted last in the file (`aof-timestamp-enabled`).
+    noted_second: i64,
     syncer: Syncer,
     syncs: u64,
     failure: Option<Failed>,
@@ -166,6 +171,8 @@ impl<D: Directory> Aof<D> {
             base_bytes: written + other_bytes,
             pending: Vec::new(),
             has_unsynced: false,
+            is_base_due: false,
+            noted_second: 0,
             syncer,
             syncs: 0,
             failure: None,
@@ -178,18 +185,25 @@ impl<D: Directory> Aof<D> {
         if !self.try_write(Fsync::Always) {
             return Err(io::Error::other(self.failure().unwrap_or_default().to_owned()));
         }
+        if std::mem::replace(&mut self.is_base_due, true) && self.written == 0 {
+            // The base before this one has failed, and nothing was written since.
+            return Ok(());
+        }
         let mut manifest = self.manifest.clone();
         let name = manifest.add_increment();
         self.directory.create_zeroed(&name, 0)?;
         self.directory.sync()?;
-        write_manifest(&self.directory, &manifest)?;
+        // All that may fail comes first: once the manifest names the increment, nothing is written to the one before.
         let (file, for_syncs) = (self.directory.open(&name)?, self.directory.open(&name)?);
-        self.syncer = Syncer::start(for_syncs)?;
+        let syncer = Syncer::start(for_syncs)?;
+        write_manifest(&self.directory, &manifest)?;
+        self.syncer = syncer;
         self.file = file;
         self.manifest = manifest;
         self.other_bytes += self.written;
         self.written = 0;
         self.has_unsynced = false;
+        self.noted_second = 0;
         Ok(())
     }
 
@@ -205,6 +219,7 @@ impl<D: Directory> Aof<D> {
         self.manifest = manifest;
         self.other_bytes = bytes;
         self.base_bytes = bytes;
+        self.is_base_due = false;
         self.remove_history()
     }
 
@@ -257,8 +272,19 @@ impl<D: Directory> Aof<D> {
     /// Writes commands, and syncs them under [`Fsync::Always`]. False: they are not safe, and must not be acknowledged; see
     /// [`Aof::failure`].
     pub fn commit(&mut self, bytes: &[u8], policy: Fsync) -> bool {
+        if self.is_over() {
+            // It could never be written.
+            return false;
+        }
         self.pending.extend_from_slice(bytes);
         self.try_write(policy)
+    }
+
+    /// Notes the time in front of what is committed next, once a second: `redis-check-aof --truncate-to-timestamp` looks for that.
+    pub fn note_time(&mut self, second: i64) {
+        if std::mem::replace(&mut self.noted_second, second) != second && !self.is_over() {
+            self.pending.extend_from_slice(&time_note(second));
+        }
     }
 
     /// Once a turn of the loop, and after a failure: tries again what can be tried again. `is_due`: a second has passed.
@@ -271,6 +297,11 @@ impl<D: Directory> Aof<D> {
         if is_due && policy == Fsync::EverySecond && self.has_unsynced && self.syncer.begin() {
             self.has_unsynced = false;
         }
+    }
+
+    /// Whether nothing can be written any more, whatever is done.
+    fn is_over(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failed| failed.is_final)
     }
 
     /// Takes note of how a sync of the other thread ended.
@@ -288,7 +319,8 @@ impl<D: Directory> Aof<D> {
             let outcome = self.syncer.finish();
             self.note_sync(outcome);
         }
-        if self.failure.as_ref().is_some_and(|failed| failed.is_final) {
+        if self.is_over() {
+            self.pending = Vec::new();
             return false;
         }
         if !self.pending.is_empty() {
@@ -327,6 +359,11 @@ impl<D: Directory> Aof<D> {
             false => Err(self.failure.map(|failed| failed.text).unwrap_or_default()),
         }
     }
+}
+
+/// A time, seconds since 1970, as the append-only file notes it.
+pub fn time_note(second: i64) -> Vec<u8> {
+    format!("#TS:{second}\r\n").into_bytes()
 }
 
 /// Puts a manifest in the place of the one before, if there is one.

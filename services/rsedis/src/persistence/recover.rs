@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wal::files::{Directory, File};
 
-use super::{Aof, Loaded, OpenError, Piece};
+use super::{Aof, Loaded, OpenError, Piece, beginning, io_error};
 use crate::rdb;
 use crate::server::Server;
 use crate::session::Session;
@@ -33,6 +33,18 @@ fn bytes_of<D: Directory>(directory: &D, name: &str) -> u64 {
     files.filter_map(|file| directory.open(file).and_then(|file| file.bytes()).ok()).sum()
 }
 
+/// The first base, and whether it is an RDB file.
+fn rdb_of_nothing(server: &Server) -> (Vec<u8>, bool) {
+    if !server.settings.is_yes("aof-use-rdb-preamble") {
+        return (Vec::new(), false);
+    }
+    let mut bytes = rdb::header(server, true, false);
+    bytes.push(rdb::END);
+    let sum = rdb::CRC.checksum(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    (bytes, true)
+}
+
 /// Replays the append-only file into a server without keys.
 pub fn replay<D: Directory>(server: &mut Server, directory: D) -> Result<(Aof<D>, Loaded), OpenError> {
     let name = server.settings.text("appendfilename").to_owned();
@@ -42,6 +54,8 @@ pub fn replay<D: Directory>(server: &mut Server, directory: D) -> Result<(Aof<D>
     let mut loader =
         Session { is_authenticated: true, may_all: true, may_not_wait: true, slot: usize::MAX, ..Session::default() };
     let mut replayed = 0;
+    let (base, is_rdb) = rdb_of_nothing(server);
+    beginning::begin_with(&directory, &name, &base, is_rdb).map_err(io_error("begin the append-only file"))?;
     let opened = Aof::open(directory, &name, cuts, |piece| match piece {
         // What was changed behind the base was changed in keys that had not expired then: none goes before its commands have run.
         Piece::Rdb(bytes) => read_rdb(server, &mut rdb::Loader::new(true), bytes).map_err(|error| error.to_string()),
@@ -52,7 +66,14 @@ pub fn replay<D: Directory>(server: &mut Server, directory: D) -> Result<(Aof<D>
             if replayed % TURN_COMMANDS == 0 {
                 server.serve_while_loading();
             }
-            let command = crate::command::resolve(args).map_err(|failure| failure.to_string())?;
+            let command =
+                crate::command::resolve(args).map_err(|failure| match crate::command::is_known(args.at(0)) {
+                    true => failure.to_string(),
+                    false => {
+                        let name = String::from_utf8_lossy(args.at(0)).into_owned();
+                        format!("Unknown command '{name}' reading the append only file")
+                    }
+                })?;
             crate::command::run(server, &mut loader, command, args);
             // Who wrote it had done it: what cannot be done again is missing from here on.
             match std::mem::take(&mut loader.reply.bytes) {

@@ -85,7 +85,8 @@ impl Walk {
             Format::Rdb { is_base } => rdb::header(server, is_base, true),
             Format::Part(Contents { has_functions, .. }) => rdb::header(server, false, has_functions),
             Format::Commands => {
-                let mut piece = Vec::new();
+                let notes_time = server.settings.is_yes("aof-timestamp-enabled");
+                let mut piece = if notes_time { super::time_note(server.now / 1000) } else { Vec::new() };
                 for code in crate::scripting::library_codes(server) {
                     push_command(&mut piece, [b"FUNCTION".as_slice(), b"LOAD", b"REPLACE", code].into_iter());
                 }

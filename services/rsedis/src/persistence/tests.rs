@@ -168,7 +168,7 @@ fn a_tail_is_cut_wherever_it_ends_or_the_start_is_refused() {
     for end in third + 1..whole.len() {
         let directory = with_contents(&whole[..end]);
         let refused = open(&directory, false).map(|_| ()).unwrap_err().to_string();
-        assert!(refused.contains(&format!("byte {third}: the file ends in the middle of a command")), "{refused}");
+        assert!(refused.contains(&format!("byte {third}: Unexpected end of file")), "{refused}");
         let (_, keys, loaded) = open(&directory, true).unwrap();
         assert_eq!((keys, loaded.cut_bytes), (vec![1, 2], (end - third) as u64));
         assert_eq!(directory.contents(FILE).unwrap(), &whole[..third]);
@@ -219,7 +219,7 @@ fn only_the_last_file_may_be_cut() {
     directory.create_zeroed("appendonly.aof.2.incr.aof", 0).unwrap();
     directory.damage("appendonly.aof.manifest", |bytes| *bytes = manifest.into()).unwrap();
     let error = open(&directory, true).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("1.incr.aof, byte 0: the file ends"), "{error}");
+    assert!(error.contains("1.incr.aof, byte 0: Unexpected end of file"), "{error}");
 }
 
 /// A server with what a client sends it: effects go to the file, as in a turn of the loop.
@@ -337,7 +337,7 @@ fn a_base_takes_the_place_of_what_was_before() {
     }
     let mut names = directory.names().unwrap();
     names.sort();
-    assert_eq!(names, ["appendonly.aof.2.base.aof", "appendonly.aof.3.incr.aof", "appendonly.aof.manifest"]);
+    assert_eq!(names, ["appendonly.aof.3.base.aof", "appendonly.aof.3.incr.aof", "appendonly.aof.manifest"]);
     let recovered = Written::open(&directory).unwrap();
     assert_eq!(crate::digest::of_server(&recovered.server), crate::digest::of_server(&written.server));
 }

@@ -11,9 +11,17 @@ pub struct Reply {
     pub bytes: Vec<u8>,
     /// The client has said `HELLO 3`.
     pub is_resp3: bool,
+    /// With more bytes than this the client is cut off; 0: no limit. Kept by the reactor.
+    pub most: usize,
 }
 
 impl Reply {
+    /// Whether the client is cut off for what it is answered: nobody reads what follows, and a long answer may end here.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.most > 0 && self.bytes.len() > self.most
+    }
+
     /// `+OK`.
     #[inline]
     pub fn ok(&mut self) {

@@ -1,6 +1,7 @@
 //! Reads commands where they were received: arguments are offsets into the client's buffer.
 //!
-//! A command that has not come whole is gone on with where it ended, never read from its start again. What is refused, and
+//! A command that has not come whole is gone on with where it ended, never read from its start again. Commands that stand behind
+//! each other may be read before the first of them runs ([`Parser::look_ahead`]), which changes nothing but when. What is refused, and
 //! with which words, is what Redis 7.0's `processMultibulkBuffer` and `processInlineBuffer` do.
 
 use crate::number::parse_integer;
@@ -42,6 +43,9 @@ pub enum ProtocolError {
     /// Something else where an argument should begin.
     #[error("expected '$', got '{0}'")]
     NotBulk(char),
+    /// More bytes than a command may have.
+    #[error("too big request: a command has at most 4294967295 bytes")]
+    TooLarge,
 }
 
 /// What a client may send.
@@ -51,6 +55,11 @@ pub struct Limits {
     pub bulk_max: i64,
     /// The client has yet to log in.
     pub is_stranger: bool,
+}
+
+impl Limits {
+    /// Of what was taken already, by a master or into a file: what a [`Span`] can tell.
+    pub const TAKEN: Self = Self { bulk_max: u32::MAX as i64, is_stranger: false };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,9 +160,24 @@ impl OwnedArgs {
     }
 }
 
+/// A command that was read ahead.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    /// Its arguments' place in [`Parser::ready_spans`].
+    from: u32,
+    to: u32,
+    /// Its bytes.
+    length: usize,
+}
+
 /// Reads one client's commands.
 #[derive(Debug, Default)]
 pub struct Parser {
+    /// Commands that were read ahead, in their order, and how many of them were given out.
+    ready: Vec<Ready>,
+    given: usize,
+    /// Their arguments, each from its own command's first byte on.
+    ready_spans: Vec<Span>,
     /// Of the arguments so far: from the command's first byte on, or in `inline`.
     spans: Vec<Span>,
     /// An inline command's arguments without their quotes.
@@ -173,7 +197,63 @@ impl Parser {
     /// the same bytes until it is.
     #[inline]
     pub fn next(&mut self, bytes: &[u8], limits: Limits) -> Result<Option<usize>, ProtocolError> {
-        debug_assert!(u32::try_from(bytes.len()).is_ok(), "a client's buffer is below 4 GiB");
+        if let Some(ready) = self.ready.get(self.given) {
+            self.given += 1;
+            return Ok(Some(ready.length));
+        }
+        if self.given > 0 {
+            self.forget_ready();
+        }
+        self.read(bytes, limits)
+    }
+
+    /// Whether neither a command that was read ahead is left, nor a part of one.
+    #[inline]
+    pub fn is_drained(&self) -> bool {
+        self.given == self.ready.len() && !self.is_busy()
+    }
+
+    /// Reads up to so many commands before they are asked for, and tells their arguments. Where it is not drained, it tells nothing.
+    /// What is incomplete, wrong or inline is left to [`Parser::next`], which alone tells errors: those before it are run first.
+    pub fn look_ahead<'a>(
+        &'a mut self,
+        bytes: &'a [u8],
+        limits: Limits,
+        most: usize,
+    ) -> impl Iterator<Item = Args<'a>> + use<'a> {
+        let is_due = self.is_drained();
+        if is_due {
+            self.forget_ready();
+            let mut at = 0;
+            while self.ready.len() < most && bytes.get(at) == Some(&b'*') {
+                match self.read(&bytes[at..], limits) {
+                    Ok(Some(length)) => {
+                        let from = self.ready_spans.len() as u32;
+                        self.ready_spans.extend_from_slice(&self.spans);
+                        self.ready.push(Ready { from, to: self.ready_spans.len() as u32, length });
+                        at += length;
+                        self.reset();
+                    }
+                    Ok(None) => break,
+                    Err(_) => {
+                        self.reset();
+                        break;
+                    }
+                }
+            }
+        }
+        let mut at = 0;
+        let spans = self.ready_spans.as_slice();
+        let fresh = if is_due { self.ready.as_slice() } else { &[] };
+        fresh.iter().map(move |ready| {
+            let args = Args { bytes: &bytes[at..], spans: &spans[ready.from as usize..ready.to as usize] };
+            at += ready.length;
+            args
+        })
+    }
+
+    #[inline]
+    fn read(&mut self, bytes: &[u8], limits: Limits) -> Result<Option<usize>, ProtocolError> {
         if self.is_complete {
             self.reset();
         }
@@ -209,6 +289,9 @@ impl Parser {
                         return Err(ProtocolError::StrangerLength);
                     }
                     self.at = behind;
+                    if u32::try_from(behind + length as usize + 2).is_err() {
+                        return Err(ProtocolError::TooLarge);
+                    }
                     self.bulk = Some(length as usize);
                     length as usize
                 }
@@ -232,6 +315,14 @@ impl Parser {
         self.bulk.map_or(0, |length| self.at + length + 2)
     }
 
+    /// Of a command that has not come whole: bytes up to where it was read, and those of its arguments among them.
+    pub fn progress(&self) -> (usize, usize) {
+        match self.is_busy() {
+            true => (self.at, self.spans.iter().map(|span| (span.to - span.from) as usize).sum()),
+            false => (0, 0),
+        }
+    }
+
     /// Whether it is in the middle of a command.
     pub fn is_busy(&self) -> bool {
         self.missing.is_some() && !self.is_complete
@@ -239,14 +330,27 @@ impl Parser {
 
     /// Memory it takes.
     pub fn memory(&self) -> usize {
-        self.spans.capacity() * size_of::<Span>() + self.inline.capacity()
+        let spans = (self.spans.capacity() + self.ready_spans.capacity()) * size_of::<Span>();
+        spans + self.ready.capacity() * size_of::<Ready>() + self.inline.capacity()
     }
 
     /// The arguments of the command that is complete; `bytes` begin as they did then.
     #[inline]
     pub fn args<'a>(&'a self, bytes: &'a [u8]) -> Args<'a> {
+        if let Some(ready) = self.given.checked_sub(1).and_then(|last| self.ready.get(last)) {
+            return Args { bytes, spans: &self.ready_spans[ready.from as usize..ready.to as usize] };
+        }
         debug_assert!(self.is_complete);
         Args { bytes: if self.is_inline { &self.inline } else { bytes }, spans: &self.spans }
+    }
+
+    fn forget_ready(&mut self) {
+        self.ready.clear();
+        self.ready_spans.clear();
+        if self.ready_spans.capacity() > 4096 {
+            self.ready_spans = Vec::new();
+        }
+        self.given = 0;
     }
 
     fn reset(&mut self) {
@@ -397,21 +501,46 @@ mod tests {
 
     const LIMITS: Limits = Limits { bulk_max: 512 << 20, is_stranger: false };
 
-    /// All commands in some bytes that come in pieces, and the error at the end.
+    #[test]
+    fn a_command_above_4_gib_is_refused_before_its_places_wrap() {
+        let next = |head: &[u8]| Parser::default().next(head, Limits::TAKEN);
+        assert_eq!(next(b"*1\r\n$4294967200\r\n"), Ok(None));
+        assert_eq!(next(b"*2\r\n$3\r\nSET\r\n$4294967270\r\n"), Err(ProtocolError::TooLarge));
+    }
+
+    /// All commands in some bytes that come in pieces, and the error at the end: the same however many are read ahead.
     fn read(pieces: &[&[u8]], limits: Limits) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
-        let (mut parser, mut buffer, mut commands) = (Parser::default(), Vec::new(), Vec::new());
+        let outcome = read_ahead(pieces, limits, 0);
+        for most in [1, 3, 16] {
+            assert_eq!(read_ahead(pieces, limits, most), outcome, "{most} commands read ahead");
+        }
+        outcome
+    }
+
+    fn read_ahead(pieces: &[&[u8]], limits: Limits, most: usize) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
+        let owned = |args: Args<'_>| -> Vec<Vec<u8>> { args.iter().map(<[u8]>::to_vec).collect() };
+        let (mut parser, mut buffer, mut commands, mut seen) = (Parser::default(), Vec::new(), Vec::new(), Vec::new());
         for piece in pieces {
             buffer.extend_from_slice(piece);
             loop {
+                if parser.is_drained() {
+                    seen.extend(parser.look_ahead(&buffer, limits, most).map(owned));
+                }
                 match parser.next(&buffer, limits) {
                     Ok(Some(length)) => {
-                        commands.push(parser.args(&buffer).iter().map(<[u8]>::to_vec).collect());
+                        let command = owned(parser.args(&buffer));
+                        if let Some(position) = seen.iter().position(|seen| *seen == command) {
+                            assert_eq!(position, 0, "commands that were read ahead come in their order");
+                            seen.remove(0);
+                        }
+                        commands.push(command);
                         buffer.drain(..length);
                     }
                     Ok(None) => break,
                     Err(error) => return (commands, Some(error)),
                 }
             }
+            assert!(seen.is_empty(), "{seen:?} were read ahead and never came");
         }
         (commands, None)
     }

@@ -8,7 +8,9 @@ use crate::keyspace::{Entry, Key};
 use crate::number::{parse_double, parse_integer};
 use crate::server::Server;
 use crate::structure::listpack::Listpack;
-use crate::value::{Consumer, End, Group, Hash, Id, List, Packing, Pending, Set, Stream, Value, Zset};
+use crate::value::{
+    COUNT_MAX, Consumer, End, Group, Hash, Id, List, Packing, Pending, Set, Stream, Value, Zset, distance,
+};
 
 /// Why bytes are no RDB file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -293,7 +295,7 @@ impl<'a> Reader<'a> {
             // The first entry's identifier follows from the entries.
             self.id()?;
             stream.max_deleted = self.id()?;
-            stream.added = self.length()?;
+            stream.added = self.length()?.min(COUNT_MAX);
         } else {
             stream.added = length;
         }
@@ -301,13 +303,16 @@ impl<'a> Reader<'a> {
             let name = self.string()?;
             let mut group = Group { last: self.id()?, ..Group::default() };
             if kind >= kind::STREAM_2 {
-                group.read = Some(self.length()?).filter(|read| *read != u64::MAX);
+                group.read = Some(self.length()?).filter(|read| *read != u64::MAX).map(|read| read.min(COUNT_MAX));
+            } else {
+                group.read = distance(&stream, group.last);
             }
             let mut pending = std::collections::BTreeMap::new();
             for _ in 0..self.count()? {
                 let id = Id::from_bytes(self.array()?);
                 let delivered = self.time()?;
-                pending.insert(id, Pending { consumer: Vec::new(), delivered, deliveries: self.length()? });
+                pending
+                    .insert(id, Pending { consumer: Vec::new(), delivered, deliveries: self.length()?.min(COUNT_MAX) });
             }
             for _ in 0..self.count()? {
                 let consumer = self.string()?;
@@ -454,7 +459,7 @@ impl Loader {
             let sum = sum.ok_or_else(|| failed(reader.at, "the file ends before its checksum"))?;
             let found = self.digest.take().map_or(0, Digest::finalize);
             if sum != 0 && !server.skips_checksums && sum != found {
-                return Err(failed(reader.at - 8, "the checksum is another"));
+                return Err(failed(reader.at - 8, "wrong checksum (CRC error)"));
             }
         }
         Ok(Some(reader.at))

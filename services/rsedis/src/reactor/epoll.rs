@@ -321,6 +321,10 @@ impl Sockets for EpollSockets {
         self.keep_tcp(stream, peer, keepalive_seconds, tls)
     }
 
+    fn stop_listening(&mut self) {
+        self.listeners.clear();
+    }
+
     fn close(&mut self, slot: usize) {
         // Closing takes it out of epoll as well: nobody else has it open.
         if let Some(mut stream) = self.streams.get_mut(slot).and_then(Option::take) {

@@ -13,6 +13,7 @@ use crate::log;
 use crate::persistence::snapshot::{Format, Walk};
 use crate::rdb;
 use crate::replication::{Contents, Replica, Stage};
+use crate::server::Server;
 use crate::session::Session;
 
 /// A replica that gets keys: its slot and its identifier, since slots are used again.
@@ -47,7 +48,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     /// A replica that gets keys, if it is still there.
-    fn receiver(&mut self, (slot, id): Receiver) -> Option<&mut Session> {
+    pub(super) fn receiver(&mut self, (slot, id): Receiver) -> Option<&mut Session> {
         let session = self.server.sessions.get_mut(slot)?.as_deref_mut()?;
         (session.id == id && session.is_replica() && !session.is_killed).then_some(session)
     }
@@ -98,10 +99,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.server.effects.forget_selected();
         }
         let line = format!("FULLRESYNC {} {}", self.server.replication.id, self.server.replication.offset);
-        let now = self.server.now;
+        let (now, offset) = (self.server.now, self.server.replication.offset);
         for &receiver in receivers {
             let Some(session) = self.receiver(receiver) else { continue };
             let Session { replica: Some(replica), reply, .. } = session else { continue };
+            replica.held_from = (!replica.is_rdb_only).then_some(offset);
             if !replica.is_silent {
                 reply.simple(&line);
             }
@@ -112,6 +114,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     fn begin_broadcast(&mut self, receivers: Vec<Receiver>, contents: Contents) {
         self.announce(&receivers, Stage::Receiving);
+        log::notice(format_args!("Background RDB transfer started by pid {}", std::process::id()));
         let mark = self.server.random.name();
         for &receiver in &receivers {
             if let Some(session) = self.receiver(receiver) {
@@ -129,6 +132,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let has_more = loop {
             broadcast.receivers.retain(|receiver| self.receiver(*receiver).is_some());
             if broadcast.receivers.is_empty() {
+                log::notice("Diskless rdb transfer, last replica dropped, killing fork child.");
                 Walk::abandon(&mut self.server);
                 return true;
             }
@@ -168,7 +172,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let Broadcast { digest, mark, receivers, .. } = broadcast;
         self.give(&receivers, &digest.finalize().to_le_bytes());
         self.give(&receivers, mark.as_bytes());
-        let now = self.server.now;
+        let (now, still_up) = (self.server.now, receivers.len());
+        log::notice(format_args!("Diskless rdb transfer, done reading from pipe, {still_up} replicas still up."));
         for receiver in receivers {
             if let Some(Session { replica: Some(replica), is_closing, .. }) = self.receiver(receiver) {
                 (replica.stage, replica.heard_at) = (Stage::Loading, now);
@@ -219,6 +224,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// Goes on sending files; whether there is more to do at once.
     pub(super) fn step_transfers(&mut self) -> bool {
+        let is_for_replicas = |job: &keeping::Job<D>| matches!(job.purpose, keeping::Purpose::Replicas(..));
+        self.server.save.feeds = self.broadcast.is_some() || self.job.as_ref().is_some_and(is_for_replicas);
         let mut has_more = false;
         for mut transfer in std::mem::take(&mut self.transfers) {
             match self.step_transfer(&mut transfer) {
@@ -251,9 +258,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         if transfer.at < transfer.bytes {
             return Ok(true);
         }
-        let now = self.server.now;
-        if let Some(session) = self.receiver(transfer.receiver) {
-            crate::server::Server::put_online(session, now);
+        let Server { sessions, replication, now, .. } = &mut self.server;
+        if let Some(Some(session)) = sessions.get_mut(transfer.receiver.0) {
+            Server::put_online(replication, session, *now);
         }
         Ok(false)
     }
@@ -276,7 +283,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 reply.bytes.push(b'\n');
                 replica.heard_at = now;
             } else if Replica::lag_seconds(replica, now) > patience {
-                log::warning(format_args!("replica {} is not heard any more: repl-timeout", address));
+                let sync = if replica.stage == Stage::Online { "streaming" } else { "full" };
+                log::warning(format_args!("Disconnecting timedout replica ({sync} sync): {address}: see repl-timeout"));
                 *is_killed = true;
             }
             self.touched.push(slot);

@@ -22,8 +22,6 @@ use crate::{command, log, rdb};
 
 /// What a turn of the loop may spend on reading keys.
 const BUDGET: Duration = Duration::from_millis(5);
-/// Larger than what a command can be: the master has taken it already.
-const LIMITS: Limits = Limits { bulk_max: 4 << 30, is_stranger: false };
 
 /// The connection to a master.
 #[derive(Default)]
@@ -121,6 +119,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         match &master.link {
             Link::Down => self.connect_to_master(),
             Link::Loading(_) => self.tell_master(b"\n"),
+            // It may speak, and is not heard.
+            Link::Up if self.server.aof.failure.is_some() => {
+                master.heard_at = now;
+                self.acknowledge();
+            }
             Link::Up if is_silent => self.lose_master("MASTER timeout: no data nor PING received, see repl-timeout"),
             Link::Receiving(_) if is_silent => {
                 self.lose_master("Timeout receiving bulk data from MASTER, see repl-timeout")
@@ -129,6 +132,20 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             Link::Up => self.acknowledge(),
             Link::Receiving(_) => self.tell_master(b"\n"),
             Link::Connecting | Link::Handshake(_) => {}
+        }
+    }
+
+    /// The master is listened to again once its stream can be written.
+    pub(super) fn hear_master_again(&mut self) {
+        let is_up = self.server.replication.master.as_ref().is_some_and(Master::is_up);
+        if let Some(slot) = self.socket.slot
+            && is_up
+            && self.server.aof.failure.is_none()
+            && let Some(Some(connection)) = self.server.connections.get_mut(slot)
+            && std::mem::take(&mut connection.is_paused)
+        {
+            self.runnable.push(slot);
+            self.touched.push(slot);
         }
     }
 
@@ -141,9 +158,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
     }
 
-    fn acknowledge(&mut self) {
+    /// Tells the master how much of its stream is safe here.
+    pub(super) fn acknowledge(&mut self) {
         let mut bytes = Vec::new();
-        let offset = self.server.replication.offset.to_string();
+        let offset = if self.is_unsafe() { 0 } else { self.server.replication.offset };
+        let offset = offset.to_string();
         push_command(&mut bytes, [b"REPLCONF".as_slice(), b"ACK", offset.as_bytes()].into_iter());
         self.tell_master(&bytes);
     }
@@ -221,6 +240,12 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     pub(super) fn receive_from_master(&mut self, slot: usize) {
         let Some(Some(connection)) = self.server.connections.get_mut(slot) else { return };
         if connection.is_paused {
+            return;
+        }
+        if self.server.aof.failure.is_some() && self.server.replication.master.as_ref().is_some_and(Master::is_up) {
+            // What cannot be written is not taken: all of it would have to be kept in memory.
+            connection.is_paused = true;
+            self.touched.push(slot);
             return;
         }
         let wanted = connection.parser.needs().saturating_sub(connection.query.len());
@@ -340,7 +365,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             server.replication.begin_backlog(server.settings.backlog_bytes);
         }
         self.put_up(slot);
-        self.note("Successful partial resynchronization with master");
+        log::notice("Successful partial resynchronization with master");
     }
 
     fn put_up(&mut self, slot: usize) {
@@ -371,14 +396,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             master.link = Link::Loading(Box::new(Loading { bytes, reader, history }));
         }
         self.touched.extend(self.socket.slot);
-        self.note("MASTER <-> REPLICA sync: Loading DB in memory");
-    }
-
-    /// Says that all is well, in the words that tools look for.
-    fn note(&self, text: &str) {
-        if self.server.settings.text("loglevel") != "warning" {
-            log::notice(text);
-        }
+        log::notice("MASTER <-> REPLICA sync: Loading DB in memory");
     }
 
     /// Reads keys; whether there is more to do at once.
@@ -422,7 +440,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         let Some(slot) = self.socket.slot else { return };
         self.put_up(slot);
-        self.note("MASTER <-> REPLICA sync: Finished with success");
+        log::notice("MASTER <-> REPLICA sync: Finished with success");
         self.acknowledge();
         if let Some(Some(connection)) = self.server.connections.get_mut(slot) {
             connection.is_paused = false;
@@ -442,7 +460,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let (mut at, mut outcome) = (0, Ok(()));
         self.server.applies_stream = true;
         while at < bytes.len() && !session.is_killed {
-            match connection.parser.next(&bytes[at..], LIMITS) {
+            match connection.parser.next(&bytes[at..], Limits::TAKEN) {
                 Ok(Some(length)) => {
                     let args = connection.parser.args(&bytes[at..]);
                     apply(&mut self.server, &mut session, args);
@@ -482,7 +500,9 @@ fn apply(server: &mut crate::server::Server, session: &mut Session, args: crate:
     if session.reply.bytes.get(before) == Some(&b'-') {
         let name = args.get(0).unwrap_or_default().escape_ascii();
         let text = session.reply.bytes[before..].trim_ascii().escape_ascii();
-        log::warning(format_args!("the master's command {name} failed here: {text}"));
+        log::warning(format_args!(
+            "== CRITICAL == This replica is sending an error to its master: '{text}' after processing the command '{name}'"
+        ));
     }
     session.reply.bytes.truncate(before);
 }

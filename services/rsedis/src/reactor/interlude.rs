@@ -23,6 +23,7 @@ pub(super) fn serve<S: Sockets>(sockets: &RefCell<S>, server: &mut Server, is_fi
         server.woken.dedup();
     }
     if is_first {
+        log::warning("Slow script detected: others are told BUSY; SCRIPT KILL or FUNCTION KILL end it");
         (0..server.sessions.len()).for_each(|slot| answer(sockets, server, slot));
     }
     if sockets.wait(Duration::ZERO, &mut events).is_err() {
@@ -42,10 +43,13 @@ pub(super) fn serve<S: Sockets>(sockets: &RefCell<S>, server: &mut Server, is_fi
     if server.is_loading && is_asked_to_end() {
         // Nothing was changed that would have to be kept.
         log::warning("asked to end while data are read: ending");
+        // The end of a process closes who is connected before who listens: whoever sees the former would still find the latter.
+        sockets.stop_listening();
         std::process::exit(0);
     }
     if server.requests.iter().any(ends_now) {
         log::warning("SHUTDOWN NOSAVE while a script runs: what it has written is not kept");
+        sockets.stop_listening();
         std::process::exit(0);
     }
 }
@@ -93,8 +97,14 @@ fn run(server: &mut Server, slot: usize) {
     let is_held = !is_safe && connection.safe < session.reply.bytes.len();
     let bytes = std::mem::take(&mut connection.query);
     session.query_bytes = bytes.len();
+    sending::limit_replies(server, &mut session, &connection);
     let mut at = 0;
     while at < bytes.len() && !session.is_closing && !session.is_killed && session.waiting.is_none() {
+        if !server.requests.is_empty() {
+            // The loop does them, and then goes on with what is behind.
+            server.resumed.push(slot);
+            break;
+        }
         if sending::pauses(&mut connection, &session) {
             break;
         }
@@ -103,6 +113,9 @@ fn run(server: &mut Server, slot: usize) {
             Ok(Some(length)) => {
                 command::execute(server, &mut session, connection.parser.args(&bytes[at..]));
                 at += length;
+                if sending::cuts_off(&mut session) {
+                    break;
+                }
             }
             Ok(None) => break,
             Err(error) => {
@@ -113,7 +126,9 @@ fn run(server: &mut Server, slot: usize) {
     }
     connection.query.extend_from_slice(&bytes[at..]);
     session.is_killed |= connection.query.len() > server.settings.query_max;
-    session.query_bytes = connection.query.len();
+    let (read, argument_bytes) = connection.parser.progress();
+    (session.query_bytes, session.argument_bytes) = (connection.query.len().saturating_sub(read), argument_bytes);
+    session.query_capacity = connection.query.capacity();
     if !is_held {
         // What may be asked now tells of no keys.
         connection.safe = session.reply.bytes.len();

@@ -1,7 +1,7 @@
-//! Snapshots as the loop makes them: RDB files, bases of the append-only file, a little in each turn.
+//! Snapshots as the loop makes them: RDB files, bases of the append-only file (begun by [`super::aof`]), a little in each turn.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use wal::files::Directory;
@@ -9,8 +9,8 @@ use wal::files::Directory;
 use super::Reactor;
 use super::feeding::Receiver;
 use super::sockets::Sockets;
+use crate::persistence::Aof;
 use crate::persistence::snapshot::{Format, Progress, Snapshot};
-use crate::persistence::{Aof, recover};
 use crate::server::{Request, Server};
 use crate::{command, log};
 
@@ -18,20 +18,26 @@ use crate::{command, log};
 pub(super) const BUDGET: Duration = Duration::from_millis(1);
 /// After one that failed the next snapshot that settings ask for waits for so long (as in Redis).
 const RETRY_MILLIS: i64 = 5_000;
-const TEMPORARY_BASE: &str = "temp-base";
+/// What a base of the append-only file is called until it is whole.
+pub(super) const TEMPORARY_BASE: &str = "temp-base";
 
 /// A snapshot that is being made.
-pub(super) struct Job<D> {
-    snapshot: Snapshot,
-    purpose: Purpose<D>,
+pub(super) struct Job<D: Directory> {
+    pub(super) snapshot: Snapshot,
+    pub(super) purpose: Purpose<D>,
 }
 
 /// What a snapshot is for.
-enum Purpose<D> {
+pub(super) enum Purpose<D: Directory> {
     /// The RDB file, in this directory.
     Rdb(D),
-    /// The append-only file's base; whether it is an RDB file.
-    Base(bool),
+    /// The append-only file's base.
+    Base {
+        /// Whether it is an RDB file.
+        is_rdb: bool,
+        /// The append-only file is off, and its files get a base all the same (BGREWRITEAOF).
+        detached: Option<Aof<D>>,
+    },
     /// Replicas, from this directory.
     Replicas(D, Vec<Receiver>),
 }
@@ -59,8 +65,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     }
                     self.reply(slot, outcome.map_err(|_| "ERR Errors trying to save. Check logs.".to_owned()));
                 }
-                Request::RewriteConfig(slot) => {
-                    let outcome = self.rewrite_config();
+                Request::RewriteConfig(slot, extent) => {
+                    let outcome = self.rewrite_config(extent);
                     self.reply(slot, outcome);
                 }
                 Request::LoadUsers(slot) => {
@@ -81,18 +87,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 }
                 Request::Listen(slot) => {
                     let outcome = self.listen();
-                    if let Some(slot) = slot {
-                        self.reply(slot, outcome);
-                    }
+                    self.reply(slot, outcome);
                 }
                 Request::SwitchAof(slot) => {
                     let outcome = self.switch_aof();
                     if let Err(error) = &outcome {
                         log::warning(format_args!("append-only file: {error}"));
                     }
-                    if let Some(slot) = slot {
-                        self.reply(slot, outcome.map_err(|error| format!("ERR append-only file: {error}")));
-                    }
+                    self.reply(slot, outcome.map_err(|error| format!("ERR append-only file: {error}")));
                 }
             }
         }
@@ -115,6 +117,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// Begins what had to wait for a snapshot that was under way, whether that has ended or was given up.
     fn begin_due(&mut self) {
+        if std::mem::take(&mut self.server.save.is_pointless) {
+            self.give_up_saves();
+        }
         if self.is_walking() || self.server.is_loading {
             return;
         }
@@ -125,9 +130,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
     }
 
-    /// Answers a client whose command was a request.
-    pub(super) fn reply(&mut self, slot: usize, outcome: Result<(), String>) {
-        if let Some(Some(session)) = self.server.sessions.get_mut(slot) {
+    /// Answers a client whose command was a request, if it waits.
+    pub(super) fn reply(&mut self, slot: Option<usize>, outcome: Result<(), String>) {
+        if let Some(slot) = slot
+            && let Some(Some(session)) = self.server.sessions.get_mut(slot)
+        {
             match outcome {
                 Ok(()) => session.reply.ok(),
                 Err(text) => session.reply.error(&text),
@@ -173,6 +180,25 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
     }
 
+    /// Gives up RDB files that are under way, as if they had not been begun; replicas come again. A base goes on.
+    fn give_up_saves(&mut self) {
+        self.abandon_broadcast();
+        let Some(job) = self.job.take_if(|job| !matches!(job.purpose, Purpose::Base { .. })) else { return };
+        log::notice("Killing the running RDB child: what it saves is not wanted any more");
+        job.snapshot.abandon(&mut self.server);
+        self.server.save.saves = false;
+        if let Purpose::Replicas(_, receivers) = job.purpose {
+            self.dismiss(&receivers);
+        }
+    }
+
+    /// Whether a file is being written for replicas that have all gone, and nobody else could want it.
+    fn is_for_nobody(&mut self) -> bool {
+        let Some(Job { purpose: Purpose::Replicas(_, receivers), .. }) = &self.job else { return false };
+        let receivers = receivers.clone();
+        self.server.settings.text("save").is_empty() && !receivers.into_iter().any(|one| self.receiver(one).is_some())
+    }
+
     /// Begins a snapshot that is sent to replicas once it is whole.
     pub(super) fn begin_job_for(&mut self, receivers: Vec<Receiver>, name: &str) -> io::Result<()> {
         let directory = self.rdb_directory()?;
@@ -209,44 +235,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
     }
 
-    /// Begins a new increment, and a base of the keys of this moment.
-    fn begin_rewrite(&mut self) {
-        let is_wanted = self.aof.is_some() || self.lacks_base;
-        if !is_wanted || self.is_walking() {
-            self.server.save.is_rewrite_due = is_wanted;
-            return;
-        }
-        if self.lacks_base {
-            self.server.save.is_rewrite_due = false;
-            return self.begin_aof_behind();
-        }
-        let begun = self.try_begin_rewrite();
-        let save = &mut self.server.save;
-        save.is_rewrite_due = false;
-        match begun {
-            Ok(job) => {
-                self.job = Some(job);
-                save.rewrites = true;
-            }
-            Err(error) => {
-                log::warning(format_args!("rewrite of the append-only file: {error}"));
-                save.is_rewritten_well = false;
-            }
-        }
-    }
-
-    fn try_begin_rewrite(&mut self) -> io::Result<Job<D>> {
-        let Some(aof) = &mut self.aof else { return Err(io::ErrorKind::NotFound.into()) };
-        aof.begin_increment()?;
-        self.server.effects.forget_selected();
-        let is_rdb = self.server.settings.is_yes("aof-use-rdb-preamble");
-        let format = if is_rdb { Format::Rdb { is_base: true } } else { Format::Commands };
-        let snapshot = Snapshot::begin(&mut self.server, aof.directory(), TEMPORARY_BASE, format)?;
-        Ok(Job { snapshot, purpose: Purpose::Base(is_rdb) })
-    }
-
     /// Goes on with a snapshot that is under way; whether there is more to do at once.
     pub(super) fn step_job(&mut self) -> bool {
+        if self.is_for_nobody() {
+            self.give_up_saves();
+        }
         let Some(job) = &mut self.job else { return false };
         match job.snapshot.step(&mut self.server, BUDGET) {
             Progress::Busy => true,
@@ -261,7 +254,6 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     fn end_job(&mut self, job: Job<D>, outcome: io::Result<u64>) {
-        let save = &mut self.server.save;
         let ended = match job.purpose {
             Purpose::Rdb(directory) => {
                 let ended = outcome.and_then(|_| put_rdb(&self.server, &directory));
@@ -275,15 +267,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 }
                 ended
             }
-            Purpose::Base(is_rdb) => {
-                save.rewrites = false;
-                let ended = match &mut self.aof {
-                    Some(aof) => outcome.and_then(|bytes| aof.put_base(TEMPORARY_BASE, bytes, is_rdb)),
-                    None => Ok(()),
+            Purpose::Base { is_rdb, detached } => {
+                self.server.save.rewrites = false;
+                let ended = match (&mut self.aof, detached) {
+                    (_, Some(mut aof)) => outcome.and_then(|bytes| aof.put_base(TEMPORARY_BASE, bytes, is_rdb)),
+                    (Some(aof), None) => outcome.and_then(|bytes| aof.put_base(TEMPORARY_BASE, bytes, is_rdb)),
+                    (None, None) => Ok(()),
                 };
-                save.is_rewritten_well = ended.is_ok();
-                save.rewritten += u64::from(ended.is_ok());
-                self.lacks_base &= ended.is_err();
+                self.note_rewrite(&ended);
                 ended
             }
             Purpose::Replicas(directory, receivers) => {
@@ -313,130 +304,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             server.requests.push(Request::BackgroundSave);
             return;
         }
-        let percent = server.settings.integer("auto-aof-rewrite-percentage") as u64;
-        let least = server.settings.integer("auto-aof-rewrite-min-size") as u64;
-        if let Some(aof) = &self.aof
-            && percent > 0
-            && aof.bytes() > least
-            && aof.bytes() >= aof.base_bytes() + aof.base_bytes() / 100 * percent
-        {
-            server.requests.push(Request::RewriteAof);
+        if self.is_rewrite_wanted() {
+            self.server.requests.push(Request::RewriteAof);
         }
-    }
-
-    fn aof_path(&self) -> PathBuf {
-        let settings = &self.server.settings;
-        Path::new(settings.text("dir")).join(settings.text("appenddirname"))
-    }
-
-    /// Empties the server and replays the append-only file.
-    fn reload(&mut self) -> Result<(), String> {
-        let Some(aof) = self.aof.take() else {
-            return Err("ERR the append only file is off: CONFIG SET appendonly yes first".to_owned());
-        };
-        self.abandon_walks();
-        self.server.save.is_rewrite_due = false;
-        let directory = aof.directory().clone();
-        let server = &mut self.server;
-        let dirty = server.dirty;
-        let reopened = aof.close().and_then(|()| {
-            for database in 0..server.databases.len() {
-                server.take_database(database, false);
-            }
-            recover::replay(server, directory).map_err(|error| error.to_string())
-        });
-        server.dirty = dirty;
-        server.effects.forget_selected();
-        match reopened {
-            Ok((aof, _)) => {
-                self.aof = Some(aof);
-                Ok(())
-            }
-            Err(error) => {
-                // Nothing can be written any more, and not all keys may be there.
-                server.aof.failure = Some(format!("DEBUG LOADAOF: {error}; restart the server once that is mended"));
-                Err(format!("ERR {error}"))
-            }
-        }
-    }
-
-    /// Begins or ends the append-only file, as the setting says now. One that cannot be begun refuses writes until it is set to
-    /// `no` again.
-    fn switch_aof(&mut self) -> Result<(), String> {
-        let wanted = self.server.settings.is_yes("appendonly");
-        let outcome = match (wanted, self.aof.take()) {
-            // It is begun once the master's keys are there.
-            (true, None) if self.server.is_loading => Ok(()),
-            (true, None) => self.begin_aof(),
-            (false, Some(aof)) => {
-                self.lacks_base = false;
-                if let Some(job) = self.job.take_if(|job| matches!(job.purpose, Purpose::Base(_))) {
-                    job.snapshot.abandon(&mut self.server);
-                    self.server.save.rewrites = false;
-                }
-                aof.close()
-            }
-            (_, aof) => {
-                self.aof = aof;
-                Ok(())
-            }
-        };
-        self.server.aof.failure = match &self.aof {
-            Some(aof) => aof.failure().map(str::to_owned),
-            // What is not to be written cannot fail either.
-            None => outcome.as_ref().err().filter(|_| wanted).cloned(),
-        };
-        self.server.writes_aof = self.aof.is_some();
-        self.server.choose_effects();
-        self.server.effects.forget_selected();
-        outcome
-    }
-
-    /// An append-only file whose base are the keys of this moment. What was there before is no longer needed.
-    fn begin_aof(&mut self) -> Result<(), String> {
-        let told = |error: io::Error| error.to_string();
-        let directory = (self.open)(&self.aof_path()).map_err(told)?;
-        let name = self.server.settings.text("appendfilename").to_owned();
-        let mut aof = Aof::begin(directory, &name).map_err(|error| error.to_string())?;
-        let is_rdb = self.server.settings.is_yes("aof-use-rdb-preamble");
-        let format = if is_rdb { Format::Rdb { is_base: true } } else { Format::Commands };
-        self.server.save.is_save_due |= self.server.save.saves;
-        self.abandon_walks();
-        let snapshot = Snapshot::begin(&mut self.server, aof.directory(), TEMPORARY_BASE, format).map_err(told)?;
-        let bytes = snapshot.finish(&mut self.server).map_err(told)?;
-        aof.put_base(TEMPORARY_BASE, bytes, is_rdb).map_err(told)?;
-        self.aof = Some(aof);
-        Ok(())
-    }
-
-    /// Begins the append-only file anew while everybody goes on: its base is written a little in each turn. Until it is there, the
-    /// files of before are what a restart reads; this is for a replica, which asks its master then what it has missed.
-    pub(super) fn begin_aof_behind(&mut self) {
-        self.lacks_base = true;
-        self.server.save.is_rewrite_due = false;
-        self.abandon_walks();
-        let begun = self.try_begin_aof_behind();
-        if let Err(error) = begun {
-            log::warning(format_args!("append-only file: {error}"));
-            self.server.aof.failure = Some(error.to_string());
-        }
-        self.server.writes_aof = self.aof.is_some();
-        self.server.choose_effects();
-        self.server.effects.forget_selected();
-    }
-
-    fn try_begin_aof_behind(&mut self) -> io::Result<()> {
-        self.aof = None;
-        let directory = (self.open)(&self.aof_path())?;
-        let name = self.server.settings.text("appendfilename").to_owned();
-        let aof = Aof::begin(directory, &name).map_err(io::Error::other)?;
-        let is_rdb = self.server.settings.is_yes("aof-use-rdb-preamble");
-        let format = if is_rdb { Format::Rdb { is_base: true } } else { Format::Commands };
-        let snapshot = Snapshot::begin(&mut self.server, aof.directory(), TEMPORARY_BASE, format)?;
-        self.job = Some(Job { snapshot, purpose: Purpose::Base(is_rdb) });
-        self.server.save.rewrites = true;
-        self.server.aof.failure = None;
-        self.aof = Some(aof);
-        Ok(())
     }
 }

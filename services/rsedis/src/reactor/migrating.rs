@@ -143,7 +143,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             Ok(_) => Err(UNREAD.0.to_owned()),
             Err(Interruption(text)) => Err(text.to_owned()),
         };
-        self.reply(migration.slot, outcome);
+        self.reply(Some(migration.slot), outcome);
     }
 
     /// What the other server has is removed here, as DEL would, and safely so before the client hears of it.

@@ -3,6 +3,7 @@
 //!
 //! [`Sockets`] is the seam to the operating system: [`epoll::EpollSockets`] is one side of it, io_uring may be another.
 
+mod aof;
 pub mod epoll;
 mod feeding;
 mod following;
@@ -24,6 +25,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wal::files::Directory;
 
+use crate::connection::Connection;
+use crate::keyspace::WARM_AT_ONCE;
 use crate::memory::{Allocator, Memory};
 use crate::persistence::Aof;
 use crate::protocol::Limits;
@@ -34,6 +37,10 @@ pub use sockets::{Accepted, Event, Received, Signal, Sockets};
 
 /// Received at a time, bytes.
 const RECEIVE_BYTES: usize = 64 << 10;
+/// A command that needs this many bytes gets a buffer of its size, and the rest of it is taken at once, as far as it is there.
+const LARGE_BYTES: usize = 32 << 10;
+/// Of such a command this much is taken in one turn, so that others are served.
+const LARGE_TURN_BYTES: usize = 4 << 20;
 /// Keys that expire in one turn, so that a turn is short.
 const EXPIRE_MAX: usize = 2_000;
 /// How often the loop looks after what is not asked for by clients.
@@ -60,6 +67,8 @@ pub struct Reactor<S: Sockets, D: Directory> {
     socket: following::Socket,
     /// The append-only file was begun anew, and its base is not there yet.
     lacks_base: bool,
+    /// Writes are postponed until the base is there.
+    postpones_writes: bool,
     /// A snapshot, a transfer or a reading of keys has more to do at once.
     has_more: bool,
     /// Slots that were paused, and whose commands may run now.
@@ -98,6 +107,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             seconds: 0,
             socket: following::Socket::default(),
             lacks_base: false,
+            postpones_writes: false,
             has_more: false,
             runnable: Vec::new(),
             touched: Vec::new(),
@@ -158,7 +168,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         waiting::time_out(&mut self.server);
         waiting::serve(&mut self.server);
-        if self.server.trackers > 0 {
+        if self.server.trackers.is_any() {
             command::tracking::tell(&mut self.server, None);
             command::tracking::broadcast(&mut self.server);
         }
@@ -169,6 +179,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.answer_master();
         self.server.step_failover();
         self.do_requests();
+        self.judge_base();
         self.step_shutdown();
         self.feed_newcomers();
         let has_more = [self.step_job(), self.step_broadcast(), self.step_transfers(), self.step_master()];
@@ -210,6 +221,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             }
         }
         self.close_idle();
+        self.judge_lingering();
+        self.hear_master_again();
         let is_due = self.last_second.elapsed() >= Duration::from_secs(1);
         if is_due {
             self.last_second = Instant::now();
@@ -220,7 +233,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.tell_of_aof();
         if is_due {
             self.look_after_replicas();
-            self.server.save.is_rewrite_due |= self.lacks_base && !self.is_walking();
+            self.look_at_base();
         }
         // Clients wait for a lead that is handed over.
         if is_due || self.server.is_handing_over() {
@@ -229,36 +242,24 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.look_at_snapshots();
     }
 
-    fn tell_of_aof(&mut self) {
-        if let Some(aof) = &self.aof {
-            let status = &mut self.server.aof;
-            status.current_bytes = aof.bytes();
-            status.base_bytes = aof.base_bytes();
-            status.syncs = aof.syncs();
-            match (aof.failure(), &status.failure) {
-                (now, before) if now == before.as_deref() => {}
-                (Some(text), _) => {
-                    log::warning(format_args!("append-only file: {text}: writes are refused"));
-                    status.failure = Some(text.to_owned());
-                }
-                (None, _) => {
-                    log::warning(format_args!("append-only file: written again: writes are taken"));
-                    status.failure = None;
-                }
-            }
-        }
-    }
-
     fn close_idle(&mut self) {
         let patience = self.server.settings.integer("timeout") * 1000;
         let now = self.server.now;
         for session in self.server.sessions.iter_mut().flatten() {
-            let may_be_idle = session.subscriptions() > 0 || session.is_master || session.is_replica();
-            if patience > 0 && now - session.last_active > patience && !may_be_idle {
+            let listens = session.subscriptions() > 0 || session.is_monitor || session.waiting.is_some();
+            let is_spared = listens || session.is_master || session.is_replica();
+            if patience > 0 && now - session.last_active > patience && !is_spared {
                 session.is_killed = true;
                 self.touched.push(session.slot);
             }
         }
+    }
+
+    /// Who has been above the soft limit for too long is cut off also where nothing is sent to it any more.
+    fn judge_lingering(&mut self) {
+        let connections = self.server.connections.iter().enumerate();
+        let above = connections.filter(|(_, connection)| connection.as_ref().is_some_and(Connection::is_above));
+        self.touched.extend(above.map(|(slot, _)| slot));
     }
 
     fn keepalive_seconds(&self) -> u32 {
@@ -289,8 +290,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.shared.clear();
             self.sockets.borrow_mut().receive(slot, &mut self.shared, RECEIVE_BYTES)
         } else {
-            let wanted = connection.parser.needs().saturating_sub(connection.query.len());
-            self.sockets.borrow_mut().receive(slot, &mut connection.query, wanted.clamp(RECEIVE_BYTES, 1 << 20))
+            receive_rest(&mut *self.sockets.borrow_mut(), slot, connection)
         };
         match received {
             Received::Nothing => {}
@@ -302,17 +302,47 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             }
             Received::Bytes(count) => {
                 self.server.stats.input_bytes += count as u64;
+                if let Some(Some(session)) = self.server.sessions.get_mut(slot) {
+                    session.last_active = self.server.now;
+                }
                 if is_fresh {
                     let bytes = std::mem::take(&mut self.shared);
                     let consumed = self.execute(slot, &bytes);
+                    let mut is_large = false;
                     if let Some(Some(connection)) = self.server.connections.get_mut(slot) {
                         connection.query.extend_from_slice(&bytes[consumed..]);
+                        is_large = consumed < bytes.len() && connection.parser.needs() >= LARGE_BYTES;
                     }
                     self.shared = bytes;
+                    if is_large {
+                        // The rest is there already, as often as not.
+                        return self.receive(slot);
+                    }
                 } else {
+                    self.note_query(slot);
+                    if self.server.settings.clients_max > 0 {
+                        // Before what it has sent runs: nothing else would be left of a large command then.
+                        self.server.count_client(slot);
+                        self.evict_clients();
+                    }
                     self.resume(slot);
                 }
             }
+        }
+        self.note_query(slot);
+    }
+
+    /// Closes those who take too much.
+    fn evict_clients(&mut self) {
+        self.server.clients_to_evict().into_iter().for_each(|slot| self.close(slot));
+    }
+
+    /// What a client's buffer takes, for whoever asks.
+    fn note_query(&mut self, slot: usize) {
+        if let (Some(Some(connection)), Some(Some(session))) =
+            (self.server.connections.get(slot), self.server.sessions.get_mut(slot))
+        {
+            session.query_capacity = connection.query.capacity();
         }
     }
 
@@ -332,6 +362,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         if let Some(Some(connection)) = self.server.connections.get_mut(slot) {
             connection.query = bytes;
         }
+        self.note_query(slot);
     }
 
     /// Runs all complete commands; how many bytes they were.
@@ -345,6 +376,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         };
         self.touched.push(slot);
         session.query_bytes = bytes.len();
+        sending::limit_replies(&self.server, &mut session, &connection);
         let mut at = 0;
         while at < bytes.len() && !session.is_closing && !session.is_killed && session.waiting.is_none() {
             if !self.server.requests.is_empty() {
@@ -356,11 +388,24 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 break;
             }
             let limits = Limits { bulk_max: self.server.settings.bulk_max, is_stranger: !session.is_authenticated };
+            if at > 0 && connection.parser.is_drained() {
+                // There is more than one command: what the next ones look for is fetched from memory at the same time.
+                let ahead = connection.parser.look_ahead(&bytes[at..], limits, WARM_AT_ONCE);
+                self.server.databases[session.database].warm(ahead.filter_map(|args| args.get(1)));
+            }
             match connection.parser.next(&bytes[at..], limits) {
                 Ok(Some(length)) => {
                     let args = connection.parser.args(&bytes[at..]);
                     command::execute(&mut self.server, &mut session, args);
                     at += length;
+                    if sending::cuts_off(&mut session) {
+                        break;
+                    }
+                    if self.server.settings.clients_max > 0 && self.server.is_over_with(&session) {
+                        // Clients go before the next command, which keys may have to go for.
+                        self.runnable.push(slot);
+                        break;
+                    }
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -376,12 +421,18 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         if kept > self.server.settings.query_max {
             session.is_killed = true;
         }
-        session.query_bytes = kept;
+        let (read, argument_bytes) = connection.parser.progress();
+        (session.query_bytes, session.argument_bytes) = (kept.saturating_sub(read), argument_bytes);
         if !interlude::has_unsafe_writes(&self.server) {
             connection.safe = session.reply.bytes.len();
         }
         self.server.sessions[slot] = Some(session);
         self.server.connections[slot] = Some(connection);
+        if self.server.settings.clients_max > 0 {
+            // Others run in the same turn: what this one waits for counts for them.
+            self.server.count_client(slot);
+            self.evict_clients();
+        }
         at
     }
 
@@ -405,7 +456,12 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             let fsync = self.server.settings.fsync;
             let event = if fsync == Fsync::Always { "aof-fsync-always" } else { "aof-write" };
             is_safe = self.watch(event, |reactor| match &mut reactor.aof {
-                Some(aof) => aof.commit(&reactor.server.effects.for_file(), fsync),
+                Some(aof) => {
+                    if reactor.server.settings.is_yes("aof-timestamp-enabled") {
+                        aof.note_time(reactor.server.now / 1000);
+                    }
+                    aof.commit(&reactor.server.effects.for_file(), fsync)
+                }
                 None => true,
             });
             self.server.effects.clear();
@@ -442,7 +498,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         if self.server.settings.clients_max > 0 {
             touched.iter().for_each(|slot| self.server.count_client(*slot));
-            self.server.clients_to_evict().into_iter().for_each(|slot| self.close(slot));
+            self.evict_clients();
         }
         self.touched = touched;
         self.touched.clear();
@@ -475,6 +531,34 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         if self.socket.slot == Some(slot) {
             self.note_lost_master("the connection was ended");
+        }
+    }
+}
+
+/// Takes more of a command that has not come whole. A large one's buffer grows with what has come, and to no more than the command needs:
+/// who announces much and sends little takes little.
+fn receive_rest(sockets: &mut impl Sockets, slot: usize, connection: &mut Connection) -> Received {
+    let needs = connection.parser.needs();
+    if needs < LARGE_BYTES {
+        return sockets.receive(slot, &mut connection.query, RECEIVE_BYTES);
+    }
+    let mut taken = 0;
+    loop {
+        let length = connection.query.len();
+        let missing = needs.saturating_sub(length);
+        if missing == 0 || taken >= LARGE_TURN_BYTES {
+            return Received::Bytes(taken);
+        }
+        let room = connection.query.capacity() - length;
+        if room == 0 {
+            connection.query.reserve_exact(missing.min(length.max(RECEIVE_BYTES)));
+        }
+        let most = missing.min(connection.query.capacity() - length);
+        match sockets.receive(slot, &mut connection.query, most) {
+            Received::Bytes(count) => taken += count,
+            // An end is found again by whoever receives next.
+            Received::Nothing | Received::End if taken > 0 => return Received::Bytes(taken),
+            received => return received,
         }
     }
 }

@@ -83,6 +83,8 @@ pub trait Sockets: 'static {
     fn want(&mut self, slot: usize, readable: bool, writable: bool) -> io::Result<()>;
     /// Takes a connection that was made, with TLS or without.
     fn adopt(&mut self, stream: TcpStream, keepalive_seconds: u32, tls: Option<TlsStream>) -> io::Result<Accepted>;
+    /// Takes nobody any more: who comes is refused.
+    fn stop_listening(&mut self);
     /// Closes a socket.
     fn close(&mut self, slot: usize);
 }

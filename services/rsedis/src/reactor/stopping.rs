@@ -5,7 +5,7 @@ use wal::files::Directory;
 use super::Reactor;
 use super::sockets::{Signal, Sockets};
 use crate::log;
-use crate::server::{PausePurpose, PendingShutdown, Request, Server, Shutdown};
+use crate::server::{PausePurpose, PendingShutdown, Server, Shutdown};
 
 /// A signal asks the server to end, as the settings say. Who interrupts it twice does not want to wait for what an end waits for.
 pub(super) fn ask(server: &mut Server, signal: Signal) {
@@ -14,7 +14,7 @@ pub(super) fn ask(server: &mut Server, signal: Signal) {
         std::process::exit(1);
     }
     let shutdown = Shutdown::of(server.settings.text(signal.parameter()));
-    server.requests.push(Request::Shutdown(shutdown));
+    server.ask_to_end(shutdown);
 }
 
 impl<S: Sockets, D: Directory> Reactor<S, D> {
@@ -50,16 +50,26 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     fn finish_shutdown(&mut self, shutdown: Shutdown) {
         self.tell_of_replicas();
+        // A replica has its master's keys again. Here all would be lost, or what older files hold would come back.
+        if self.is_writing_first_base() && !self.server.replication.is_replica() {
+            if !shutdown.is_forced {
+                log::warning("Writing initial AOF, can't exit.");
+                log::warning("Errors trying to shut down the server. Check the logs for more information.");
+                return self.server.give_up_shutdown();
+            }
+            log::warning("Writing initial AOF. Exit anyway.");
+        }
         // Half of a master's keys are no reason to replace the file.
         let saves = shutdown.saves.unwrap_or(!self.server.settings.text("save").is_empty()) && !self.server.is_loading;
         match if saves { self.save_now() } else { Ok(()) } {
             Err(error) if !shutdown.is_forced => {
-                log::warning(format_args!("save before the end: {error}: going on, for the keys would be lost"));
+                log::warning(format_args!("Error trying to save the DB, can't exit: {error}"));
+                log::warning("Errors trying to shut down the server. Check the logs for more information.");
                 self.server.give_up_shutdown();
             }
             outcome => {
                 if let Err(error) = outcome {
-                    log::warning(format_args!("save before the end: {error}: ending without it, as was asked"));
+                    log::warning(format_args!("Error trying to save the DB, exit anyway: {error}"));
                 }
                 self.is_stopping = true;
             }

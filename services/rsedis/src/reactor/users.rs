@@ -11,7 +11,7 @@ use crate::acl::Users;
 use crate::command;
 use crate::log;
 use crate::server::Server;
-use crate::settings;
+use crate::settings::{self, Extent};
 
 /// The file's folder and its name.
 fn place(server: &Server) -> (PathBuf, String) {
@@ -39,8 +39,8 @@ pub fn load<D: Directory>(
 }
 
 impl<S: Sockets, D: Directory> Reactor<S, D> {
-    pub(super) fn load_users(&mut self, asker: usize) -> Result<(), String> {
-        load(&mut self.server, self.open, Some(asker)).map_err(|error| format!("ERR {error}"))
+    pub(super) fn load_users(&mut self, asker: Option<usize>) -> Result<(), String> {
+        load(&mut self.server, self.open, asker).map_err(|error| format!("ERR {error}"))
     }
 
     pub(super) fn save_users(&mut self) -> Result<(), String> {
@@ -57,14 +57,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     /// CONFIG REWRITE.
-    pub(super) fn rewrite_config(&self) -> Result<(), String> {
-        self.try_rewrite_config().map_err(|error| {
+    pub(super) fn rewrite_config(&self, extent: Extent) -> Result<(), String> {
+        self.try_rewrite_config(extent).map_err(|error| {
             log::warning(format_args!("CONFIG REWRITE failed: {error}"));
             format!("ERR Rewriting config file: {error}")
         })
     }
 
-    fn try_rewrite_config(&self) -> io::Result<()> {
+    fn try_rewrite_config(&self, extent: Extent) -> io::Result<()> {
         let path = Path::new(&self.server.settings.file);
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -75,8 +75,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             "" => String::from_utf8_lossy(&self.server.users.text()).lines().map(str::to_owned).collect(),
             _ => Vec::new(),
         };
-        let text = settings::rewrite(&self.server.settings, &users, &String::from_utf8_lossy(&before));
-        replace_file(&directory, &name, text.as_bytes())
+        let text = settings::rewrite(&self.server.settings, &users, &before, extent);
+        replace_file(&directory, &name, &text)
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
-/// See the module's description. It never holds more bytes than it may.
+/// See the module's description. It never holds more bytes than it may, but for those that a replica is to get behind its keys.
 #[derive(Debug, Default)]
 pub struct Backlog {
     bytes: VecDeque<u8>,
     /// How many it may hold.
     size: usize,
+    /// What follows so many bytes of the stream is kept, however much that is.
+    pinned: Option<u64>,
     /// Bytes of the stream up to the end of what is held.
     end: u64,
 }
@@ -15,15 +17,43 @@ pub struct Backlog {
 impl Backlog {
     /// Without bytes, where a stream has so many behind it.
     pub fn new(end: u64, size: usize) -> Self {
-        Self { bytes: VecDeque::new(), size, end }
+        Self { bytes: VecDeque::new(), size, pinned: None, end }
     }
 
     /// The stream goes on. The oldest bytes go where there is no room.
     pub fn append(&mut self, bytes: &[u8]) {
         self.end += bytes.len() as u64;
-        let kept = &bytes[bytes.len().saturating_sub(self.size)..];
-        self.drop_oldest(self.size - kept.len());
+        let most = self.most();
+        let kept = &bytes[bytes.len().saturating_sub(most)..];
+        self.drop_oldest(most - kept.len());
+        let missing = (self.bytes.len() + kept.len()).saturating_sub(self.bytes.capacity());
+        if missing > 0 {
+            // Not by doubling: what is pinned may be large.
+            self.bytes.reserve_exact(kept.len().max(self.bytes.len() / 8));
+        }
         self.bytes.extend(kept);
+    }
+
+    /// How many bytes it may hold now, with what is pinned.
+    fn most(&self) -> usize {
+        let pinned = self.pinned.map_or(0, |from| usize::try_from(self.end.saturating_sub(from)).unwrap_or(usize::MAX));
+        self.size.max(pinned)
+    }
+
+    /// What follows so many bytes of the stream stays until another place is pinned, or none.
+    pub fn pin(&mut self, from: Option<u64>) {
+        if self.pinned != from {
+            self.pinned = from;
+            self.trim();
+        }
+    }
+
+    fn trim(&mut self) {
+        let most = self.most();
+        self.drop_oldest(most);
+        if self.bytes.capacity() > most.saturating_mul(2) {
+            self.bytes.shrink_to(most);
+        }
     }
 
     /// Oldest bytes go until so many are left.
@@ -35,10 +65,7 @@ impl Backlog {
     /// It may hold so many bytes now.
     pub fn resize(&mut self, size: usize) {
         self.size = size;
-        self.drop_oldest(size);
-        if self.bytes.capacity() > size.saturating_mul(2) {
-            self.bytes.shrink_to(size);
-        }
+        self.trim();
     }
 
     /// How many bytes of the stream are in front of what it holds.
@@ -82,12 +109,15 @@ mod tests {
     enum Step {
         Append(Vec<u8>),
         Resize(usize),
+        /// So many bytes before the end, or none.
+        Pin(Option<u64>),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             5 => proptest::collection::vec(any::<u8>(), 0..40).prop_map(Step::Append),
             1 => (0usize..60).prop_map(Step::Resize),
+            1 => proptest::option::of(0u64..30).prop_map(Step::Pin),
         ];
         proptest::collection::vec(step, 0..60)
     }
@@ -97,19 +127,24 @@ mod tests {
         #[test]
         fn it_gives_what_followed_an_offset_or_nothing(steps in steps(), before in 0u64..1000, size in 0usize..60) {
             let mut backlog = Backlog::new(before, size);
-            let (mut stream, mut held) = (Vec::new(), 0);
+            let (mut stream, mut held, mut pinned) = (Vec::new(), 0, None);
             for step in steps {
                 match step {
                     Step::Append(bytes) => {
                         backlog.append(&bytes);
                         stream.extend_from_slice(&bytes);
-                        held = (held + bytes.len()).min(backlog.size());
+                        held += bytes.len();
                     }
                     Step::Resize(size) => {
                         backlog.resize(size);
-                        held = held.min(size);
+                    }
+                    Step::Pin(back) => {
+                        pinned = back.map(|back| stream.len().saturating_sub(back as usize));
+                        backlog.pin(pinned.map(|from| before + from as u64));
                     }
                 }
+                let wanted = pinned.map_or(0, |from| stream.len() - from);
+                held = held.min(backlog.size().max(wanted));
                 prop_assert_eq!(backlog.len(), held);
                 prop_assert_eq!(backlog.begin(), before + (stream.len() - held) as u64);
                 for offset in 0..before + stream.len() as u64 + 3 {

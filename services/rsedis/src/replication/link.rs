@@ -164,7 +164,9 @@ impl Introduction {
                 true => Ok(self.after(asked)),
                 false => Err(refused()),
             },
-            Asked::Auth if !text.starts_with('+') => Err(format!("{}: see masteruser and masterauth", refused())),
+            Asked::Auth if !text.starts_with('+') => {
+                Err(format!("Unable to AUTH to MASTER: {text}: see masteruser and masterauth"))
+            }
             // Old masters do not know all of this, and can do without.
             Asked::Auth | Asked::Port | Asked::Address | Asked::Capabilities => Ok(self.after(asked)),
             Asked::Sync => {

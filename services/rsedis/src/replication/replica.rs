@@ -63,14 +63,19 @@ pub struct Replica {
     pub heard_at: i64,
     /// Since when it waits for a snapshot, milliseconds since 1970.
     pub waits_since: i64,
-    /// What is to be sent behind the keys.
-    pub held: Vec<u8>,
+    /// What follows so many bytes of the stream is to be sent behind the keys; the backlog keeps it.
+    pub held_from: Option<u64>,
 }
 
 impl Replica {
     /// It asks for keys.
     pub fn wait(&mut self, now: i64) {
         (self.stage, self.waits_since, self.heard_at) = (Stage::Waiting, now, now);
+    }
+
+    /// How much is to be sent behind the keys, where the stream has so many bytes.
+    pub fn held_bytes(&self, offset: u64) -> usize {
+        self.held_from.map_or(0, |from| usize::try_from(offset.saturating_sub(from)).unwrap_or(usize::MAX))
     }
 
     /// Seconds since it said something.

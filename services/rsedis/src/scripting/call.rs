@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use mlua::{Table, Value, Variadic};
 
@@ -10,6 +9,7 @@ use super::problem::{told, was_counted};
 use super::{Flags, NO_SCRIPT, Scripts, convert, problem_text};
 use crate::acl::{Context, Denied};
 use crate::command::{self, Command, DENYOOM, NOSCRIPT, STALE, WRITE};
+use crate::effects::Reach;
 use crate::failure::{Failure, Outcome};
 use crate::protocol::Args;
 use crate::protocol::request::OwnedArgs;
@@ -139,8 +139,7 @@ impl Scripts {
                 (script.function.clone(), script.flags)
             }
         };
-        let limit = server.settings.integer("busy-reply-threshold");
-        let limit = u64::try_from(limit).ok().filter(|millis| *millis > 0).map(Duration::from_millis);
+        let limit = command::script_limit(server);
         let is_out_of_memory = server.is_out_of_memory;
         if is_out_of_memory && flags.has_shebang && !flags.allow_oom && !flags.no_writes {
             return Err(Failure::new(
@@ -149,10 +148,6 @@ impl Scripts {
         }
         if !flags.allow_stale && !client.is_master && command::is_stale(server) {
             return Err(command::MASTER_DOWN);
-        }
-        let is_for_readers = server.replication.is_replica() && server.settings.is_read_only && !client.is_master;
-        if is_for_readers && flags.has_shebang && !flags.no_writes {
-            return Err(Failure::new("READONLY Can not run script with write flag on readonly replica."));
         }
         // One that says what it does is refused before it has done anything.
         if flags.has_shebang && !flags.no_writes {
@@ -185,7 +180,12 @@ impl Scripts {
             };
             self.host.raw_set("setresp", setresp)?;
             let set_repl = scope.create_function(|_, flags: f64| {
-                running.borrow_mut().server.effects.is_silenced = flags == 0.0;
+                running.borrow_mut().server.effects.reach = match flags {
+                    0.0 => Reach::Nobody,
+                    1.0 => Reach::File,
+                    2.0 => Reach::Replicas,
+                    _ => Reach::All,
+                };
                 Ok(())
             })?;
             self.host.raw_set("set_repl", set_repl)?;
@@ -228,10 +228,11 @@ impl Scripts {
             self.run.call((function, strings(keys)?, strings(arguments)?, is_function))
         });
         self.lua.remove_hook();
-        server.effects.is_silenced = false;
+        server.effects.reach = Reach::All;
         client.tracking = session.tracking.take();
         client.has_read |= session.has_read;
         client.is_watch_broken |= session.is_watch_broken;
+        command::tell_own_now(server, client);
         match outcome {
             Ok((true, value)) => match returned_error(&value) {
                 Some((text, was_counted)) => fail(server, client, text, was_counted),

@@ -118,17 +118,19 @@ fn shebang(body: &[u8]) -> Result<(Pairs, &[u8]), String> {
 }
 
 impl Scripts {
-    /// An engine without scripts. Errors: Lua's own, if there is no memory.
-    pub fn new() -> Result<Self, String> {
-        Self::try_new().map_err(|error| format!("Lua: {}", told(&error)))
+    /// An engine without scripts. `has_deprecated`: they find `getfenv`, `setfenv` and `newproxy`, which lead out of the sandbox
+    /// (`lua-enable-deprecated-api`). Errors: Lua's own, if there is no memory.
+    pub fn new(has_deprecated: bool) -> Result<Self, String> {
+        Self::try_new(has_deprecated).map_err(|error| format!("Lua: {}", told(&error)))
     }
 
-    fn try_new() -> mlua::Result<Self> {
+    fn try_new(has_deprecated: bool) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(MEMORY_BYTES_MAX)?;
         let host = lua.create_table()?;
         libraries::add(&lua, &host)?;
+        host.raw_set("has_deprecated", has_deprecated)?;
         host.raw_set("version", crate::REDIS_VERSION)?;
         host.raw_set("version_number", 0x0007_000F)?;
         host.raw_set("sha1hex", lua.create_function(|_, text: mlua::LuaString| Ok(name_of(&text.as_bytes())))?)?;
@@ -271,7 +273,8 @@ fn problem_text(problem: &Value) -> String {
 /// The engine, made when it is first needed.
 pub fn engine(server: &mut Server) -> Outcome<&mut Scripts> {
     if server.scripts.is_none() {
-        let scripts = Scripts::new().map_err(|error| Failure::text(format!("ERR {error}")))?;
+        let has_deprecated = server.settings.is_yes("lua-enable-deprecated-api");
+        let scripts = Scripts::new(has_deprecated).map_err(|error| Failure::text(format!("ERR {error}")))?;
         server.scripts = Some(Box::new(scripts));
     }
     server.scripts.as_deref_mut().ok_or(Failure::new("ERR a script is running"))

@@ -107,6 +107,8 @@ end
 
 -- Lua's own overflows where the indices are far apart.
 local function checked_unpack(list, from, to)
+    -- A whole list is what Lua's own takes the most of.
+    if from == nil and to == nil then return unpack(list) end
     from, to = tonumber(from) or 1, tonumber(to) or #list
     if not (to - from < 7900) then error("too many results to unpack", 2) end
     return unpack(list, from, to)
@@ -150,6 +152,7 @@ local globals = {
     struct = readonly(host.struct),
 }
 globals.server = globals.redis
+if host.has_deprecated then globals.getfenv, globals.setfenv, globals.newproxy = getfenv, setfenv, newproxy end
 
 local MISSING = "Script attempted to access nonexistent global variable "
 local script_env = readonly(globals, MISSING)

@@ -5,7 +5,7 @@ use crate::command::{NO_TOUCH, WRITE};
 use crate::eviction;
 use crate::failure::{Outcome, WRONG_TYPE};
 use crate::keyspace::{Entry, Key, Place};
-use crate::protocol::Args;
+use crate::protocol::{Args, Limits};
 use crate::structure::listpack::Item;
 use crate::value::{Hash, List, Packing, Set, Stream, Value, Zset};
 
@@ -43,6 +43,11 @@ impl Server {
         self.settings.packing
     }
 
+    /// Bytes that a string may have. What a file or a master says was taken already.
+    pub fn string_bytes_max(&self) -> i64 {
+        if self.is_loading || self.applies_stream { Limits::TAKEN.bulk_max } else { self.settings.bulk_max }
+    }
+
     /// Whether a key's time has come, for who runs commands now: while keys are read, and for a master, none's has.
     pub fn is_over(&self, expiry: i64) -> bool {
         expiry <= self.now && !self.is_loading && !self.applies_stream
@@ -50,7 +55,7 @@ impl Server {
 
     /// Whether what has expired may be removed. While writes are postponed nothing changes; on a replica only what its master says,
     /// and what a client writes in its place where that is allowed.
-    fn may_remove_expired(&self) -> bool {
+    pub fn may_remove_expired(&self) -> bool {
         let is_replaced = || !self.settings.is_read_only && self.running.is_some_and(|command| command.is(WRITE));
         !self.is_paused() && (!self.replication.is_replica() || is_replaced())
     }

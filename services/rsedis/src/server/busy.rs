@@ -65,7 +65,9 @@ impl Server {
     /// Why nothing else can be done now, if a script has run for too long.
     #[inline]
     pub fn busy(&self) -> Option<Failure> {
-        self.running_script.as_ref().filter(|script| script.is_busy).map(|script| script.refusal())
+        // While data are read, that is what others are told.
+        let script = self.running_script.as_ref().filter(|_| !self.is_loading);
+        script.filter(|script| script.is_busy).map(|script| script.refusal())
     }
 
     /// Serves those who ask while a script runs; whether it is to end. Where there is nobody to serve there is nobody to end it: it does.

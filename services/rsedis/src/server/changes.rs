@@ -57,7 +57,7 @@ impl Server {
             self.make_ready(database, key);
         }
         // While data are read nobody has read any.
-        if self.trackers > 0 && !self.is_loading {
+        if self.trackers.is_any() && !self.is_loading {
             tracking::note_change(self, key, changer);
         }
     }

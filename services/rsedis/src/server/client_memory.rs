@@ -24,13 +24,13 @@ impl ClientMemory {
 }
 
 /// Bytes of a client: its buffers, what it has queued, and what it watches, listens to and waits for.
-fn bytes_of(session: &Session, connection: &Connection) -> usize {
+pub fn bytes_of(session: &Session) -> usize {
     let names = session.channels.iter().chain(&session.patterns).chain(&session.shard_channels);
     let names = names.chain(session.watched.iter().map(|(_, name)| name));
     size_of::<Session>()
         + size_of::<Connection>()
         + session.reply.bytes.capacity()
-        + connection.query.capacity()
+        + session.query_capacity.max(session.query_bytes)
         + session.transaction_memory()
         + names.map(|name| size_of::<Vec<u8>>() + name.capacity()).sum::<usize>()
         + session.tracking.as_ref().map_or(0, |tracking| tracking.bytes())
@@ -40,10 +40,8 @@ fn bytes_of(session: &Session, connection: &Connection) -> usize {
 impl Server {
     /// Counts the client at a slot anew.
     pub fn count_client(&mut self, slot: usize) {
-        let bytes = match (self.sessions.get(slot), self.connections.get(slot)) {
-            (Some(Some(session)), Some(Some(connection))) if !session.is_replica() && !session.is_master => {
-                bytes_of(session, connection)
-            }
+        let bytes = match self.sessions.get(slot) {
+            Some(Some(session)) if !session.is_replica() && !session.is_master => bytes_of(session),
             _ => 0,
         };
         self.client_memory.note(slot, bytes);
@@ -53,6 +51,13 @@ impl Server {
     pub fn count_clients(&mut self) {
         self.client_memory = ClientMemory::default();
         (0..self.sessions.len()).for_each(|slot| self.count_client(slot));
+    }
+
+    /// Whether clients take too much by what the one at hand has asked for.
+    pub fn is_over_with(&self, client: &Session) -> bool {
+        let limit = usize::try_from(self.settings.clients_max).unwrap_or(usize::MAX);
+        let counted = self.client_memory.by_slot.get(client.slot).copied().unwrap_or(0);
+        limit > 0 && self.client_memory.total - counted + bytes_of(client) >= limit
     }
 
     /// What all clients take together, as far as it is counted.

@@ -54,11 +54,27 @@ impl Server {
         self.end_pause(PausePurpose::Shutdown);
     }
 
+    /// A signal asks for an end: at once, or when signals are heeded again.
+    pub fn ask_to_end(&mut self, shutdown: Shutdown) {
+        self.asked_to_end = Some(shutdown);
+        self.heed_signals();
+    }
+
+    /// Does what a signal has asked for, unless `DEBUG PAUSE-CRON` lets it wait.
+    pub fn heed_signals(&mut self) {
+        if !self.is_tick_paused
+            && let Some(shutdown) = self.asked_to_end.take()
+        {
+            self.requests.push(Request::Shutdown(shutdown));
+        }
+    }
+
     /// `SHUTDOWN ABORT`; whether there was an end to be given up.
     pub fn abort_shutdown(&mut self) -> bool {
         let requests = self.requests.len();
         self.requests.retain(|request| !matches!(request, Request::Shutdown(_)));
-        let is_asked = self.requests.len() < requests || self.pending_shutdown.is_some();
+        let is_signalled = self.asked_to_end.take().is_some();
+        let is_asked = is_signalled || self.requests.len() < requests || self.pending_shutdown.is_some();
         if is_asked {
             self.give_up_shutdown();
             log::notice("Shutdown manually aborted.");

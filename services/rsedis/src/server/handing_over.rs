@@ -61,7 +61,7 @@ impl Server {
         // It came from a replica.
         let port = u16::try_from(port).unwrap_or_default();
         self.settings.set_master(Some((&host, port)));
-        self.turn_to(host, port);
+        self.follow(host, port);
         waiting::end_all(self);
         self.requests.push(Request::DropMaster);
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 pub use access::Typed;
 pub use busy::{Interlude, RunningScript};
-pub use client_memory::ClientMemory;
+pub use client_memory::{ClientMemory, bytes_of};
 pub use ending::{PendingShutdown, Shutdown};
 pub use messages::Message;
 pub use pace::{Pace, Sample};
@@ -31,7 +31,7 @@ pub use status::{
 
 use crate::acl;
 use crate::command::Command;
-use crate::command::tracking::Invalidation;
+use crate::command::tracking::Trackers;
 use crate::connection::Connection;
 use crate::effects::Effects;
 use crate::eviction::{self, Eviction};
@@ -140,7 +140,9 @@ pub struct Server {
     pub expires_actively: bool,
     /// `DEBUG SET-SKIP-CHECKSUM-VALIDATION`.
     pub skips_checksums: bool,
-    /// `DEBUG PAUSE-CRON`.
+    /// A signal has asked for this while [`Server::is_tick_paused`].
+    pub asked_to_end: Option<Shutdown>,
+    /// `DEBUG PAUSE-CRON`: signals wait.
     pub is_tick_paused: bool,
     /// The command that runs.
     pub running: Option<&'static Command>,
@@ -157,15 +159,7 @@ pub struct Server {
     /// `DEBUG SET-DISABLE-DENY-SCRIPTS`.
     pub allows_all_in_scripts: bool,
     /// Clients that are told when keys change.
-    pub trackers: usize,
-    /// Who has read which key: slots and identifiers.
-    pub tracked: HashMap<Vec<u8>, Vec<(usize, u64)>>,
-    /// Keys that have changed, before those who had read them are told.
-    pub invalidated: Vec<Invalidation>,
-    /// Keys that have changed, and the identifier of who changed them, for broadcasts.
-    pub broadcast: Vec<(Vec<u8>, u64)>,
-    /// All keys have changed.
-    pub is_flushed: bool,
+    pub trackers: Trackers,
     /// The identifier of the client whose command runs.
     pub current: u64,
     /// Until when commands are postponed.
@@ -224,6 +218,8 @@ impl Server {
             save: SaveStatus {
                 tried: 0,
                 saves: false,
+                feeds: false,
+                is_pointless: false,
                 rewrites: false,
                 is_rewrite_due: false,
                 is_save_due: false,
@@ -235,6 +231,8 @@ impl Server {
                 is_saved_well: true,
                 is_rewritten_well: true,
                 rewritten: 0,
+                rewrite_tried: 0,
+                rewrite_failures: 0,
                 saved: 0,
             },
             flushed: Vec::new(),
@@ -251,6 +249,7 @@ impl Server {
             next_session: 1,
             expires_actively: true,
             skips_checksums: false,
+            asked_to_end: None,
             is_tick_paused: false,
             running: None,
             waiters: HashMap::new(),
@@ -259,11 +258,7 @@ impl Server {
             resumed: Vec::new(),
             scripts: None,
             allows_all_in_scripts: false,
-            trackers: 0,
-            tracked: HashMap::new(),
-            invalidated: Vec::new(),
-            broadcast: Vec::new(),
-            is_flushed: false,
+            trackers: Trackers::default(),
             current: 0,
             pauses: Pauses::default(),
             pending_shutdown: None,
@@ -332,6 +327,7 @@ impl Server {
             replication.replicas.retain(|slot| *slot != session.slot);
             replication.alone_since = self.now;
             replication.has_news = true;
+            self.pin_backlog();
         }
         crate::command::pubsub::unsubscribe_all(self, session);
     }

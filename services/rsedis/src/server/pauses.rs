@@ -1,5 +1,5 @@
-//! Until when commands are postponed, and for what: clients have asked for it (`CLIENT PAUSE`), the lead is handed over, or replicas
-//! are to have everything before the server ends. Each purpose has a pause of its own; the strictest of them holds.
+//! Until when commands are postponed, and for what: clients have asked for it (`CLIENT PAUSE`), the lead is handed over, replicas
+//! are to have everything before the server ends, or the append-only file is to have a base. Each purpose has a pause of its own; the strictest of them holds.
 
 use super::Server;
 use crate::waiting;
@@ -13,6 +13,8 @@ pub enum PausePurpose {
     Shutdown,
     /// `FAILOVER`
     Failover,
+    /// Under `appendfsync always`: the append-only file has no base yet, so that nothing in it is safe.
+    Base,
 }
 
 /// A pause.
@@ -28,7 +30,7 @@ pub struct Pause {
 #[derive(Debug, Default)]
 pub struct Pauses {
     /// By purpose.
-    by_purpose: [Option<Pause>; 3],
+    by_purpose: [Option<Pause>; 4],
 }
 
 impl Pauses {

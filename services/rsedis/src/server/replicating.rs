@@ -2,7 +2,7 @@
 
 use super::{Request, Server};
 use crate::protocol::push_command;
-use crate::replication::{Link, Master, Replica, Stage};
+use crate::replication::{Link, Master, Replica, Replication, Stage};
 use crate::session::Session;
 
 /// What asks all replicas how far they are.
@@ -11,7 +11,7 @@ const ASK: [&[u8]; 3] = [b"REPLCONF", b"GETACK", b"*"];
 impl Server {
     /// Bytes of the stream with all that commands have changed so far.
     pub fn stream_end(&self) -> u64 {
-        self.replication.applied() + self.effects.unreplicated().len() as u64
+        self.replication.applied() + self.effects.unreplicated_bytes() as u64
     }
 
     /// Whose effects are wanted: the append-only file's, and the replicas'.
@@ -23,7 +23,7 @@ impl Server {
     /// Takes what commands changed into the stream.
     pub fn take_effects(&mut self) {
         if self.effects.is_replicated {
-            self.replication.pending.extend_from_slice(self.effects.unreplicated());
+            self.replication.pending.extend_from_slice(&self.effects.unreplicated());
         }
         self.effects.mark_replicated();
     }
@@ -37,10 +37,11 @@ impl Server {
         {
             self.ask_replicas();
         }
-        let replication = &mut self.replication;
-        if replication.pending.is_empty() || self.aof.failure.is_some() {
+        if self.replication.pending.is_empty() || self.aof.failure.is_some() {
             return;
         }
+        self.pin_backlog();
+        let replication = &mut self.replication;
         let mut bytes = std::mem::take(&mut replication.pending);
         replication.offset += bytes.len() as u64;
         if let Some(backlog) = &mut replication.backlog {
@@ -55,16 +56,23 @@ impl Server {
                     reply.bytes.extend_from_slice(&bytes);
                     self.woken.push(slot);
                 }
-                Stage::Snapshot | Stage::Receiving | Stage::Loading => {
-                    replica.held.extend_from_slice(&bytes);
-                    self.woken.push(slot);
-                }
+                // The backlog keeps it for them, once for all.
+                Stage::Snapshot | Stage::Receiving | Stage::Loading => self.woken.push(slot),
                 Stage::Introducing | Stage::Waiting => {}
             }
         }
         bytes.clear();
         bytes.shrink_to(1 << 20);
         self.replication.pending = bytes;
+    }
+
+    /// The backlog keeps what replicas are to get behind their keys, and nothing for those who have gone.
+    pub fn pin_backlog(&mut self) {
+        let sessions = self.replication.replicas.iter().filter_map(|slot| self.sessions.get(*slot)?.as_ref());
+        let pinned = sessions.filter_map(|session| session.replica.as_ref()?.held_from).min();
+        if let Some(backlog) = &mut self.replication.backlog {
+            backlog.pin(pinned);
+        }
     }
 
     /// Asks all replicas how far they are.
@@ -78,15 +86,23 @@ impl Server {
     }
 
     /// What follows keys that were sent is sent now. Who wanted the keys alone has all.
-    pub fn put_online(session: &mut Session, now: i64) {
-        let Session { replica: Some(replica), reply, is_closing, .. } = session else { return };
+    pub fn put_online(replication: &Replication, session: &mut Session, now: i64) {
+        let Session { replica: Some(replica), reply, is_closing, is_killed, .. } = session else { return };
         if replica.is_rdb_only {
             *is_closing = true;
             return;
         }
         replica.stage = Stage::Online;
         replica.heard_at = now;
-        reply.bytes.append(&mut replica.held);
+        let Some(from) = replica.held_from.take() else { return };
+        match replication.backlog.as_ref().and_then(|backlog| backlog.since(from)) {
+            Some((first, second)) => {
+                reply.bytes.extend_from_slice(first);
+                reply.bytes.extend_from_slice(second);
+            }
+            // The history is another one by now.
+            None => *is_killed = true,
+        }
     }
 
     /// Replicas with their addresses, except the one whose command runs.
@@ -129,18 +145,14 @@ impl Server {
     }
 
     /// Follows a master from now on. What is known stays: where the master's history is a part of ours, or ours of its, it goes on.
+    /// Replicas stay until the history gets another name.
     pub fn follow(&mut self, host: String, port: u16) {
-        self.turn_to(host, port);
-        self.dismiss_replicas();
-    }
-
-    /// The same, and replicas stay until the history gets another name.
-    pub(super) fn turn_to(&mut self, host: String, port: u16) {
         // What was changed in this turn belongs to the history so far.
         if self.effects.is_in_group() {
             self.take_effects();
             let id = self.random.name();
             self.replication.begin_anew(id);
+            self.dismiss_replicas();
         } else {
             self.take_effects();
         }
@@ -191,6 +203,7 @@ impl Server {
         if self.replication.master.take().is_none() {
             return;
         }
+        self.effects.split_transaction();
         self.effects.mark_replicated();
         let id = self.random.name();
         self.replication.shift(id);
@@ -208,7 +221,8 @@ mod tests {
     fn replica(server: &mut Server, stage: Stage) -> usize {
         let slot = server.sessions.len();
         let mut session = Session::new(slot as u64 + 1, slot, "a:1".to_owned(), "b:1".to_owned(), 0);
-        session.replica = Some(Box::new(Replica { stage, ..Replica::default() }));
+        let held_from = (stage == Stage::Receiving).then_some(0);
+        session.replica = Some(Box::new(Replica { stage, held_from, ..Replica::default() }));
         server.replication.replicas.push(slot);
         server.sessions.push(Some(Box::new(session)));
         slot
@@ -223,7 +237,7 @@ mod tests {
         let waiting = replica(&mut server, Stage::Waiting);
         let sent = |server: &Server, slot: usize| {
             let session = server.sessions[slot].as_ref().unwrap();
-            (session.reply.bytes.clone(), session.replica.as_ref().unwrap().held.clone())
+            (session.reply.bytes.clone(), session.replica.as_ref().unwrap().held_bytes(server.replication.offset))
         };
         server.effects.add(0, &[b"SET", b"a", b"1"]);
         let expected = server.effects.bytes.clone();
@@ -232,15 +246,60 @@ mod tests {
         server.effects.clear();
         server.aof.failure = Some("no space".to_owned());
         server.replicate();
-        assert_eq!(sent(&server, online), (Vec::new(), Vec::new()));
+        assert_eq!(sent(&server, online), (Vec::new(), 0));
         assert_eq!((server.replication.offset, server.stream_end()), (0, expected.len() as u64));
         server.aof.failure = None;
         server.replicate();
-        assert_eq!(sent(&server, online), (expected.clone(), Vec::new()));
-        assert_eq!(sent(&server, receiving), (Vec::new(), expected.clone()), "behind the keys");
-        assert_eq!(sent(&server, waiting), (Vec::new(), Vec::new()), "it is in the keys that come");
+        assert_eq!(sent(&server, online), (expected.clone(), 0));
+        assert_eq!(sent(&server, receiving), (Vec::new(), expected.len()), "behind the keys");
+        assert_eq!(sent(&server, waiting), (Vec::new(), 0), "it is in the keys that come");
         assert_eq!(server.replication.offset, expected.len() as u64);
         assert_eq!(server.acknowledgements(1), 0);
+    }
+
+    /// Its acknowledgement was answered with what had been held back, and that was taken for a reply.
+    #[test]
+    fn a_replica_that_acknowledges_its_keys_gets_what_was_held_and_stays() {
+        let mut server = Server::new(crate::settings::Settings::default(), 0, 1);
+        server.replication.begin_backlog(10);
+        server.choose_effects();
+        let slot = replica(&mut server, Stage::Receiving);
+        server.effects.add(0, &[b"SET", b"longer than", b"the backlog"]);
+        let expected = server.effects.bytes.clone();
+        server.take_effects();
+        server.replicate();
+        let mut session = server.sessions[slot].take().unwrap();
+        (session.is_authenticated, session.may_all) = (true, true);
+        session.replica.as_mut().unwrap().stage = Stage::Loading;
+        let words = crate::protocol::request::OwnedArgs::new([b"REPLCONF".as_slice(), b"ACK", b"0"]);
+        crate::command::execute(&mut server, &mut session, words.as_args());
+        assert!(!session.is_killed);
+        assert_eq!(session.reply.bytes, expected);
+        server.sessions[slot] = Some(session);
+        server.pin_backlog();
+        assert_eq!(server.replication.backlog.as_ref().unwrap().len(), 10, "nobody needs more");
+    }
+
+    #[test]
+    fn a_promotion_in_the_middle_of_a_transaction_leaves_two_whole_ones() {
+        for (before, after) in [(1, 1), (1, 2), (2, 2), (0, 1), (2, 0)] {
+            let mut server = Server::new(crate::settings::Settings::default(), 0, 1);
+            server.writes_aof = true;
+            server.follow("host".to_owned(), 1);
+            server.effects.begin_transaction();
+            let change = |server: &mut Server| server.effects.add(0, &[b"SET", b"a", b"1"]);
+            (0..before).for_each(|_| change(&mut server));
+            server.lead();
+            server.replication.begin_backlog(1000);
+            server.choose_effects();
+            (0..after).for_each(|_| change(&mut server));
+            server.effects.end_transaction();
+            let stream = String::from_utf8_lossy(&server.effects.unreplicated()).into_owned();
+            let whole = usize::from(after > 1);
+            assert_eq!(stream.matches("MULTI").count(), whole, "{before} before, {after} behind");
+            assert_eq!(stream.matches("EXEC").count(), whole, "{before} before, {after} behind");
+            assert_eq!(stream.matches("SET").count(), after, "{before} before, {after} behind");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ending::Shutdown;
 use crate::latency::Histogram;
-use crate::settings::Settings;
+use crate::settings::Extent;
 
 /// Counters, since the start or CONFIG RESETSTAT.
 #[derive(Debug, Default)]
@@ -71,8 +71,8 @@ impl Stats {
         }
     }
 
-    /// A call took so long.
-    pub fn note_time(&mut self, command: usize, took: Duration) {
+    /// A call took so long; `tracks`: how often which time was taken is kept.
+    pub fn note_time(&mut self, command: usize, took: Duration, tracks: bool) {
         // CONFIG RESETSTAT has just forgotten its own call.
         if command >= self.by_command.len() {
             self.note_call(command);
@@ -80,7 +80,9 @@ impl Stats {
         let (stats, nanos) = (&mut self.by_command[command], took.as_nanos() as u64);
         stats.timed += 1;
         stats.nanos += nanos;
-        stats.times.note(nanos);
+        if tracks {
+            stats.times.note(nanos);
+        }
     }
 
     /// What is known of a command that was called.
@@ -102,7 +104,7 @@ pub struct CommandStats {
     pub timed: u64,
     /// What these took together.
     pub nanos: u64,
-    /// What each of them took.
+    /// What each of them took, while `latency-tracking` was set.
     pub times: Histogram,
 }
 
@@ -118,35 +120,35 @@ impl CommandStats {
 pub enum Request {
     /// Stop. Those who wait for it are answered only if the server goes on.
     Shutdown(Shutdown),
-    /// Read the append-only file anew (`DEBUG LOADAOF`), and answer the client at a slot.
-    ReloadAof(usize),
-    /// Write the RDB file while everybody waits, and answer the client at a slot.
-    Save(usize),
+    /// Read the append-only file anew (`DEBUG LOADAOF`). As with those below: answer the client at a slot, if one waits.
+    ReloadAof(Option<usize>),
+    /// Write the RDB file while everybody waits.
+    Save(Option<usize>),
     /// Another master is followed, or none: end the connection to the one before.
     DropMaster,
     /// Write the RDB file.
     BackgroundSave,
     /// Write the append-only file's base anew.
     RewriteAof,
-    /// Write the parameters into their file, and answer the client at a slot.
-    RewriteConfig(usize),
-    /// Read the file of users, and answer the client at a slot.
-    LoadUsers(usize),
-    /// Write the file of users, and answer the client at a slot.
-    SaveUsers(usize),
+    /// Write the parameters into their file.
+    RewriteConfig(Option<usize>, Extent),
+    /// Read the file of users.
+    LoadUsers(Option<usize>),
+    /// Write the file of users.
+    SaveUsers(Option<usize>),
     /// Send the keys of [`Migration`], and answer its client.
     Migrate,
-    /// Listen where the settings say now, or go back to those of [`SettingsBefore`]. Answer the client at a slot, if one waits.
+    /// Listen where the settings say now, or go back to those of [`SettingsBefore`].
     Listen(Option<usize>),
-    /// Begin or end the append-only file: the setting has changed. Answer the client at a slot, if one waits.
+    /// Begin or end the append-only file: the setting has changed.
     SwitchAof(Option<usize>),
 }
 
 /// What CONFIG SET goes back to if the server cannot listen where it was told to.
 #[derive(Clone, Debug)]
 pub struct SettingsBefore {
-    /// All parameters.
-    pub settings: Settings,
+    /// What the command has changed, as it was: places and texts.
+    pub values: Vec<(usize, String)>,
     /// The one that asks for another place.
     pub name: &'static str,
 }
@@ -177,6 +179,8 @@ pub struct Migration {
 pub struct AofStatus {
     /// Why it cannot be written.
     pub failure: Option<String>,
+    /// It was read anew and could not be: keys are missing that it holds, and nothing may take its place.
+    pub is_lost: bool,
     /// Bytes of all its files.
     pub current_bytes: u64,
     /// Bytes of its base.
@@ -205,6 +209,10 @@ pub struct LoadStatus {
 pub struct SaveStatus {
     /// An RDB file is being written.
     pub saves: bool,
+    /// Replicas are being sent all keys.
+    pub feeds: bool,
+    /// All keys went: RDB files of what was before are given up.
+    pub is_pointless: bool,
     /// A base of the append-only file is being written.
     pub rewrites: bool,
     /// A rewrite is to follow what goes on now.
@@ -229,6 +237,10 @@ pub struct SaveStatus {
     pub is_rewritten_well: bool,
     /// Bases that were written.
     pub rewritten: u64,
+    /// When a base was tried last, milliseconds since 1970.
+    pub rewrite_tried: i64,
+    /// Bases that failed since the last that did not.
+    pub rewrite_failures: u32,
     /// RDB files that were written.
     pub saved: u64,
 }

@@ -5,7 +5,7 @@ mod rewrite;
 mod table;
 
 pub use parse::{Start, read_command_line};
-pub use rewrite::rewrite;
+pub use rewrite::{Extent, rewrite};
 pub use table::{Kind, PARAMETERS, Parameter, find};
 
 use std::time::Duration;
@@ -77,6 +77,8 @@ pub struct Settings {
     pub password: String,
     /// Users, by name, with their rules: lines of the file.
     pub users: Vec<(String, Vec<String>)>,
+    /// `rename-command`: commands by their names, and what they are called instead.
+    pub renames: Vec<(String, String)>,
     /// The file that they come from; empty: none.
     pub file: String,
     /// For clients that listen to nothing.
@@ -89,6 +91,8 @@ pub struct Settings {
     pub slow_micros: i64,
     /// Milliseconds from which on an event is a spike; 0: none is.
     pub latency_threshold_millis: u64,
+    /// How often a command took which time is kept.
+    pub tracks_latency: bool,
     /// Also commands are timed that are quick by their nature: spikes are looked for, or what takes less than a millisecond is slow.
     pub times_all: bool,
     /// Replicas without which nothing is written.
@@ -109,6 +113,10 @@ pub struct Settings {
     pub events: Classes,
     /// What is freed later.
     pub lazily: Lazily,
+    /// Keys whose readers are remembered; 0: any number.
+    pub tracked_max: usize,
+    /// How long keys are evicted at once, as Redis counts it.
+    pub eviction_tenacity: i64,
 }
 
 impl Default for Settings {
@@ -126,12 +134,14 @@ impl Default for Settings {
             query_max: 0,
             password: String::new(),
             users: Vec::new(),
+            renames: Vec::new(),
             file: String::new(),
             normal_limit: OutputLimit::default(),
             pubsub_limit: OutputLimit::default(),
             replica_limit: OutputLimit::default(),
             slow_micros: 0,
             latency_threshold_millis: 0,
+            tracks_latency: true,
             times_all: false,
             replicas_min: 0,
             replica_lag_max: 0,
@@ -142,6 +152,8 @@ impl Default for Settings {
             serves_stale: true,
             events: 0,
             lazily: Lazily::default(),
+            tracked_max: 0,
+            eviction_tenacity: 0,
         };
         settings.derive();
         settings
@@ -151,7 +163,9 @@ impl Default for Settings {
 impl Settings {
     /// A parameter's value as CONFIG GET shows it.
     pub fn text(&self, name: &str) -> &str {
-        find(name.as_bytes()).map_or("", |index| self.values[index].as_str())
+        let found = find(name.as_bytes());
+        debug_assert!(found.is_some(), "{name} is no parameter");
+        found.map_or("", |index| self.values[index].as_str())
     }
 
     /// A parameter's value by its place in [`PARAMETERS`].
@@ -167,6 +181,12 @@ impl Settings {
     /// Whether a parameter says `yes`.
     pub fn is_yes(&self, name: &str) -> bool {
         self.text(name) == "yes"
+    }
+
+    /// The percentiles that INFO tells of, as they are shown and as numbers.
+    pub fn latency_percents(&self) -> Vec<(&str, f64)> {
+        let words = self.text("latency-tracking-info-percentiles").split_whitespace();
+        words.filter_map(|word| Some((word, word.parse().ok()?))).collect()
     }
 
     /// Number of databases.
@@ -189,6 +209,14 @@ impl Settings {
         Ok(())
     }
 
+    /// Values of before, by their places.
+    pub fn put_back(&mut self, values: Vec<(usize, String)>) {
+        for (index, text) in values {
+            self.values[index] = text;
+        }
+        self.derive();
+    }
+
     /// Reads the texts into what commands look at.
     fn derive(&mut self) {
         let size = |name: &str| usize::try_from(self.integer(name)).unwrap_or(usize::MAX);
@@ -202,6 +230,7 @@ impl Settings {
             stream: NodeLimits { entries: size("stream-node-max-entries"), bytes: size("stream-node-max-bytes") },
         };
         let query_max = size("client-query-buffer-limit");
+        let tracked_max = size("tracking-table-max-keys");
         let backlog_bytes = size("repl-backlog-size").max(16 << 10);
         let replica_lag_max = self.integer("min-replicas-max-lag");
         // Either of both at zero: any number of replicas is enough.
@@ -215,6 +244,7 @@ impl Settings {
         self.serves_stale = self.is_yes("replica-serve-stale-data");
         self.packing = packing;
         self.query_max = query_max;
+        self.tracked_max = tracked_max;
         self.replicas_min = replicas_min;
         self.fsync = match self.text("appendfsync") {
             "always" => Fsync::Always,
@@ -241,8 +271,10 @@ impl Settings {
             flushes: self.is_yes("lazyfree-lazy-user-flush"),
             follows: self.is_yes("replica-lazy-flush"),
         };
+        self.eviction_tenacity = self.integer("maxmemory-eviction-tenacity");
         self.slow_micros = self.integer("slowlog-log-slower-than");
         self.latency_threshold_millis = self.integer("latency-monitor-threshold") as u64;
+        self.tracks_latency = self.is_yes("latency-tracking");
         self.times_all = self.latency_threshold_millis > 0 || (0..1000).contains(&self.slow_micros);
         let limits: Vec<&str> = self.text("client-output-buffer-limit").split(' ').collect();
         let limit = |class: &str| {

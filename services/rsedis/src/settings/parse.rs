@@ -37,72 +37,124 @@ pub fn read_command_line(
         Some("-h" | "--help") => return Ok(Start::Print(USAGE.to_owned())),
         _ => {}
     }
-    let mut settings = Settings::default();
+    let mut reading = Reading { settings: Settings::default(), has_save: false, read: &read, depth: 0 };
     let mut rest = words;
     if let [file, tail @ ..] = words
-        && (file == "-" || !file.starts_with("--"))
+        && (file == "-" || !file.starts_with('-'))
     {
-        let text = read(Path::new(file)).map_err(|error| format!("can't open config file '{file}': {error}"))?;
-        read_file(&mut settings, &text, file)?;
+        reading.file(file)?;
         if file != "-" {
-            settings.file = file.clone();
+            reading.settings.file = file.clone();
         }
         rest = tail;
     }
-    while let [option, tail @ ..] = rest {
-        let Some(name) = option.strip_prefix("--") else {
-            return Err(format!("'{option}': not an option: options begin with --"));
+    for line in lines(rest)? {
+        reading.line(&line).map_err(|error| format!("{}: {error}", shown(&line)))?;
+    }
+    Ok(Start::Serve(Box::new(reading.settings)))
+}
+
+/// The command line as lines of redis.conf: an option takes the word behind it, whatever that is, and those that follow up to the next
+/// option. `--save` alone takes nothing, and an option may stand in one word with its value.
+fn lines(words: &[String]) -> Result<Vec<Vec<String>>, String> {
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    let mut may_be_option = true;
+    for (at, word) in words.iter().enumerate() {
+        let option = word.strip_prefix("--").filter(|_| may_be_option);
+        let Some(option) = option else {
+            match lines.last_mut() {
+                Some(line) => line.push(word.clone()),
+                // As in Redis: the first option may do without its dashes.
+                None => lines.push(vec![word.clone()]),
+            }
+            may_be_option = true;
+            continue;
         };
-        let is_option = |word: &String| word.starts_with("--") && word.len() > 2;
-        let count = tail.iter().position(is_option).unwrap_or(tail.len());
-        let (values, behind) = tail.split_at(count);
-        // `--save ''` and `--bind 'a b'` are lines of redis.conf like any other.
-        let values = match values {
-            [single] if matches!(kind(name), Some(Kind::List | Kind::Master)) => {
+        let mut line = Vec::new();
+        split_words(option.as_bytes(), |word| line.push(String::from_utf8_lossy(word).into_owned()))
+            .filter(|()| !line.is_empty())
+            .ok_or_else(|| format!("'{word}': not an option: its name and value are expected behind --"))?;
+        may_be_option = line.len() > 1;
+        let is_last = words.get(at + 1).is_none_or(|next| next.starts_with("--"));
+        if line.len() == 1 && is_last && option.eq_ignore_ascii_case("save") {
+            line.push(String::new());
+            may_be_option = true;
+        }
+        lines.push(line);
+    }
+    Ok(lines)
+}
+
+fn shown(line: &[String]) -> String {
+    let (name, values) = line.split_first().map_or(("", line), |(name, values)| (name.as_str(), values));
+    let values: String = values.iter().map(|value| format!(" \"{value}\"")).collect();
+    format!("'{name}{values}'")
+}
+
+/// Files that include one another; more is a circle.
+const DEPTH_MAX: usize = 16;
+
+/// Lines of files and of the command line, in their order.
+struct Reading<'a> {
+    settings: Settings,
+    /// There was a line `save`: those that follow add to it, and do not replace what is set unless told otherwise.
+    has_save: bool,
+    read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
+    depth: usize,
+}
+
+impl Reading<'_> {
+    fn file(&mut self, file: &str) -> Result<(), String> {
+        if self.depth == DEPTH_MAX {
+            return Err(format!("'{file}': more than {DEPTH_MAX} files include one another"));
+        }
+        let text = (self.read)(Path::new(file)).map_err(|error| format!("can't open config file '{file}': {error}"))?;
+        self.depth += 1;
+        for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let failed =
+                |error: &str| format!("{file}, line {}, '{}': {error}", number + 1, String::from_utf8_lossy(line));
+            let mut words = Vec::new();
+            split_words(line, |word| words.push(String::from_utf8(word.to_vec())))
+                .ok_or_else(|| failed("Unbalanced quotes in configuration line"))?;
+            let words: Result<Vec<String>, _> = words.into_iter().collect();
+            let words = words.map_err(|_| failed("no UTF-8: write it as text"))?;
+            self.line(&words).map_err(|error| failed(&error))?;
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn line(&mut self, words: &[String]) -> Result<(), String> {
+        let Some((name, values)) = words.split_first() else { return Ok(()) };
+        if name.eq_ignore_ascii_case("include") {
+            let [file] = values else { return Err("wrong number of arguments".to_owned()) };
+            return self.file(file);
+        }
+        let mut values = match (find(name.as_bytes()).map(|index| PARAMETERS[index].kind), values) {
+            // One word with all of them is as good.
+            (Some(Kind::List | Kind::Percentiles | Kind::Master), [single]) => {
                 single.split_whitespace().map(str::to_owned).collect()
             }
             _ => values.to_vec(),
         };
-        set(&mut settings, name, &values).map_err(|error| format!("{}: {error}", shown(option, &values)))?;
-        rest = behind;
-    }
-    Ok(Start::Serve(Box::new(settings)))
-}
-
-fn kind(name: &str) -> Option<Kind> {
-    find(name.as_bytes()).map(|index| PARAMETERS[index].kind)
-}
-
-fn shown(option: &str, values: &[String]) -> String {
-    let values: String = values.iter().map(|value| format!(" \"{value}\"")).collect();
-    format!("'{option}{values}'")
-}
-
-fn read_file(settings: &mut Settings, text: &[u8], file: &str) -> Result<(), String> {
-    let mut has_save = false;
-    for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
-        let line = line.trim_ascii();
-        if line.is_empty() || line.starts_with(b"#") {
-            continue;
-        }
-        let failed = |error: &str| format!("{file}, line {}, '{}': {error}", number + 1, String::from_utf8_lossy(line));
-        let mut words = Vec::new();
-        split_words(line, |word| words.push(String::from_utf8_lossy(word).into_owned()))
-            .ok_or_else(|| failed("Unbalanced quotes in configuration line"))?;
-        let Some((name, values)) = words.split_first() else { continue };
-        let mut values = values.to_vec();
         // Lines `save` add up, until one says that there are none.
-        if name.eq_ignore_ascii_case("save") && std::mem::replace(&mut has_save, true) && values != [""] {
-            values.splice(0..0, settings.text("save").split_whitespace().map(str::to_owned));
+        if name.eq_ignore_ascii_case("save") && std::mem::replace(&mut self.has_save, true) && values != [""] {
+            values.splice(0..0, self.settings.text("save").split_whitespace().map(str::to_owned));
         }
-        set(settings, name, &values).map_err(|error| failed(&error))?;
+        set(&mut self.settings, name, &values)
     }
-    Ok(())
 }
 
 fn set(settings: &mut Settings, name: &str, values: &[String]) -> Result<(), String> {
     if name.eq_ignore_ascii_case("user") {
         return add_user(settings, values);
+    }
+    if name.eq_ignore_ascii_case("rename-command") {
+        return rename(settings, values);
     }
     let index = find(name.as_bytes()).ok_or_else(|| {
         let meant = nearest(name, PARAMETERS.iter().map(|parameter| parameter.name));
@@ -125,6 +177,29 @@ fn add_user(settings: &mut Settings, values: &[String]) -> Result<(), String> {
     let bytes: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
     crate::acl::Users::default().set(b"someone", &bytes)?;
     settings.users.push((name.clone(), words));
+    Ok(())
+}
+
+/// The longest name that a command may be given.
+const COMMAND_NAME_BYTES_MAX: usize = 63;
+
+/// `rename-command OLD NEW`: commands are found by these names from the start on; an empty one hides a command.
+fn rename(settings: &mut Settings, values: &[String]) -> Result<(), String> {
+    let [old, new] = values else { return Err("wrong number of arguments".to_owned()) };
+    let (old, new) = (old.to_ascii_lowercase(), new.to_ascii_lowercase());
+    let is_command = |name: &str| crate::command::COMMANDS.iter().any(|command| command.name == name);
+    let is_renamed = |name: &str| settings.renames.iter().any(|(known, _)| known == name);
+    if !is_command(&old) || is_renamed(&old) {
+        return Err("No such command in rename-command".to_owned());
+    }
+    if is_command(&new) && !is_renamed(&new) || settings.renames.iter().any(|(_, name)| !new.is_empty() && *name == new)
+    {
+        return Err("Target command name already exists".to_owned());
+    }
+    if new.len() > COMMAND_NAME_BYTES_MAX {
+        return Err(format!("a command's name has at most {COMMAND_NAME_BYTES_MAX} bytes: choose a shorter one"));
+    }
+    settings.renames.push((old, new));
     Ok(())
 }
 
@@ -156,9 +231,10 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
         }
         Kind::MemoryOrPercent => {
             let word = single()?;
-            match word.strip_suffix('%').map(str::parse) {
-                Some(Ok(percent @ 0..=100u8)) => Ok(format!("{percent}%")),
-                Some(_) => Err("percentage argument must be less or equal to 100".to_owned()),
+            match word.strip_suffix('%').map(str::parse::<u64>) {
+                Some(Ok(percent @ 0..=100)) => Ok(format!("{percent}%")),
+                Some(Ok(_)) => Err("percentage argument must be less or equal to 100".to_owned()),
+                Some(Err(_)) => Err("argument must be a memory or percent value".to_owned()),
                 None => {
                     let bytes = memory(word).ok_or("argument must be a memory or percent value")?;
                     Ok(bytes.to_string())
@@ -174,6 +250,7 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
         }
         Kind::Text => Ok(single()?.to_owned()),
         Kind::List => Ok(words.join(" ")),
+        Kind::Percentiles => percentiles(words),
         Kind::SavePoints => {
             let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
             let are_numbers = words.iter().all(|word| word.parse::<u32>().is_ok());
@@ -189,7 +266,7 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
         Kind::Shutdown => shutdown(words),
         Kind::Master => match words {
             [host, port] if host.eq_ignore_ascii_case("no") && port.eq_ignore_ascii_case("one") => Ok(String::new()),
-            [host, port] if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(format!("{host} {port}")),
+            [host, port] if port.parse::<u16>().is_ok() => Ok(format!("{host} {port}")),
             [_, _] => Err("Invalid master port".to_owned()),
             _ => Err("wrong number of arguments".to_owned()),
         },
@@ -201,6 +278,22 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
             }
         }
     }
+}
+
+/// As C's `%f` writes them, without zeros at the end.
+fn percentiles(words: &[String]) -> Result<String, String> {
+    let shown = |word: &str| match word.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => {
+            let text = format!("{percent:.6}");
+            Ok(text.trim_end_matches('0').trim_end_matches('.').to_owned())
+        }
+        Ok(percent) if !percent.is_nan() => {
+            Err("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]".to_owned())
+        }
+        _ => Err("Invalid latency-tracking-info-percentiles parameters".to_owned()),
+    };
+    let words: Result<Vec<String>, String> = words.iter().flat_map(|word| word.split_whitespace()).map(shown).collect();
+    Ok(words?.join(" "))
 }
 
 fn shutdown(words: &[String]) -> Result<String, String> {
@@ -231,13 +324,15 @@ fn memory(text: &str) -> Option<i64> {
         "gb" => 1 << 30,
         _ => return None,
     };
-    digits.parse::<i64>().ok()?.checked_mul(factor)
+    // Without a sign.
+    let bytes = digits.parse::<u64>().ok().filter(|_| !digits.starts_with('+'))?;
+    i64::try_from(bytes).ok()?.checked_mul(factor)
 }
 
 fn output_limits(words: &[String], before: &str) -> Result<String, String> {
     let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
     if words.is_empty() || !words.len().is_multiple_of(4) {
-        return Err("wrong number of arguments".to_owned());
+        return Err("Wrong number of arguments in buffer limit configuration.".to_owned());
     }
     let mut limits: Vec<String> = before.split(' ').map(str::to_owned).collect();
     for group in words.chunks(4) {
@@ -273,6 +368,7 @@ mod tests {
             }
             Some("save.conf") => Ok(b"save 900 1\nsave ''\nsave 300 10\nsave 60 10000\n".to_vec()),
             Some("bad.conf") => Ok(b"port 7001\nfoo bar\n".to_vec()),
+            Some("latin.conf") => Ok(b"# gr\xfcn\nrequirepass gr\xfcn\n".to_vec()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         })
     }
@@ -287,6 +383,38 @@ mod tests {
     #[test]
     fn lines_of_save_points_add_up() {
         assert_eq!(settings("save.conf").text("save"), "300 10 60 10000");
+    }
+
+    #[test]
+    fn options_take_words_as_redis_does() {
+        for (line, expected) in [
+            ("", "3600 1 300 100 60 10000"),
+            ("--save 100 100", "100 100"),
+            ("save.conf --save 5 6", "300 10 60 10000 5 6"),
+            ("--save --loglevel verbose", ""),
+            ("--loglevel verbose --save", ""),
+            ("save.conf --save ''", ""),
+        ] {
+            assert_eq!(settings(line).text("save"), expected, "{line}");
+        }
+        let words = ["-", "loglevel", "verbose", "--maxmemory 700mb", "--proc-title-template", "--mine", "--port", "7"];
+        let words = words.map(str::to_owned);
+        let Ok(Start::Serve(settings)) = read_command_line(&words, "", |_| Ok(Vec::new())) else { panic!() };
+        assert_eq!((settings.text("loglevel"), settings.memory_max), ("verbose", 700 << 20));
+        assert_eq!((settings.text("PROC-TITLE-TEMPLATE"), settings.text("port")), ("--mine", "7"));
+    }
+
+    #[test]
+    fn files_include_others_and_not_themselves() {
+        let read = |path: &Path| match path.to_str() {
+            Some("a") => Ok(b"port 1\ninclude b\n".to_vec()),
+            Some("b") => Ok(b"port 2\n".to_vec()),
+            _ => Ok(b"include circle\n".to_vec()),
+        };
+        let Ok(Start::Serve(settings)) = read_command_line(&["a".to_owned()], "", read) else { panic!() };
+        assert_eq!(settings.text("port"), "2");
+        let refused = read_command_line(&["circle".to_owned()], "", read).unwrap_err();
+        assert!(refused.contains("more than 16 files include one another"), "{refused}");
     }
 
     #[test]
@@ -310,21 +438,24 @@ mod tests {
     #[test]
     fn unknown_words_are_refused_in_one_line() {
         for (line, expected) in [
-            ("--foo bar", "'--foo \"bar\"': Bad directive or wrong number of arguments"),
+            ("--foo bar", "'foo \"bar\"': Bad directive or wrong number of arguments"),
             (
                 "--apendonly yes",
-                "'--apendonly \"yes\"': Bad directive or wrong number of arguments; did you mean appendonly?",
+                "'apendonly \"yes\"': Bad directive or wrong number of arguments; did you mean appendonly?",
             ),
-            ("--port abc", "'--port \"abc\"': argument couldn't be parsed into an integer"),
-            ("--port 70000", "'--port \"70000\"': argument must be between 0 and 65535 inclusive"),
-            ("--port", "'--port': wrong number of arguments"),
-            ("--appendonly maybe", "'--appendonly \"maybe\"': argument must be 'yes' or 'no'"),
-            ("--daemonize yes", "'--daemonize \"yes\"': not supported: this server has 'no' only"),
+            ("--port abc", "'port \"abc\"': argument couldn't be parsed into an integer"),
+            ("--port 70000", "'port \"70000\"': argument must be between 0 and 65535 inclusive"),
+            ("--port --loglevel verbose", "'port \"--loglevel\" \"verbose\"': wrong number of arguments"),
+            ("--", "'--': not an option: its name and value are expected behind --"),
+            ("--port", "'port': wrong number of arguments"),
+            ("--appendonly maybe", "'appendonly \"maybe\"': argument must be 'yes' or 'no'"),
+            ("--daemonize yes", "'daemonize \"yes\"': not supported: this server has 'no' only"),
             (
                 "--shutdown-on-sigint save nosave",
-                "'--shutdown-on-sigint \"save\" \"nosave\"': save and nosave exclude each other",
+                "'shutdown-on-sigint \"save\" \"nosave\"': save and nosave exclude each other",
             ),
-            ("--maxmemory 5x", "'--maxmemory \"5x\"': argument must be a memory value"),
+            ("--maxmemory 5x", "'maxmemory \"5x\"': argument must be a memory value"),
+            ("latin.conf", "latin.conf, line 2, 'requirepass gr\u{fffd}n': no UTF-8: write it as text"),
             ("bad.conf", "bad.conf, line 2, 'foo bar': Bad directive or wrong number of arguments"),
             ("missing.conf", "can't open config file 'missing.conf': entity not found"),
         ] {

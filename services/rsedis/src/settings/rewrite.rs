@@ -29,50 +29,70 @@ fn quoted(word: &str) -> String {
 /// The line that sets a parameter to what it is.
 fn line(settings: &Settings, index: usize) -> String {
     let (parameter, value) = (&PARAMETERS[index], settings.value(index));
-    let has_words =
-        matches!(parameter.kind, Kind::List | Kind::SavePoints | Kind::OutputLimits | Kind::Shutdown | Kind::Master)
-            && !value.is_empty();
+    let has_words = matches!(
+        parameter.kind,
+        Kind::List | Kind::Percentiles | Kind::SavePoints | Kind::OutputLimits | Kind::Shutdown | Kind::Master
+    ) && !value.is_empty();
     let value = if has_words { value.split(' ').map(quoted).collect::<Vec<_>>().join(" ") } else { quoted(value) };
     format!("{} {value}", parameter.name)
 }
 
-/// The file's new text. `users` are lines for all users; they are left as they are if there are none.
-pub fn rewrite(settings: &Settings, users: &[String], text: &str) -> String {
-    let mut lines: Vec<String> = Vec::new();
+/// Which parameters are written that the file does not name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Those that differ from their default.
+    Changed,
+    /// All that have a value.
+    All,
+}
+
+/// The file's new bytes: comments may be in any encoding. `users` are lines for all users; they are left as they are if there are none.
+pub fn rewrite(settings: &Settings, users: &[String], old: &[u8], extent: Extent) -> Vec<u8> {
+    let users = || users.iter().map(|line| line.clone().into_bytes());
+    let mut lines: Vec<Vec<u8>> = Vec::new();
     let mut written = vec![false; PARAMETERS.len()];
-    let mut are_users_written = users.is_empty();
-    for old in text.lines() {
+    let has_users = users().next().is_some();
+    let mut are_users_written = !has_users;
+    let whole = old.strip_suffix(b"\n").unwrap_or(old);
+    for old in whole.split(|byte| *byte == b'\n').filter(|_| !old.is_empty()) {
+        let old = old.strip_suffix(b"\r").unwrap_or(old);
         let mut words = Vec::new();
-        let is_comment = old.trim_start().starts_with('#');
-        let is_read = !is_comment && split_words(old.as_bytes(), |word| words.push(word.to_vec())).is_some();
+        let is_comment = old.trim_ascii_start().starts_with(b"#");
+        let is_read = !is_comment && split_words(old, |word| words.push(word.to_vec())).is_some();
         match words.first() {
-            Some(word) if is_read && word.eq_ignore_ascii_case(b"user") && !users.is_empty() => {
+            Some(word) if is_read && word.eq_ignore_ascii_case(b"user") && has_users => {
                 if !std::mem::replace(&mut are_users_written, true) {
-                    lines.extend_from_slice(users);
+                    lines.extend(users());
                 }
             }
             Some(word) if is_read && let Some(index) = find(word) => {
                 // The first line of several has it all.
                 let is_no_master = matches!(PARAMETERS[index].kind, Kind::Master) && settings.value(index).is_empty();
                 if !std::mem::replace(&mut written[index], true) && !is_no_master {
-                    lines.push(line(settings, index));
+                    lines.push(line(settings, index).into_bytes());
                 }
             }
             _ => lines.push(old.to_owned()),
         }
     }
     let is_new = |index: &usize| {
-        !written[*index] && !PARAMETERS[*index].is_hidden() && settings.value(*index) != PARAMETERS[*index].default
+        let is_wanted = match extent {
+            Extent::Changed => settings.value(*index) != PARAMETERS[*index].default,
+            Extent::All => !settings.value(*index).is_empty(),
+        };
+        !written[*index] && !PARAMETERS[*index].is_hidden() && is_wanted
     };
-    let mut new: Vec<String> = (0..PARAMETERS.len()).filter(is_new).map(|index| line(settings, index)).collect();
+    let new = (0..PARAMETERS.len()).filter(is_new).map(|index| line(settings, index).into_bytes());
+    let mut new: Vec<Vec<u8>> = new.collect();
     if !are_users_written {
-        new.extend_from_slice(users);
+        new.extend(users());
     }
-    if !new.is_empty() && !lines.iter().any(|line| line == SIGNATURE) {
-        lines.push(SIGNATURE.to_owned());
+    if !new.is_empty() && !lines.iter().any(|line| line == SIGNATURE.as_bytes()) {
+        lines.push(SIGNATURE.as_bytes().to_vec());
     }
     lines.append(&mut new);
-    lines.join("\n") + "\n"
+    lines.push(Vec::new());
+    lines.join(&b'\n')
 }
 
 #[cfg(test)]
@@ -80,6 +100,17 @@ mod tests {
     use super::super::{Start, read_command_line};
     use super::*;
     use proptest::prelude::*;
+
+    fn rewrite(settings: &Settings, users: &[String], text: &str, extent: Extent) -> String {
+        String::from_utf8(super::rewrite(settings, users, text.as_bytes(), extent)).unwrap()
+    }
+
+    #[test]
+    fn a_comment_of_another_encoding_is_not_damaged() {
+        let old = b"# gr\xfcn\nport 7000";
+        let rewritten = super::rewrite(&read("port 7001\n"), &[], old, Extent::Changed);
+        assert_eq!(rewritten, b"# gr\xfcn\nport 7001\n");
+    }
 
     fn read(text: &str) -> Settings {
         let words = ["file".to_owned()];
@@ -98,10 +129,11 @@ mod tests {
         };
         set(&mut settings, "maxmemory", "2kb");
         set(&mut settings, "requirepass", "a \"b\"");
-        let expected = "# mine\nport 7000\n\nsave \"\"\nmaxmemory 2048\n# Generated by CONFIG REWRITE\nrequirepass \"a \\\"b\\\"\"\n";
-        let rewritten = rewrite(&settings, &[], text);
+        let expected = "# mine\nport 7000\n\nsave 3600 1 300 100 60 10000\nmaxmemory 2048\n# Generated by CONFIG REWRITE\nrequirepass \"a \\\"b\\\"\"\n";
+        let rewritten = rewrite(&settings, &[], text, Extent::Changed);
+        assert!(read_if_taken(&rewrite(&settings, &[], text, Extent::All)).is_some(), "all of it can be read");
         assert_eq!(rewritten, expected);
-        assert_eq!(rewrite(&settings, &[], &rewritten), expected, "a second time changes nothing");
+        assert_eq!(rewrite(&settings, &[], &rewritten, Extent::Changed), expected, "a second time changes nothing");
     }
 
     proptest! {
@@ -121,7 +153,7 @@ mod tests {
             ] {
                 settings.set(find(name.as_bytes()).unwrap(), &[value]).unwrap();
             }
-            let again = read(&rewrite(&settings, &[], &old));
+            let again = read(&rewrite(&settings, &[], &old, Extent::Changed));
             for (index, parameter) in PARAMETERS.iter().enumerate() {
                 prop_assert_eq!(again.value(index), settings.value(index), "{}", parameter.name);
             }
@@ -155,7 +187,7 @@ mod tests {
             let lines: Vec<String> = lines.into_iter().filter(|line| read_if_taken(line).is_some()).collect();
             let text = lines.join("\n");
             let Some(settings) = read_if_taken(&text) else { return Ok(()) };
-            let rewritten = rewrite(&settings, &[], &text);
+            let rewritten = rewrite(&settings, &[], &text, Extent::Changed);
             let again = read_if_taken(&rewritten).ok_or_else(|| TestCaseError::fail(rewritten.clone()))?;
             for index in 0..PARAMETERS.len() {
                 prop_assert_eq!(again.value(index), settings.value(index), "{}", rewritten);

@@ -19,6 +19,8 @@ pub enum Kind {
     Text,
     /// Any number of words.
     List,
+    /// Any number of percentages.
+    Percentiles,
     /// Pairs of seconds and changes.
     SavePoints,
     /// `notify-keyspace-events`.
@@ -53,10 +55,32 @@ pub struct Parameter {
     pub has_effect: bool,
 }
 
-/// For Redis's own tests: shown to those alone who ask by name.
-const HIDDEN: &[&str] = &["rdb-key-save-delay", "key-load-delay"];
+/// What would let a client write any file: changed only where `enable-protected-configs` allows it.
+const PROTECTED: &[&str] = &["dir", "dbfilename"];
+
+/// For Redis's own tests, and what nobody should use: shown to those alone who ask by name.
+const HIDDEN: &[&str] = &[
+    "rdb-key-save-delay",
+    "key-load-delay",
+    "loading-process-events-interval-bytes",
+    "watchdog-period",
+    "lua-enable-deprecated-api",
+];
+
+/// What cannot change while data are read.
+const NOT_WHILE_LOADING: &[&str] = &["dir", "appendonly", "repl-diskless-load"];
 
 impl Parameter {
+    /// Whether CONFIG SET may change it while data are read.
+    pub fn waits_for_data(&self) -> bool {
+        NOT_WHILE_LOADING.contains(&self.name)
+    }
+
+    /// Whether `enable-protected-configs` says who may change it.
+    pub fn is_protected(&self) -> bool {
+        PROTECTED.contains(&self.name)
+    }
+
     /// Whether it is shown only to those who ask for it by name.
     pub fn is_hidden(&self) -> bool {
         HIDDEN.contains(&self.name)
@@ -80,7 +104,6 @@ const fn packing(name: &'static str, alias: &'static str, default: &'static str)
 }
 
 const NO: Kind = Kind::Fixed(&["no"]);
-const EMPTY: Kind = Kind::Fixed(&[""]);
 
 /// All of them.
 pub static PARAMETERS: &[Parameter] = &[
@@ -92,24 +115,24 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("tcp-keepalive", Kind::Integer(0, i32::MAX as i64), "300"),
     changeable("maxclients", Kind::Integer(1, u32::MAX as i64), "10000"),
     at_start("databases", Kind::Integer(1, 1024), "16"),
-    at_start("dir", Kind::Text, "."),
+    changeable("dir", Kind::Text, "."),
     changeable("appendonly", Kind::Boolean, "no"),
     at_start("appendfilename", Kind::Text, "appendonly.aof"),
     at_start("appenddirname", Kind::Text, "appendonlydir"),
     changeable("appendfsync", Kind::Words(&["always", "everysec", "no"]), "everysec"),
     changeable("aof-load-truncated", Kind::Boolean, "yes"),
     changeable("aof-use-rdb-preamble", Kind::Boolean, "yes"),
-    changeable("aof-timestamp-enabled", NO, "no"),
+    changeable("aof-timestamp-enabled", Kind::Boolean, "no"),
     changeable("no-appendfsync-on-rewrite", NO, "no"),
     changeable("auto-aof-rewrite-percentage", Kind::Integer(0, i32::MAX as i64), "100"),
     changeable("auto-aof-rewrite-min-size", Kind::Memory(0, i64::MAX), "67108864"),
-    changeable("save", Kind::SavePoints, ""),
-    at_start("dbfilename", Kind::Text, "dump.rdb"),
+    changeable("save", Kind::SavePoints, "3600 1 300 100 60 10000"),
+    changeable("dbfilename", Kind::Text, "dump.rdb"),
     changeable("loglevel", Kind::Words(crate::log::LEVELS), "notice"),
-    at_start("logfile", EMPTY, ""),
+    at_start("logfile", Kind::Text, ""),
     at_start("daemonize", NO, "no"),
     at_start("supervised", NO, "no"),
-    at_start("pidfile", EMPTY, ""),
+    at_start("pidfile", Kind::Text, ""),
     at_start("unixsocket", Kind::Text, ""),
     at_start("cluster-enabled", NO, "no"),
     changeable("tls-port", Kind::Integer(0, 65_535), "0"),
@@ -158,8 +181,9 @@ pub static PARAMETERS: &[Parameter] = &[
         can_change: true,
         has_effect: true,
     },
+    at_start("lua-enable-deprecated-api", Kind::Boolean, "no"),
     at_start("enable-debug-command", Kind::Words(&["no", "yes", "local"]), "no"),
-    at_start("enable-protected-configs", Kind::Words(&["no", "yes", "local"]), "no").without_effect(),
+    at_start("enable-protected-configs", Kind::Words(&["no", "yes", "local"]), "no"),
     changeable("list-compress-depth", Kind::Integer(0, i32::MAX as i64), "0").without_effect(),
     changeable("hz", Kind::Integer(1, 500), "10").without_effect(),
     changeable("dynamic-hz", Kind::Boolean, "yes").without_effect(),
@@ -174,12 +198,14 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("slowlog-log-slower-than", Kind::Integer(-1, i64::MAX), "10000"),
     changeable("slowlog-max-len", Kind::Integer(0, i64::MAX), "128"),
     changeable("latency-monitor-threshold", Kind::Integer(0, i64::MAX), "0"),
-    changeable("latency-tracking", Kind::Boolean, "yes").without_effect(),
+    changeable("latency-tracking", Kind::Boolean, "yes"),
     changeable("stop-writes-on-bgsave-error", Kind::Boolean, "yes"),
     changeable("rdbcompression", Kind::Boolean, "yes"),
     at_start("rdbchecksum", Kind::Boolean, "yes").without_effect(),
     changeable("rdb-key-save-delay", Kind::Integer(i64::MIN, i64::MAX), "0"),
     changeable("key-load-delay", Kind::Integer(i64::MIN, i64::MAX), "0"),
+    changeable("loading-process-events-interval-bytes", Kind::Memory(1024, i64::MAX), "2097152").without_effect(),
+    changeable("watchdog-period", Kind::Integer(0, i32::MAX as i64), "0").without_effect(),
     changeable("rdb-del-sync-files", Kind::Boolean, "no").without_effect(),
     changeable("cluster-announce-bus-port", Kind::Integer(0, i64::MAX), "0").without_effect(),
     changeable("tls-client-key-file", Kind::Text, ""),
@@ -247,13 +273,13 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     changeable("masterauth", Kind::Text, ""),
     changeable("repl-diskless-sync", Kind::Boolean, "yes"),
-    at_start("enable-module-command", Kind::Boolean, "no").without_effect(),
+    at_start("enable-module-command", Kind::Words(&["no", "yes", "local"]), "no").without_effect(),
     changeable("repl-diskless-sync-delay", Kind::Integer(0, i64::MAX), "5"),
     at_start("syslog-enabled", Kind::Boolean, "no").without_effect(),
     changeable("bind-source-addr", Kind::Text, "").without_effect(),
     changeable("cluster-allow-pubsubshard-when-down", Kind::Boolean, "yes").without_effect(),
     at_start("bgsave_cpulist", Kind::Text, "").without_effect(),
-    changeable("latency-tracking-info-percentiles", Kind::List, "50 99 99.9").without_effect(),
+    changeable("latency-tracking-info-percentiles", Kind::Percentiles, "50 99 99.9"),
     changeable("cluster-announce-ip", Kind::Text, "").without_effect(),
     changeable("cluster-allow-reads-when-down", Kind::Boolean, "no").without_effect(),
     changeable("proc-title-template", Kind::Text, "{title} {listen-addr} {server-mode}").without_effect(),

@@ -253,6 +253,25 @@ impl<E: Element> Table<E> {
         Some(self.index_of(is_before).at(position.bucket)[3 + position.place])
     }
 
+    /// Reads the bucket where an element with this hash would be, and nothing else: what comes back means nothing. Whoever asks for
+    /// several elements in a row has the processor fetch them at the same time, where one search after the other would wait for
+    /// each.
+    #[inline]
+    pub fn touch(&self, hash: u64) -> u32 {
+        if self.index.buckets.is_empty() { 0 } else { self.index.buckets[self.index.home(hash)][0] }
+    }
+
+    /// An element in that bucket which may be the one with this hash: a guess, for who touches further.
+    #[inline]
+    pub fn guess(&self, hash: u64) -> Option<&E> {
+        if self.index.buckets.is_empty() {
+            return None;
+        }
+        let bucket = &self.index.buckets[self.index.home(hash)];
+        let place = (0..PLACES).find(|&place| tag_at(bucket, place) == tag_of(hash))?;
+        Some(self.get(bucket[3 + place]))
+    }
+
     fn index_of(&self, is_before: bool) -> &Index {
         match &self.before {
             Some((index, _)) if is_before => index,

@@ -2,7 +2,41 @@
 
 use std::collections::BTreeMap;
 
-use super::Id;
+use super::{Id, Stream};
+
+/// What is counted of a stream and its groups goes no further: it must fit into the signed numbers of commands.
+pub const COUNT_MAX: u64 = i64::MAX as u64;
+
+/// One more.
+pub fn one_more(count: u64) -> u64 {
+    count.saturating_add(1).min(COUNT_MAX)
+}
+
+/// How many of the entries that were ever added come up to this one, if that can be told.
+pub fn distance(stream: &Stream, id: Id) -> Option<u64> {
+    if stream.added == 0 {
+        return Some(0);
+    }
+    if stream.is_empty() && id <= stream.last {
+        return Some(stream.added);
+    }
+    if id != Id::MIN && id < stream.max_deleted {
+        return None;
+    }
+    if id >= stream.last {
+        return (id == stream.last).then_some(stream.added);
+    }
+    let first = stream.first().unwrap_or_default();
+    if stream.max_deleted == Id::MIN || stream.max_deleted < first {
+        let before = stream.added.saturating_sub(stream.len() as u64);
+        if id < first {
+            return Some(before);
+        } else if id == first {
+            return Some(one_more(before));
+        }
+    }
+    None
+}
 
 /// An entry that was given to a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ mod set;
 mod stream;
 mod zset;
 
-pub use group::{Consumer, Group, Pending};
+pub use group::{COUNT_MAX, Consumer, Group, Pending, distance, one_more};
 pub use hash::Hash;
 pub use list::{End, List};
 pub use set::Set;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::group::Group;
+use super::group::{Group, one_more};
 use crate::number::{integer_text, parse_integer};
 use crate::structure::listpack::{Item, Listpack};
 
@@ -312,7 +312,7 @@ impl Stream {
         }
         set_integer(pack, pack.first(), head.live + 1);
         self.len += 1;
-        self.added += 1;
+        self.added = one_more(self.added);
         self.last = id;
     }
 

@@ -8,12 +8,16 @@
 //! several that follow each other. [`FileName`] is how Litestream names files. All integers are big-endian. The layout is
 //! as Litestream 0.5.17 writes and reads it; what this crate writes, Litestream 0.5.0 and later restore.
 //!
+//! [`Lz4Frame`] reads what Litestream 0.3 wrote, which was no LTX yet.
+//!
 //! Every error is one line. Nothing that a file says makes the decoder allocate more than a page.
 
 mod checksum;
 mod decoder;
 mod encoder;
 mod header;
+mod lz4;
+mod lz4_frame;
 mod merge;
 mod name;
 mod page;
@@ -22,6 +26,7 @@ pub use checksum::{CHECKSUM_FLAG, FileChecksum, page_checksum};
 pub use decoder::{Decoder, Trailer};
 pub use encoder::Encoder;
 pub use header::{HEADER_SIZE, Header, NO_CHECKSUM, RESERVED_SIZE, lock_page};
+pub use lz4_frame::Lz4Frame;
 pub use merge::merge;
 pub use name::{FileName, Layout, SNAPSHOT_LEVEL, TIMESTAMP_METADATA, TXID_MAX};
 

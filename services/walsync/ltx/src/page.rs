@@ -3,7 +3,8 @@
 //! Every Litestream since 0.5.0 reads frames, only those since 0.5.16 read blocks: this crate writes frames. A frame is
 //! written and read by hand, because a general decoder would read past its end, and needs buffers of up to 4 MiB.
 
-use crate::Error;
+use crate::lz4_frame::{Flags, MAGIC as FRAME_MAGIC, STORED};
+use crate::{Error, lz4};
 use std::io::Read;
 
 /// Page number 4, flags 2.
@@ -11,12 +12,9 @@ pub const PAGE_HEADER_SIZE: usize = 6;
 /// Flag: a compressed size follows, and the data are an LZ4 block.
 pub const FLAG_BLOCK: u16 = 1;
 
-const FRAME_MAGIC: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
 /// Version 1, independent blocks, a checksum of the content; blocks of at most 64 KiB; the header's own checksum byte.
 /// Litestream counts on the 8 bytes of end mark and checksum: it refuses a frame without the checksum.
 const FRAME_DESCRIPTOR: [u8; 3] = [0x64, 0x40, 0xa7];
-/// In the size of a block: it is stored as it is.
-const STORED: u32 = 1 << 31;
 
 /// Appends the frame of `page` to `output`.
 pub fn compress(page: &[u8], output: &mut Vec<u8>) {
@@ -74,8 +72,10 @@ impl<R: Read> Decompressor<'_, R> {
             page[..size].copy_from_slice(self.scratch);
             return Ok(size);
         }
-        lz4_flex::block::decompress_into(self.scratch, page)
-            .or_else(|_| self.damaged("a block does not decompress to a page"))
+        match lz4::decompress(self.scratch, page, 0) {
+            Some(length) => Ok(length),
+            None => self.damaged("a block does not decompress to a page"),
+        }
     }
 
     /// A block of `size` bytes.
@@ -92,12 +92,10 @@ impl<R: Read> Decompressor<'_, R> {
             return self.damaged("no LZ4 frame begins here");
         }
         let [flags, _sizes] = self.bytes::<2>()?;
-        if flags >> 6 != 1 || flags & 0x03 != 0 {
+        let Some(flags) = Flags::of(flags) else {
             return self.damaged("a frame of an unknown version, or with a dictionary");
-        }
-        let (block_checksum, content_size, content_checksum) =
-            (flags & 0x10 != 0, flags & 0x08 != 0, flags & 0x04 != 0);
-        if content_size {
+        };
+        if flags.has_content_size {
             self.bytes::<8>()?;
         }
         self.bytes::<1>()?;
@@ -113,11 +111,11 @@ impl<R: Read> Decompressor<'_, R> {
                 return self.damaged("an empty block");
             }
             filled += length;
-            if block_checksum {
+            if flags.has_block_checksums {
                 self.bytes::<4>()?;
             }
         }
-        if content_checksum {
+        if flags.has_content_checksum {
             self.bytes::<4>()?;
         }
         if filled == page.len() { Ok(()) } else { self.damaged("a frame is shorter than a page") }

@@ -103,7 +103,9 @@ const HEAD: &str = "database\tstate\tdurable_txid\tcommitted\tat_risk_seconds";
 fn line(status: &Status) -> String {
     let (txid, at_risk) = (status.durable_txid, status.at_risk.as_secs_f64());
     let committed = if txid == 0 { "-".into() } else { super::time(status.durable_millis) };
-    format!("{}\t{}\t{txid}\t{committed}\t{at_risk:.3}", status.path.display(), state(&status.phase))
+    let late = status.snapshot_late.as_ref();
+    let late = late.map_or(String::new(), |late| format!("; a snapshot is {} s late: {}", late.by.as_secs(), late.why));
+    format!("{}\t{}{late}\t{txid}\t{committed}\t{at_risk:.3}", status.path.display(), state(&status.phase))
 }
 
 fn state(phase: &Phase) -> String {
@@ -144,7 +146,7 @@ impl Wanted {
         };
         let end = Instant::now() + self.timeout;
         loop {
-            let status = observer.status().into_iter().find(|status| status.path == self.database).unwrap_or_default();
+            let status = observer.status_of(&request);
             let is_there = self.txid.is_some_and(|txid| status.durable_txid >= txid);
             // A transaction of the future is waited for.
             let is_over = if self.txid.is_some() { is_there } else { request.is_over() };

@@ -1,11 +1,38 @@
-//! `list`, `verify`, `explain`: what is there, whether it holds, what it means.
+//! `list`, `verify`, `explain`, `import`: what is there, whether it holds, what it means, and what it was before.
 
-use super::{PlaceArgs, time};
+use super::{ImportArgs, PlaceArgs, time};
 use service_kit::console;
-use walsync::config::{Config, Location};
+use std::collections::BTreeMap;
+use std::path::Path;
+use walsync::arena::Arena;
+use walsync::clock::{Clock, SystemClock};
+use walsync::config::{Config, Found, Location, Names};
+use walsync::database::DatabaseFiles;
+use walsync::pin::PinKind;
+use walsync::replicator::Settings;
 use walsync::restore::Chain;
 use walsync::retention::{FILES_AT_ONCE, Policy, plan};
 use walsync::store::retry;
+
+/// A replica of Litestream 0.3 becomes one of ours.
+pub fn import(arguments: &ImportArgs) -> anyhow::Result<()> {
+    let options = arguments.s3.options();
+    let from = Location::open(&arguments.from, &options)?.legacy();
+    let to = Location::open(&arguments.to, &options)?.replica("");
+    let folder = arguments.staging_folder.clone().unwrap_or_else(std::env::temp_dir);
+    let arena = Arena::new(Settings::default().arena_bytes, folder.clone());
+    let imported = walsync::import::import(&from, arguments.generation.as_deref(), &to, &arena, &folder)?;
+    let (first, last) = imported.millis;
+    console::print(format_args!(
+        "imported generation {}: TXID 1 to {}, of {} to {}\n",
+        imported.generation,
+        imported.txid,
+        time(first),
+        time(last)
+    ))?;
+    console::print(format_args!("walsync verify {} reads and compares all of it\n", arguments.to))?;
+    Ok(())
+}
 
 /// One line a file, then the points.
 pub fn list(place: &PlaceArgs) -> anyhow::Result<()> {
@@ -39,7 +66,15 @@ pub fn list(place: &PlaceArgs) -> anyhow::Result<()> {
             console::print(format_args!("restorable: {last}, though files reach {newest}\n"))?;
         }
     }
-    Ok(())
+    Ok(print_stranded(&chain)?)
+}
+
+/// Says how many points cannot be restored although a file ends there, and why the first of them cannot.
+fn print_stranded(chain: &Chain) -> std::io::Result<()> {
+    let Some(first) = chain.stranded().next() else { return Ok(()) };
+    let (count, last) = (chain.stranded().count(), chain.stranded().last().unwrap_or(first));
+    let why = chain.plan(first).err().map(|why| why.to_string()).unwrap_or_default();
+    console::print(format_args!("not restorable: {count} points from TXID {first} to {last}, for the first: {why}\n"))
 }
 
 /// Reads everything; memory of one page.
@@ -74,6 +109,7 @@ pub fn verify(place: &PlaceArgs) -> anyhow::Result<()> {
             }
         }
     }
+    print_stranded(&chain)?;
     if let Some((txid, millis)) = newest {
         console::print(format_args!("newest file that holds: TXID {txid}, committed {}\n", time(millis)))?;
     }
@@ -88,7 +124,7 @@ pub fn compact(place: &PlaceArgs, policy: &Policy, levels: u8, force: bool) -> a
     if files.is_empty() {
         return Err(place.no_replica(&replica));
     }
-    let plan = plan(&files, policy, levels)?;
+    let plan = plan(&files, policy, levels, SystemClock::default().unix_millis())?;
     anyhow::ensure!(!plan.points.is_empty(), "no point of this replica can be restored: verify says what is missing");
     for files in plan.remove.chunks(FILES_AT_ONCE) {
         if force {
@@ -110,14 +146,35 @@ pub fn compact(place: &PlaceArgs, policy: &Policy, levels: u8, force: bool) -> a
     Ok(())
 }
 
+/// How many databases are held by what, and of each kind the first, with what there is to say of it.
+fn pins<'a>(wanted: Option<PinKind>, paths: impl Iterator<Item = &'a Path>) -> BTreeMap<String, (usize, String)> {
+    let mut pins: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    for path in paths {
+        let kind = DatabaseFiles::open(path).and_then(|files| files.pin_kind(wanted));
+        let (kind, why) = match kind {
+            Ok((kind, why)) => (kind.to_string(), why),
+            Err(error) => ("nothing".to_owned(), Some(error.to_string())),
+        };
+        let first = || format!("{}{}", path.display(), why.map(|why| format!(" ({why})")).unwrap_or_default());
+        pins.entry(kind).or_insert_with(|| (0, first())).0 += 1;
+    }
+    pins
+}
+
 /// What a configuration means.
 pub fn explain(config: &Config) -> anyhow::Result<()> {
     let settings = config.settings()?;
-    let store = Location::open(&config.store, &config.s3)?;
-    let databases = config.databases(&store)?;
+    let store = Location::to_explain(&config.store, &config.s3)?;
+    let Found { databases, refused } = config.databases(&store, &mut Names::default())?;
+    for (path, why) in &refused {
+        console::print(format_args!("{} is not replicated: {why}\n", path.display()))?;
+    }
     for (path, replica) in &databases {
         let name = ltx::FileName { min_txid: 2, max_txid: 2 };
         console::print(format_args!("{} -> {}\n", path.display(), replica.key(0, name)))?;
+    }
+    for (kind, (count, first)) in pins(config.pin, databases.iter().map(|(path, _)| path.as_path())) {
+        console::print(format_args!("frames held by {kind}: {count} databases, {first}\n"))?;
     }
     let (count, interval) = (databases.len(), settings.interval);
     // Amazon's price of PUT in us-east-1, 2026: 0.005 dollars a thousand.

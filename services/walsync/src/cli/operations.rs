@@ -169,6 +169,9 @@ impl Collector for Replication {
             durable_after.sum_nanos(),
         )?;
         at_risk(&mut encoder, &status)?;
+        let help = "Databases whose snapshot is due and cannot be taken; what is committed is sent all the same";
+        let late = status.iter().filter(|one| one.snapshot_late.is_some()).count();
+        gauge(&mut encoder, "walsync_snapshots_late", help, late as i64)?;
         if let Some(report) = self.0.drills() {
             drills(&mut encoder, &report)?;
         }

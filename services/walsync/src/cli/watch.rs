@@ -9,12 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use walsync::clock::SystemClock;
-use walsync::config::{Config, ConfigError, Location, litestream::Litestream};
+use walsync::config::{Config, ConfigError, Found, Location, Names, litestream::Litestream};
+use walsync::database::DatabaseFiles;
 use walsync::replica::Replica;
 use walsync::replicator::{Phase, Replicator, Settings, Status};
 
 /// From the signal to the end, less what the end itself takes.
 const STOP: Duration = Duration::from_secs(8);
+/// How long `snapshot` waits for a snapshot that cannot be taken at once.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks for new databases.
 const RESCAN: Duration = Duration::from_secs(5);
 
@@ -36,14 +39,15 @@ pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// What there is to replicate now: databases, and patterns that no file matches.
-type Found = (Vec<(PathBuf, Replica)>, Vec<PathBuf>);
+/// What there is to replicate now, and patterns that no file matches.
+type Look = (Found, Vec<PathBuf>);
 
-fn run(
-    settings: Settings,
-    listen: Option<&Url>,
-    mut look: impl FnMut() -> anyhow::Result<Found>,
-) -> anyhow::Result<()> {
+fn add(replicator: &Replicator, found: Found) {
+    found.databases.into_iter().for_each(|(path, replica)| replicator.add(path, replica));
+    found.refused.into_iter().for_each(|(path, why)| replicator.refuse(path, why));
+}
+
+fn run(settings: Settings, listen: Option<&Url>, mut look: impl FnMut() -> anyhow::Result<Look>) -> anyhow::Result<()> {
     logs();
     // A thread that panics would leave its database unreplicated, and nobody would know.
     service_kit::panics::end_the_process();
@@ -55,11 +59,9 @@ fn run(
     let patterns = Patterns::default();
     let serve = |listening: Listening| listening.serve(replicator.observer(), patterns.clone());
     let readiness = listening.map(serve).transpose()?;
-    let (databases, empty) = look()?;
-    tracing::info!(databases = databases.len(), "watching");
-    for (path, replica) in databases {
-        replicator.add(path, replica);
-    }
+    let (found, empty) = look()?;
+    tracing::info!(databases = found.databases.len(), "watching");
+    add(&replicator, found);
     patterns.set(empty);
     readiness.iter().for_each(operations::is_watching);
     let mut scanned = Instant::now();
@@ -68,8 +70,8 @@ fn run(
         std::thread::sleep(Duration::from_millis(100));
         if scanned.elapsed() >= RESCAN {
             let problem = match look() {
-                Ok((databases, empty)) => {
-                    databases.into_iter().for_each(|(path, replica)| replicator.add(path, replica));
+                Ok((found, empty)) => {
+                    add(&replicator, found);
                     patterns.set(empty);
                     None
                 }
@@ -123,8 +125,9 @@ fn named(databases: &[&Status]) -> Option<String> {
 pub fn watch(config: &Config, listen: Option<&Url>) -> anyhow::Result<()> {
     config.check_drill_folder()?;
     let store = Location::open(&config.store, &config.s3)?;
-    config.databases(&store)?;
-    run(config.settings()?, listen, || Ok((config.databases(&store)?, config.patterns_without_files()?)))
+    let mut names = Names::default();
+    config.databases(&store, &mut names)?;
+    run(config.settings()?, listen, || Ok((config.databases(&store, &mut names)?, config.patterns_without_files()?)))
 }
 
 /// Where a replicator of Litestream's configuration serves, if it does.
@@ -142,37 +145,59 @@ pub fn replicate(config: Litestream) -> anyhow::Result<()> {
     }
     run(config.settings, listen.as_ref(), || {
         let databases = config.databases.iter().map(|database| (database.path.clone(), database.replica.clone()));
-        Ok((databases.collect(), Vec::new()))
+        Ok((Found { databases: databases.collect(), ..Found::default() }, Vec::new()))
     })
 }
 
-/// Once.
-pub fn snapshot(config: &Config) -> anyhow::Result<()> {
+/// Refuses to write into a replica beside a process that may be its writer: that one would stop, for good.
+fn refuse_beside_a_watcher(databases: &[(PathBuf, Replica)]) -> anyhow::Result<()> {
+    for (path, replica) in databases {
+        let is_watched = match DatabaseFiles::open(path) {
+            Ok(files) => files.is_watched()?,
+            // What it is about is said where it is opened next.
+            Err(_) => false,
+        };
+        anyhow::ensure!(
+            !is_watched || replica.files()?.is_empty(),
+            "{} is watched by another walsync, which stops when somebody else writes into its replica: it takes snapshots itself \
+             (snapshot-interval-seconds), and `walsync sync` waits until all is durable. Where it replicates into another place than \
+             this one, say --elsewhere",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Once. `elsewhere`: whoever watches the databases replicates into another place.
+pub fn snapshot(config: &Config, elsewhere: bool) -> anyhow::Result<()> {
     logs();
     let store = Location::open(&config.store, &config.s3)?;
     let settings = Settings { snapshot_interval: Duration::ZERO, drill: None, ..config.settings()? };
-    let databases = config.databases(&store)?;
-    anyhow::ensure!(!databases.is_empty(), "no file matches: nothing was sent");
-    let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
-    for (path, replica) in databases {
-        replicator.add(path, replica);
+    let found = config.databases(&store, &mut Names::default())?;
+    anyhow::ensure!(found.databases.len() + found.refused.len() > 0, "no file matches: nothing was sent");
+    if !elsewhere {
+        refuse_beside_a_watcher(&found.databases)?;
     }
+    let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
+    add(&replicator, found);
     let durable = replicator.sync(Duration::from_secs(3600));
+    // Who asks for one waits until the application is out of the way.
+    let end = Instant::now() + SNAPSHOT_PATIENCE;
+    while replicator.status().iter().any(|one| one.snapshot_late.is_some()) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(100));
+        replicator.sync(SNAPSHOT_PATIENCE);
+    }
     let mut refused = 0;
     for status in replicator.status() {
-        match &status.phase {
-            Phase::Running => {
-                console::print(format_args!("{}: TXID {}\n", status.path.display(), status.durable_txid))?
-            }
-            Phase::Waiting(why) => console::print(format_args!("{}: {why}\n", status.path.display()))?,
-            Phase::Failing(why) | Phase::Stalled(why) | Phase::Refused(why) => {
-                console::print(format_args!("{}: {why}\n", status.path.display()))?
-            }
-            Phase::Fenced(key) => {
-                console::print(format_args!("{}: another process writes {key}\n", status.path.display()))?
-            }
-        }
-        refused += usize::from(status.phase != Phase::Running);
+        let said = match (&status.phase, &status.snapshot_late) {
+            (Phase::Running, None) => format!("TXID {}", status.durable_txid),
+            (Phase::Running, Some(late)) => format!("no snapshot: {}", late.why),
+            (Phase::Waiting(why), _) => (*why).to_owned(),
+            (Phase::Failing(why) | Phase::Stalled(why) | Phase::Refused(why), _) => why.clone(),
+            (Phase::Fenced(key), _) => format!("another process writes {key}"),
+        };
+        console::print(format_args!("{}: {said}\n", status.path.display()))?;
+        refused += usize::from(status.phase != Phase::Running || status.snapshot_late.is_some());
     }
     let databases = if refused == 1 { "database was" } else { "databases were" };
     anyhow::ensure!(durable && refused == 0, "{refused} {databases} not sent");

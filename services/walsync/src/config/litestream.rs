@@ -30,6 +30,8 @@ struct Config {
     #[serde(default)]
     retention: Retention,
     #[serde(default)]
+    socket: Socket,
+    #[serde(default)]
     dbs: Vec<Database>,
     // Of Litestream's own working.
     #[serde(rename = "l0-retention-check-interval")]
@@ -61,6 +63,17 @@ struct Snapshot {
 #[serde(deny_unknown_fields, default)]
 struct Retention {
     enabled: Option<bool>,
+}
+
+/// Litestream's control socket.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Socket {
+    enabled: bool,
+    #[serde(rename = "path")]
+    _path: Option<IgnoredAny>,
+    #[serde(rename = "permissions")]
+    _permissions: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -254,6 +267,9 @@ fn settings(config: &Config, interval: Option<Duration>) -> Result<Settings, Con
     if config.levels.len() > 8 {
         return refuse("levels", "names more than 8 levels");
     }
+    if config.socket.enabled {
+        return refuse("socket.enabled", "walsync has no control socket: leave it out; status and sync ask at addr");
+    }
     let levels: Vec<Duration> =
         config.levels.iter().map(|level| time("levels.interval", &level.interval)).collect::<Result<_, _>>()?;
     if levels.contains(&Duration::ZERO) {
@@ -307,6 +323,8 @@ mod tests {
         );
         let error = |text: &str| Litestream::parse(text).err().unwrap().to_string();
         assert!(error("dbs: [{path: /a.db, replica: {path: /r, age: {}}}]").contains("age"));
+        assert!(error("socket: {enabled: true, path: /run/l.sock}").contains("socket.enabled"));
+        assert!(Litestream::parse("socket: {enabled: false, permissions: 0600}").is_ok());
         assert!(error("heartbeat-url: http://a").contains("heartbeat-url"));
         assert!(error("levels: [{interval: 0s}]").contains("levels.interval"));
     }

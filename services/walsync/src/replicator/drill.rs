@@ -197,7 +197,7 @@ impl Shared {
             return report;
         }
         for tracked in self.databases() {
-            if report.failing.contains_key(&tracked.path) && lock(&tracked.state).is_fenced() {
+            if report.failing.contains_key(&tracked.path) && tracked.lock().is_fenced() {
                 self.drills.forget(&tracked.path);
             }
         }
@@ -221,7 +221,7 @@ impl Shared {
                 self.drills.succeeded(&tracked.path, self.clock.unix_millis());
             }
             // Somebody else's replica is nothing that we answer for.
-            Err(_) if lock(&tracked.state).is_fenced() => {}
+            Err(_) if tracked.lock().is_fenced() => {}
             Err(error) if !error.is_of_replica() => {
                 tracing::warn!(%path, %error, "drill: not run, so that nothing is known of the replica");
                 self.drills.not_run();
@@ -235,13 +235,13 @@ impl Shared {
 }
 
 fn has_replica(tracked: &Tracked) -> bool {
-    let state = lock(&tracked.state);
+    let state = tracked.lock();
     state.durable_txid > 0 && !state.is_fenced()
 }
 
 /// Restores a database, asks SQLite for its integrity, and removes it.
 fn restored(tracked: &Tracked, settings: &DrillSettings) -> Result<Restored, DrillError> {
-    let durable = lock(&tracked.state).durable_txid;
+    let durable = tracked.lock().durable_txid;
     let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&settings.folder);
     let folder = folder.map_err(|error| DrillError::Folder(settings.folder.clone(), error))?;
     let replica = tracked.replica.clone().reading_ahead(READ_AHEAD);

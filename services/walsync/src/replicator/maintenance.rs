@@ -3,8 +3,8 @@
 //! One thread for all databases; nothing waits for it. What it does survives its death at any point: a merged file is there or not, and
 //! what is removed was not needed.
 
+use super::Shared;
 use super::tracked::Tracked;
-use super::{Shared, lock};
 use crate::compaction::{MergeError, merge_files};
 use crate::replica::PutError;
 use crate::retention::{RetentionError, enforce};
@@ -23,7 +23,7 @@ impl Shared {
     pub(super) fn maintain(&self, tracked: &Arc<Tracked>) {
         let result = self.merge_what_is_due(tracked).and_then(|()| self.remove_what_is_due(tracked));
         let now = self.clock.monotonic();
-        let mut state = lock(&tracked.state);
+        let mut state = tracked.lock();
         match result {
             Ok(()) => state.maintenance_failures = 0,
             Err(error) => {
@@ -42,7 +42,7 @@ impl Shared {
     fn merge_what_is_due(&self, tracked: &Tracked) -> Result<(), StoreError> {
         while !self.stop.load(Ordering::Acquire) {
             let (level, batch) = {
-                let state = lock(&tracked.state);
+                let state = tracked.lock();
                 let due = state.levels.due(&self.settings.levels, self.clock.monotonic());
                 let Some(level) = due.filter(|_| !state.is_fenced()) else { return Ok(()) };
                 (level, state.levels.batch(level))
@@ -54,7 +54,7 @@ impl Shared {
                 Err(MergeError::Store(error)) => return Err(error),
                 Err(MergeError::Damaged(error)) => {
                     tracing::error!(%path, %error, "a file of the replica is damaged or gone: a snapshot will follow");
-                    let mut state = lock(&tracked.state);
+                    let mut state = tracked.lock();
                     state.levels.given_up(level, &batch);
                     state.next_snapshot = Duration::ZERO;
                     continue;
@@ -66,12 +66,12 @@ impl Shared {
                     let now = self.clock.monotonic();
                     self.totals.merged.fetch_add(1, Ordering::Relaxed);
                     self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
-                    let mut state = lock(&tracked.state);
+                    let mut state = tracked.lock();
                     state.levels.merged(level, &batch, now);
                     state.retention_is_due_by(now + self.retention_interval());
                     tracing::debug!(%path, level = level + 1, name = %file.name(), bytes, "merged");
                 }
-                Err(PutError::Fenced(key)) => lock(&tracked.state).fence(&tracked.path, key),
+                Err(PutError::Fenced(key)) => tracked.lock().fence(&tracked.path, key, self.clock.monotonic()),
                 Err(PutError::Store(error)) => return Err(error),
             }
         }
@@ -87,7 +87,7 @@ impl Shared {
         let Some(policy) = &self.settings.retention else { return Ok(()) };
         let now = self.clock.monotonic();
         let (confirmed, snapshot) = {
-            let mut state = lock(&tracked.state);
+            let mut state = tracked.lock();
             if now < state.next_retention || state.is_fenced() || state.last_txid.is_none() {
                 return Ok(());
             }
@@ -95,26 +95,27 @@ impl Shared {
             (state.durable_txid, state.snapshot_txid)
         };
         let levels = self.settings.levels.len().min(usize::from(SNAPSHOT_LEVEL) - 1) as u8;
-        let goes_on = || !self.stop.load(Ordering::Acquire) && !lock(&tracked.state).is_fenced();
+        let goes_on = || !self.stop.load(Ordering::Acquire) && !tracked.lock().is_fenced();
         let path = tracked.path.display();
-        match enforce(&tracked.replica, policy, levels, confirmed, goes_on) {
+        let date = self.date.unix_millis(&*self.clock);
+        match enforce(&tracked.replica, policy, levels, date, confirmed, goes_on) {
             Ok(removed) => {
                 self.totals.removed.fetch_add(removed as u64, Ordering::Relaxed);
                 tracing::debug!(%path, removed, "removed what no point that is kept needs");
                 Ok(())
             }
             Err(RetentionError::Store(error)) => {
-                lock(&tracked.state).retention_is_due_by(now);
+                tracked.lock().retention_is_due_by(now);
                 Err(error)
             }
             Err(error @ RetentionError::Hole(_)) => {
                 tracing::error!(%path, %error, "a snapshot will follow");
-                lock(&tracked.state).mend_hole(snapshot);
+                tracked.lock().mend_hole(snapshot);
                 Ok(())
             }
             Err(error) => {
                 tracing::warn!(%path, %error, "retention");
-                lock(&tracked.state).retention_is_due_by(now + RETENTION_INTERVAL);
+                tracked.lock().retention_is_due_by(now + RETENTION_INTERVAL);
                 Ok(())
             }
         }

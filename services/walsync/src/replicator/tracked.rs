@@ -1,15 +1,19 @@
 //! One database: what is known of it, and how it is looked at.
 
 use super::risk::Waiting;
-use super::{Settings, Shared, lock, wheel::QUICK_TICK, wheel::TICK};
+use super::shown::Shown;
+use super::work::BUSY_LONG;
+use super::{Settings, Shared, wheel::QUICK_TICK, wheel::TICK};
 use crate::compaction::Levels;
 use crate::database::DatabaseFiles;
 use crate::difference::PageChecksums;
-use crate::pin::{Hold, Pin};
+use crate::pin::{Hold, Pin, PinKind};
 use crate::position::Position;
 use crate::replica::{LtxFile, Replica};
 use crate::source::Source;
+use crate::store::memory::MemoryStore;
 use crate::wal_index::WalIndex;
+use ltx::Layout;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -68,6 +72,17 @@ pub struct Status {
     pub durable_millis: i64,
     /// How long the oldest commit that the store has not has been known. Zero: it has all that was seen.
     pub at_risk: Duration,
+    /// A snapshot is due, and cannot be taken. What is committed is sent all the same.
+    pub snapshot_late: Option<SnapshotLate>,
+}
+
+/// Why a snapshot that is due is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotLate {
+    /// For how long it has been tried.
+    pub by: Duration,
+    /// What was in the way the last time.
+    pub why: String,
 }
 
 /// A file on its way into the store.
@@ -91,6 +106,8 @@ pub struct Stall {
 pub struct State {
     pub files: Option<DatabaseFiles>,
     pub pin: Option<Box<dyn Pin>>,
+    /// Of the last pin, as far as it was told.
+    pub pin_kind: Option<PinKind>,
     pub position: Option<Position>,
     /// Last transaction ID that is staged or in the store; `None` before the store was asked.
     pub last_txid: Option<u64>,
@@ -112,6 +129,8 @@ pub struct State {
     pub last_wait: Duration,
     pub next_stage: Duration,
     pub next_snapshot: Duration,
+    /// Since when a snapshot that is due could not be taken, and why the last time.
+    pub snapshot_late: Option<(Duration, String)>,
     /// Last transaction ID of the newest snapshot.
     pub snapshot_txid: u64,
     /// Since when somebody has been in the way of every look.
@@ -138,7 +157,11 @@ pub struct State {
 pub struct Tracked {
     pub path: PathBuf,
     pub replica: Replica,
-    pub state: Mutex<State>,
+    /// It is only told of.
+    is_refused: bool,
+    /// Of those who work on it: [`Tracked::lock`].
+    pub(super) state: Mutex<State>,
+    pub(super) shown: Mutex<Shown>,
     /// It is in the staging queue or with a stager.
     pub staging: AtomicBool,
     /// It is in the upload queue or with an uploader.
@@ -157,6 +180,8 @@ impl Tracked {
         Tracked {
             path,
             replica,
+            is_refused: false,
+            shown: Mutex::new(Shown::of(&state)),
             state: Mutex::new(state),
             staging: AtomicBool::new(false),
             uploading: AtomicBool::new(false),
@@ -167,6 +192,17 @@ impl Tracked {
         }
     }
 
+    /// One that cannot be replicated, whatever becomes of its file.
+    pub fn refused(path: PathBuf, why: String, now: Duration) -> Tracked {
+        let nowhere = Replica::new(Arc::new(MemoryStore::default()), Layout::Objects, "");
+        let refused = Tracked { is_refused: true, ..Tracked::new(path, nowhere) };
+        let mut state = refused.lock();
+        state.waiting.seen(now);
+        state.enter(&refused.path, Phase::Refused(why));
+        drop(state);
+        refused
+    }
+
     pub fn set_due(&self, at: Duration) {
         self.due_micros.store(at.as_micros() as u64, Ordering::Release);
     }
@@ -175,40 +211,9 @@ impl Tracked {
         Duration::from_micros(self.due_micros.load(Ordering::Acquire))
     }
 
-    pub fn status(&self, now: Duration) -> Status {
-        let state = lock(&self.state);
-        // Within a queue the first has waited longest; snapshots have nothing that waits.
-        let queued = state.queue.iter().find_map(|outgoing| outgoing.since);
-        let since = state.waiting.oldest(queued);
-        Status {
-            path: self.path.clone(),
-            phase: match (&state.phase, &state.stall) {
-                (Phase::Fenced(_), _) | (_, None) => state.phase.clone(),
-                (_, Some(stall)) => Phase::Stalled(stall.why.clone()),
-            },
-            staged_txid: state.last_txid.unwrap_or(0),
-            durable_txid: state.durable_txid,
-            durable_millis: state.durable_millis,
-            at_risk: since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
-        }
-    }
-
     /// Asks for a staging that begins after this call; [`Tracked::is_synced`] tells of its end.
     pub fn request_sync(&self) -> u64 {
         self.requested.fetch_add(1, Ordering::AcqRel) + 1
-    }
-
-    pub fn is_synced(&self, request: u64) -> bool {
-        let state = lock(&self.state);
-        let gone = matches!(state.phase, Phase::Waiting(_) | Phase::Refused(_) | Phase::Fenced(_));
-        state.staged_request >= request && (gone || state.queue.is_empty() && !self.uploading.load(Ordering::Acquire))
-    }
-
-    /// Whether nothing of it is known that is not in the store. One that waits for its first file has nothing.
-    pub fn is_durable(&self) -> bool {
-        let state = lock(&self.state);
-        let has_nothing = matches!(state.phase, Phase::Waiting(NOT_LOOKED_AT | NO_FILE));
-        (state.phase == Phase::Running || has_nothing) && state.queue.is_empty() && state.stall.is_none()
     }
 }
 
@@ -255,6 +260,18 @@ impl State {
         self.next_retention = self.next_retention.min(at);
     }
 
+    /// A snapshot that is due cannot be taken now: again after `wait`. Nothing else waits for it.
+    pub(super) fn snapshot_is_late(&mut self, path: &Path, now: Duration, wait: Duration, why: String) {
+        self.next_snapshot = now + wait;
+        let since = self.snapshot_late.take().map_or(now, |(since, _)| since);
+        // What passes in a moment is worth no line.
+        if now >= since + BUSY_LONG && now < since + BUSY_LONG + wait {
+            let path = path.display();
+            tracing::warn!(%path, why, "no snapshot yet; what is committed is sent all the same");
+        }
+        self.snapshot_late = Some((since, why));
+    }
+
     /// A hole was found that only a snapshot mends. `before` is [`State::snapshot_txid`] from before the search: one that was staged
     /// since mends it, and a second one of the same name would be taken for another writer's.
     pub(super) fn mend_hole(&mut self, before: u64) {
@@ -297,9 +314,10 @@ impl State {
         matches!(self.phase, Phase::Fenced(_))
     }
 
-    /// Somebody else replicates into this place.
-    pub(super) fn fence(&mut self, path: &Path, key: String) {
+    /// Somebody else replicates into this place. From now on whatever is committed here is at risk.
+    pub(super) fn fence(&mut self, path: &Path, key: String, now: Duration) {
         self.forget_files();
+        self.waiting.seen(now);
         self.queue.clear();
         self.enter(path, Phase::Fenced(key));
     }
@@ -323,7 +341,7 @@ impl State {
 impl Shared {
     /// Looks at a database, and says when to look again. Never waits: where a stager is at work, later.
     pub(super) fn poll(&self, tracked: &Arc<Tracked>, now: Duration) -> Duration {
-        let Ok(mut state) = tracked.state.try_lock() else {
+        let Some(mut state) = tracked.try_lock() else {
             // A stager is at work, and perhaps because a check point waits: what it has staged is soon to be let go.
             return now + if tracked.is_awaited.load(Ordering::Acquire) { QUICK_TICK } else { TICK };
         };
@@ -338,7 +356,7 @@ impl Shared {
     }
 
     fn look(&self, tracked: &Arc<Tracked>, state: &mut State, now: Duration) -> std::io::Result<Duration> {
-        if state.is_fenced() {
+        if state.is_fenced() || tracked.is_refused {
             state.staged_request = tracked.requested.load(Ordering::Acquire);
             return Ok(now + Duration::from_secs(1));
         }
@@ -367,6 +385,12 @@ impl Shared {
         // Without a WAL there is nothing else to look at: its coming is what must be seen in time.
         let without_wal = state.position.is_none_or(|position| position.wal.is_none());
         let idle = now >= state.last_change + ACTIVE;
+        if idle
+            && state.looks.is_multiple_of(LOOKS_PER_IDENTITY)
+            && let Some(pin) = &mut state.pin
+        {
+            pin.settle()?;
+        }
         if (without_wal || idle && state.looks.is_multiple_of(LOOKS_PER_IDENTITY)) && !files.is_current()? {
             // Somebody has opened it, and may well make check points.
             state.last_change = now;
@@ -386,7 +410,9 @@ impl Shared {
                 if !index.is_some_and(|index| state.has_staged(&index)) {
                     state.waiting.seen(now);
                 }
-                if !state.comparing {
+                // Before the store has said where the replica ends, nobody knows whether any frame will be of use: the application's WAL must
+                // not grow for as long as that takes.
+                if !state.comparing && state.last_txid.is_some() {
                     state.keep_frames(index.as_ref())?;
                 }
             }

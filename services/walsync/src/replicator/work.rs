@@ -2,11 +2,12 @@
 
 use super::risk::Waiting;
 use super::tracked::{MAX_QUEUE, NO_FILE, Outgoing, Phase, RESTART_FRAMES, Stall, State, Tracked};
-use super::{Shared, lock, wheel::TICK};
+use super::{Shared, wheel::TICK};
+use crate::clock::CLOCK_STEP_MILLIS;
 use crate::compaction::Levels;
 use crate::database::DatabaseFiles;
 use crate::difference::PageChecksums;
-use crate::pin::Hold;
+use crate::pin::{Hold, PinKind};
 use crate::position::resume;
 use crate::replica::PutError;
 use crate::source::{Source, SourceError, Stamp, stage_changes, stage_image};
@@ -28,7 +29,7 @@ fn until_room(tries: u32) -> Duration {
 }
 
 /// From when on somebody who is in the way is told of.
-const BUSY_LONG: Duration = Duration::from_secs(5);
+pub(super) const BUSY_LONG: Duration = Duration::from_secs(5);
 
 /// How long a writer may take to check point and restart its WAL, while the WAL is not ours.
 const HAND_OVER: Duration = Duration::from_millis(200);
@@ -68,14 +69,14 @@ impl From<StoreError> for Failure {
 
 impl Shared {
     pub(super) fn stage(&self, tracked: &Arc<Tracked>) {
-        let mut state = lock(&tracked.state);
+        let mut state = tracked.lock();
         let request = tracked.requested.load(Ordering::Acquire);
         let mut result = self.has_room(&state).and_then(|()| self.stage_locked(tracked, &mut state));
         if let Err(Failure::Compare(txid)) = result {
             state.comparing = true;
             drop(state);
             let checksums = PageChecksums::of(&tracked.replica, txid);
-            state = lock(&tracked.state);
+            state = tracked.lock();
             state.comparing = false;
             if let Err(why) = &checksums {
                 tracing::info!(path = %tracked.path.display(), %why, "cannot be compared with its replica");
@@ -114,6 +115,7 @@ impl Shared {
                 state.next_stage = now + TICK;
                 // What is in the way for long is nothing that passes in a moment.
                 if now >= since + BUSY_LONG {
+                    state.waiting.seen(since);
                     state.enter(&tracked.path, Phase::Waiting(why));
                     state.next_stage = now + self.settings.interval;
                 }
@@ -125,7 +127,11 @@ impl Shared {
                 state.staged_request = state.staged_request.max(request);
             }
             Err(Failure::Source(error)) => {
+                // What is not replicated is at risk for as long as that lasts.
+                let waiting = state.waiting;
                 state.forget_files();
+                state.waiting = waiting;
+                state.waiting.seen(now);
                 state.enter(&tracked.path, Phase::Refused(error.to_string()));
                 state.next_stage = now + REFUSED;
                 state.staged_request = state.staged_request.max(request);
@@ -193,7 +199,12 @@ impl Shared {
                 Err(Failure::NoRoom(_, why)) if snapshot => {
                     self.totals.without_room.fetch_add(1, Ordering::Relaxed);
                     tracing::error!(path = %tracked.path.display(), why, "no snapshot; what is committed is sent all the same");
-                    state.next_snapshot = now + SNAPSHOT_WITHOUT_ROOM;
+                    state.snapshot_is_late(&tracked.path, now, SNAPSHOT_WITHOUT_ROOM, why);
+                    return Ok(());
+                }
+                // What is committed is staged already: who waits for that does not wait for a snapshot.
+                Err(Failure::Source(SourceError::Busy(why))) if snapshot => {
+                    state.snapshot_is_late(&tracked.path, now, self.settings.interval, why.to_owned());
                     return Ok(());
                 }
                 result => result?,
@@ -201,6 +212,7 @@ impl Shared {
         }
         if snapshot || state.last_txid == Some(1) {
             state.next_snapshot = now + self.settings.snapshot_interval;
+            state.snapshot_late = None;
         }
         Ok(())
     }
@@ -246,9 +258,12 @@ impl Shared {
         self.changes(tracked, state)
     }
 
-    /// Time never goes back within a replica, whatever the machine's clock does.
+    /// Time does not go back within a replica, but where the machine's clock was far ahead: to wait until it has caught up would give all
+    /// that is committed meanwhile one time of the future.
     fn stamp(&self, min_txid: u64, max_txid: u64, last_millis: i64) -> Stamp {
-        let timestamp_millis = self.clock.unix_millis().max(last_millis);
+        let now = self.clock.unix_millis();
+        let is_step = now < last_millis.saturating_sub(CLOCK_STEP_MILLIS);
+        let timestamp_millis = if is_step { now } else { now.max(last_millis) };
         Stamp { min_txid, max_txid, timestamp_millis, node_id: self.node_id }
     }
 
@@ -261,7 +276,17 @@ impl Shared {
         }
         let files = DatabaseFiles::open(&tracked.path)?;
         crate::source::page_size(files.database())?;
-        let mut pin = files.pin()?;
+        let (kind, why) = files.pin_kind(self.settings.pin)?;
+        if kind == PinKind::ReadTransaction {
+            // Its locks are the process's: those of the one before would go with it.
+            state.pin = None;
+            if state.pin_kind != Some(kind) {
+                let (path, why) = (tracked.path.display(), why.as_deref().unwrap_or("so it was set"));
+                tracing::info!(%path, why, "frames are held by a read transaction, not by locks");
+            }
+        }
+        state.pin_kind = Some(kind);
+        let mut pin = files.pin(kind)?;
         if !pin.hold(Hold::Presence, None)? {
             return Err(SourceError::Busy("somebody has locked it whole").into());
         }
@@ -299,7 +324,7 @@ impl Shared {
         let age = match snapshot {
             Some(snapshot) => {
                 let taken = tracked.replica.header(snapshot)?.timestamp_millis;
-                Duration::from_millis(u64::try_from(self.clock.unix_millis() - taken).unwrap_or(0))
+                Duration::from_millis(u64::try_from(self.clock.unix_millis().saturating_sub(taken)).unwrap_or(0))
             }
             None => self.settings.snapshot_interval,
         };
@@ -361,7 +386,7 @@ impl Shared {
 
     pub(super) fn upload(&self, tracked: &Arc<Tracked>) {
         loop {
-            let mut state = lock(&tracked.state);
+            let mut state = tracked.lock();
             let Some(mut outgoing) = state.queue.pop_front() else {
                 tracked.uploading.store(false, Ordering::Release);
                 return;
@@ -369,7 +394,7 @@ impl Shared {
             state.waiting.uploading(outgoing.since);
             drop(state);
             let result = tracked.replica.put(outgoing.level, &mut outgoing.file);
-            let mut state = lock(&tracked.state);
+            let mut state = tracked.lock();
             state.waiting.uploading(None);
             let path = tracked.path.display();
             match result {
@@ -383,17 +408,21 @@ impl Shared {
                     self.recovery.succeeded(self.clock.monotonic());
                     state.levels.arrived(outgoing.level, outgoing.file.name(), self.clock.monotonic());
                     state.durable_txid = state.durable_txid.max(header.max_txid);
-                    state.durable_millis = state.durable_millis.max(header.timestamp_millis);
+                    if header.max_txid >= state.durable_txid {
+                        state.durable_millis = header.timestamp_millis;
+                    }
                     state.failures = 0;
                     state.enter(&tracked.path, Phase::Running);
                     tracing::info!(%path, level = outgoing.level, txid = header.max_txid, bytes, "durable");
                 }
-                Err(PutError::Fenced(key)) => state.fence(&tracked.path, key),
+                Err(PutError::Fenced(key)) => state.fence(&tracked.path, key, self.clock.monotonic()),
                 Err(PutError::Store(error)) => {
                     if !state.is_fenced() {
                         state.queue.push_front(outgoing);
                     }
                     self.store_failed(tracked, &mut state, &error);
+                    // What waits again is shown before nobody is at work on it any more.
+                    drop(state);
                     tracked.uploading.store(false, Ordering::Release);
                     return;
                 }

@@ -362,7 +362,6 @@ impl Life<'_> {
 }
 
 #[test]
-#[ignore = "a few lives in a hundred end in a wait that README's \"What does not work yet\" names"]
 fn whatever_happens_what_is_durable_is_restored_or_its_damage_is_named() {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let (first, lives) = (number("WALSYNC_FIRST_SEED").unwrap_or(1), number("WALSYNC_SEEDS").unwrap_or(12));

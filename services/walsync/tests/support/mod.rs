@@ -79,6 +79,21 @@ pub fn application_process() {
     }
 }
 
+/// What a process says that reads table `t` of a database, and may write neither it nor its index.
+pub fn read_without_writing(path: &Path) -> String {
+    let mut command = command(std::env::current_exe().unwrap());
+    command.args(["--exact", "application_process", "--ignored", "--nocapture", "--test-threads=1"]);
+    let encoded = path.to_str().unwrap().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    command.env(PATH, format!("file:{encoded}?mode=ro&readonly_shm=1"));
+    let mut process = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let child = process.child();
+    writeln!(child.stdin.take().unwrap(), "SELECT count(*) FROM t").unwrap();
+    let mut output = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    let lines = output.lines().skip_while(|line| !line.ends_with("ready"));
+    lines.skip(1).find(|line| line.starts_with("ok") || line.starts_with("error")).unwrap_or_default().to_owned()
+}
+
 impl Application {
     /// Opens `path` in WAL mode, with SQL to begin with.
     pub fn start(path: &Path, sql: &str) -> Application {

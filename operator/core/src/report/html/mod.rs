@@ -202,6 +202,12 @@ fn head(report: &Report) -> String {
     for warning in describe::warnings(report) {
         text.push_str(&parts::callout(&format!("<p>{}</p>", escape(&warning))));
     }
+    for left in &report.record.left_behind {
+        let (arm, words, removal) = (escape(&left.arm), escape(&left.in_words()), escape(&left.removal));
+        text.push_str(&parts::callout(&format!(
+            "<p><strong>{arm}</strong>, {words}. To remove them:</p>\n<pre class=\"command\"><code>{removal}</code></pre>"
+        )));
+    }
     for arm in &report.record.arms {
         if let Some(unavailable) = &arm.unavailable {
             let (name, reason) = (escape(&arm.name), escape(&unavailable.reason));

@@ -116,6 +116,11 @@ impl Page {
         for warning in describe::warnings(report) {
             self.prose(INDENT, &warning, Tone::Warning);
         }
+        for left in &report.record.left_behind {
+            self.prose(INDENT, &format!("{}, {}", left.arm, left.in_words()), Tone::Warning);
+            let line = Line::indented(INDENT).and("to remove them:  ", Tone::Dim);
+            self.lines.push(line.and(&left.removal, Tone::Strong));
+        }
     }
 
     fn verdict(&mut self, report: &Report) {
@@ -246,7 +251,7 @@ impl Page {
     fn guide(&mut self, report: &Report) {
         self.section("how to read this");
         for statement in describe::reading_guide(report) {
-            self.item(statement, Tone::Dim);
+            self.item(&statement, Tone::Dim);
         }
     }
 }

@@ -77,7 +77,7 @@ fn a_dictionary_that_cannot_be_opened_for_now_quarantines_nothing() {
     let mut store = Store::open(directory.clone(), Options { segment_bytes: 1 << 20, ..OPTIONS }).unwrap();
     blocks.iter().for_each(|block| store.append(&[prepared_with(block, &dictionary)]).unwrap());
     let name = scan::name(1);
-    let scan = scan::scan(1, &directory.contents(&name).unwrap(), false).unwrap();
+    let scan = scanned(&directory);
     let (begin, end) = (scan.dictionaries[0].offset as usize, scan.blocks[0].offset as usize);
     directory.unreadable(&name, begin..end, Errno::MFILE.raw_os_error()).unwrap();
     assert!(matches!(store.reader().read(1), Err(ReadError::Files { number: 1, .. })));
@@ -100,4 +100,114 @@ fn which_damaged_blocks_come_next_goes_round() {
     assert_eq!(reader.quarantined_blocks(0, 2), [1, 4]);
     assert_eq!(reader.quarantined_blocks(5, 2), [7, 1]);
     assert_eq!(reader.quarantined_blocks(8, 9), [1, 4, 7]);
+}
+
+/// As earlier versions have left it, a copy of no head is there.
+fn without_copies(directory: &SimulatedDirectory) -> SimulatedDirectory {
+    let directory = directory.copy();
+    let names = directory.names().unwrap();
+    names.iter().filter(|name| heads::is_head(name)).for_each(|copy| directory.remove(copy).unwrap());
+    directory
+}
+
+#[test]
+fn a_damaged_head_without_a_copy_is_known_from_the_segment_before_and_a_safe_one_alone_is_no_torn_segment() {
+    let blocks = blocks(30);
+    let directory = SimulatedDirectory::default();
+    let mut store = Store::open(directory.clone(), OPTIONS).unwrap();
+    append_all(&mut store, &blocks);
+    drop(store);
+    let segments = directory.names().unwrap().iter().filter_map(|name| scan::number(name)).count() as u64;
+    for segment in [1, 2, segments] {
+        let directory = without_copies(&directory);
+        directory.damage(&scan::name(segment), |bytes| bytes[20] ^= 1).unwrap();
+        let store = Store::open(directory.clone(), OPTIONS).unwrap();
+        check(&store, &blocks, 30);
+        assert!(store.chain().knows_all(), "segment {segment}");
+        drop(store);
+        check(&Store::open(directory, OPTIONS).unwrap(), &blocks, 30);
+    }
+    // Of one batch, which tells nothing of a later one: the index does.
+    let directory = SimulatedDirectory::default();
+    let mut store = Store::open(directory.clone(), Options { segment_bytes: 1 << 20, ..OPTIONS }).unwrap();
+    store.append(&blocks.iter().map(prepared).collect::<Vec<_>>()).unwrap();
+    drop(store);
+    let directory = without_copies(&directory);
+    directory.damage(&scan::name(1), |bytes| bytes[20] ^= 1).unwrap();
+    let refused = Store::open(directory.clone(), OPTIONS).err().unwrap().to_string();
+    assert!(refused.contains("00000000000000000001.blocks: damaged at byte 0"), "{refused}");
+    directory.damage(&scan::name(1), |bytes| bytes[20] ^= 1).unwrap();
+    directory.fail(Fault::Create, 0);
+    check(&Store::open(directory.clone(), OPTIONS).unwrap(), &blocks, 30);
+    check(&Store::open(directory.clone(), OPTIONS).unwrap(), &blocks, 30);
+    // Now there is a copy.
+    directory.damage(&scan::name(1), |bytes| bytes[20] ^= 1).unwrap();
+    check(&Store::open(directory.clone(), OPTIONS).unwrap(), &blocks, 30);
+    directory.remove(&scan::name(1)).unwrap();
+    let refused = Store::open(directory, OPTIONS).err().unwrap().to_string();
+    assert!(refused.contains("it names block 0, but no segment is there"), "{refused}");
+}
+
+/// The power went before the sync of the last batch was over: some of its sectors arrived, and no entry of the index.
+#[test]
+fn whole_blocks_behind_a_write_that_was_cut_off_are_kept_aside() {
+    let blocks = blocks(30);
+    let one_segment = Options { segment_bytes: 1 << 20, ..OPTIONS };
+    let directory = SimulatedDirectory::default();
+    let mut store = Store::open(directory.clone(), one_segment).unwrap();
+    store.append(&blocks[..10].iter().map(prepared).collect::<Vec<_>>()).unwrap();
+    store.append(&blocks[10..].iter().map(prepared).collect::<Vec<_>>()).unwrap();
+    damage(&directory, &store.reader(), 12);
+    drop(store);
+    directory.damage("00000000000000000000.index", |bytes| bytes.truncate(10 * 16)).unwrap();
+    let bytes = directory.contents(&scan::name(1)).unwrap();
+    let mut store = Store::open(directory.clone(), one_segment).unwrap();
+    check(&store, &blocks, 12);
+    assert_eq!(store.chain().next(), 12);
+    let aside = directory.contents("00000000000000000001.blocks.torn-1").unwrap();
+    assert!(bytes.ends_with(&aside) && aside.len() > 1_000, "{} bytes", aside.len());
+    append_all(&mut store, &blocks);
+    drop(store);
+    check(&Store::open(directory.clone(), one_segment).unwrap(), &blocks, 30);
+    assert_eq!(directory.names().unwrap().iter().filter(|name| name.contains("torn")).count(), 1);
+}
+
+#[test]
+fn the_root_hash_of_a_damaged_block_is_known_where_its_head_is_whole_and_of_the_last_one_in_any_case() {
+    let blocks = blocks(10);
+    let directory = SimulatedDirectory::default();
+    let mut store = Store::open(directory.clone(), Options { segment_bytes: 1 << 20, ..OPTIONS }).unwrap();
+    append_all(&mut store, &blocks);
+    let reader = store.reader();
+    for number in [3, 9] {
+        damage(&directory, &reader, number);
+        assert!(reader.read(number).is_err());
+        assert_eq!(reader.root(number), Some(blocks[number as usize].root));
+    }
+    for number in [5, 9] {
+        let (segment, offset) = reader.place(number);
+        directory.damage(&segment, |bytes| bytes[offset + 50] ^= 1).unwrap();
+    }
+    assert_eq!((reader.root(5), reader.root(9), reader.root(10)), (None, Some(blocks[9].root), None));
+    assert!(store.chain().knows_all());
+}
+
+#[test]
+fn damage_in_the_last_batch_costs_the_block_that_is_damaged_and_none_behind_it() {
+    let blocks = blocks(30);
+    let one_segment = Options { segment_bytes: 1 << 20, ..OPTIONS };
+    for damaged in [0, 3, 28] {
+        let directory = SimulatedDirectory::default();
+        let mut store = Store::open(directory.clone(), one_segment).unwrap();
+        store.append(&blocks.iter().map(prepared).collect::<Vec<_>>()).unwrap();
+        damage(&directory, &store.reader(), damaged);
+        drop(store);
+        for start in 0..2 {
+            let reader = Store::open(directory.clone(), one_segment).unwrap().reader();
+            assert_eq!((reader.next(), reader.quarantined_blocks(0, 9)), (30, vec![damaged]), "start {start}");
+            for block in blocks.iter().filter(|block| block.number != damaged) {
+                assert_eq!(reader.read(block.number).unwrap().bytes, block.bytes);
+            }
+        }
+    }
 }

@@ -240,15 +240,17 @@ fn what_is_written_while_all_is_read_slowly_does_not_stay_in_memory() {
             disk.put(Table::Keys, Bytes::copy_from_slice(&[number]), vec![number; 1 << 20].into()).unwrap();
             disk.commit(u64::from(number) + 1).unwrap();
         }
-        disk.keyspace().tree.version_memtable_size_sum()
     };
+    let bytes = |disk: &Disk| disk.keyspace().tree.version_memtable_size_sum();
     let view = disk.view();
-    let kept_bytes = write(&mut disk);
+    write(&mut disk);
+    let kept_bytes = bytes(&disk);
     drop(view);
     let all = disk.view().detach().unwrap();
-    let bytes = write(&mut disk);
+    write(&mut disk);
     assert!(kept_bytes > 220 << 20, "{kept_bytes}");
-    assert!(bytes < 200 << 20, "{bytes}");
+    // It goes to the disk behind who writes, who may be faster for a moment.
+    harness::until("room in memory", || bytes(&disk) < 200 << 20);
     assert_eq!(all.count(), 240);
 }
 
@@ -265,8 +267,8 @@ fn what_replaces_everything_does_not_stay_in_memory() {
     for number in 0..240_u8 {
         disk.put(Table::Keys, Bytes::copy_from_slice(&[number]), vec![number; 1 << 20].into()).unwrap();
     }
-    let bytes = disk.keyspace().tree.version_memtable_size_sum();
-    assert!(bytes < 200 << 20, "{bytes}");
+    // It goes to the disk behind who writes, who may be faster for a moment.
+    harness::until("room in memory", || disk.keyspace().tree.version_memtable_size_sum() < 200 << 20);
     assert_eq!(rows(&*view), old);
     assert_eq!(view.get(Table::Keys, b"old").unwrap().as_deref(), Some(&b"1"[..]));
     disk.commit(2).unwrap();

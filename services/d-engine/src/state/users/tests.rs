@@ -230,6 +230,78 @@ fn a_session_is_its_owners_and_its_answers_are() {
 }
 
 #[test]
+fn a_name_given_anew_inherits_no_session_no_answer_and_no_lease() {
+    let mut world = World::new();
+    let (anna, root) = (world.user("anna"), world.root());
+    let (session, lease) = (world.index, world.index + 1);
+    world.apply(&Command::As(anna.clone(), Box::new(Command::OpenSession))).unwrap();
+    world.one(&anna, Operation::Grant { ttl_millis: 60_000 }).unwrap();
+    world.one(&anna, Operation::Attach { key: "a/1".into(), lease }).unwrap();
+    let stamp = Some(Stamp { session, sequence: 1, awaited_from: 1 });
+    world.stamped(&anna, Transaction::of(get("a/1")), stamp).unwrap();
+    world.change(&root, UserChange::Remove { name: "anna".into() }).unwrap();
+    let add = UserChange::Add { name: "anna".into(), hash: "i".into(), is_admin: false };
+    world.change(&root, add).unwrap();
+    let other = world.user("anna");
+    assert_eq!(world.stamped(&other, Transaction::of(get("x/1")), stamp), Err(Refusal::NoSession));
+    for operation in [Operation::Revoke { lease }, Operation::KeepAlive { lease }] {
+        assert_eq!(world.one(&other, operation.clone()), Err(Refusal::Denied), "{operation:?}");
+    }
+    // What was hers ends with the next entry that ends what is over.
+    world.apply(&Command::Expire).unwrap();
+    assert_eq!(world.state.sessions(), 0);
+    assert_eq!(world.one(&root, Operation::KeepAlive { lease }).unwrap().results, [OperationResult::Lease(None)]);
+    assert_eq!(world.one(&root, get("a/1")).unwrap().results, [OperationResult::Got(None)]);
+}
+
+#[test]
+fn one_user_does_not_take_all_sessions_and_leases() {
+    let mut world = World::new();
+    let (anna, ben, root) = (world.user("anna"), world.user("ben"), world.root());
+    let open =
+        |world: &mut World, who: &Principal| world.apply(&Command::As(who.clone(), Box::new(Command::OpenSession)));
+    let grant = Operation::Grant { ttl_millis: 60_000 };
+    let session = world.index;
+    for _ in 0..4_096 {
+        open(&mut world, &anna).unwrap();
+    }
+    assert!(open(&mut world, &anna).is_err());
+    let lease = world.index;
+    for _ in 0..10_000 {
+        world.one(&anna, grant.clone()).unwrap();
+    }
+    assert!(world.one(&anna, grant.clone()).is_err());
+    // Others have room, and so does she when something of hers has ended; also at a member that took a snapshot in.
+    let mut copy = State::new(Memory::default()).unwrap();
+    copy.restore(&mut world.rows().as_slice()).unwrap();
+    world.state = copy;
+    for who in [&ben, &root] {
+        open(&mut world, who).unwrap();
+        world.one(who, grant.clone()).unwrap();
+    }
+    assert!(open(&mut world, &anna).is_err() && world.one(&anna, grant.clone()).is_err());
+    world.apply(&Command::As(anna.clone(), Box::new(Command::CloseSession(session)))).unwrap();
+    world.one(&anna, Operation::Revoke { lease }).unwrap();
+    open(&mut world, &anna).unwrap();
+    world.one(&anna, grant).unwrap();
+}
+
+#[test]
+fn who_may_write_nothing_has_no_session_and_no_lease() {
+    let mut world = World::new();
+    let root = world.root();
+    world.change(&root, UserChange::Add { name: "guest".into(), hash: "h".into(), is_admin: false }).unwrap();
+    world.grant("guest", "r/", Access::READ);
+    let guest = world.user("guest");
+    let open = Command::As(guest.clone(), Box::new(Command::OpenSession));
+    let grant = Operation::Grant { ttl_millis: 60_000 };
+    assert_eq!(world.apply(&open), Err(Refusal::Denied));
+    assert_eq!(world.one(&guest, grant.clone()), Err(Refusal::Denied));
+    world.grant("guest", "w/", Access::WRITE);
+    assert!(world.apply(&open).is_ok() && world.one(&guest, grant).is_ok());
+}
+
+#[test]
 fn scans_and_watches_are_within_a_prefix() {
     let world = World::new();
     let (users, anna) = (world.state.users(), world.user("anna"));
@@ -322,6 +394,7 @@ fn change() -> impl Strategy<Value = UserChange> {
         (text(), text(), any::<bool>()).prop_map(|(name, hash, is_admin)| UserChange::Add { name, hash, is_admin }),
         (text(), text()).prop_map(|(name, hash)| UserChange::Password { name, hash }),
         text().prop_map(|name| UserChange::Remove { name }),
+        text().prop_map(|name| UserChange::RemoveAlone { name }),
         (text(), text(), 1_u8..4).prop_map(|(name, prefix, access)| {
             UserChange::Grant { name, prefix, access: Access::of(access).unwrap() }
         }),

@@ -1,37 +1,57 @@
 //! Connections that come in: one thread that accepts, one for each member that sends. Who does not begin as a member of this
 //! group does is refused with a line in the log, and gets no memory to fill.
+//!
+//! Until it has said who it is, whoever connects is a stranger, with a place among few and a time by which it must have been answered,
+//! whatever it sends meanwhile. Where these places are taken, the oldest stranger loses its own: members say who they are in their first
+//! bytes, so that nobody keeps them out by waiting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
 use super::Shared;
 use super::frame::{self, Greeting, HEAD_BYTES, HELLO_BYTES_MAX, Head, Hello, Objection};
 use super::sender::give_up_soon;
-use super::tls;
+use super::tls::{self, Impatient};
 use super::traffic::{Counted, add};
 use crate::message::{Body, Message};
-use crate::runtime::transport::Deliver;
+use crate::runtime::transport::{Closed, Deliver};
 
-/// Who opens a connection says who it is within this time.
+/// Who opens a connection has said who it is, and was answered, within this time.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
-/// Connections at the same time, of members and of strangers.
-const CONNECTIONS_MAX: usize = 256;
+/// Connections at the same time of members, and of those that have not said who they are.
+const MEMBERS_MAX: usize = 192;
+const STRANGERS_MAX: usize = 64;
+/// Between two lines about strangers.
+const LINE_PAUSE: Duration = Duration::from_secs(10);
 const BUFFER_BYTES: usize = 128 << 10;
 
 #[derive(Default)]
 struct Open {
     next: u64,
     sockets: BTreeMap<u64, TcpStream>,
+    /// Those of them that have not said who they are.
+    strangers: BTreeSet<u64>,
+    /// Strangers that lost their places since the last line about it, and when that was.
+    cut: usize,
+    cut_told: Option<Instant>,
     /// The connection of each member; a newer one replaces it.
     members: BTreeMap<u64, u64>,
     threads: BTreeMap<u64, JoinHandle<()>>,
     is_closed: bool,
+}
+
+impl Open {
+    fn forget(&mut self, number: u64) {
+        self.sockets.remove(&number);
+        self.strangers.remove(&number);
+    }
 }
 
 /// What the threads share.
@@ -40,12 +60,13 @@ pub(super) struct Receiver {
     id: u64,
     frame_bytes_max: usize,
     deliver: Deliver,
+    closed: Closed,
     open: Mutex<Open>,
 }
 
 impl Receiver {
-    pub(super) fn new(shared: Arc<Shared>, frame_bytes_max: usize, deliver: Deliver) -> Arc<Self> {
-        Arc::new(Self { id: shared.id, shared, frame_bytes_max, deliver, open: Mutex::default() })
+    pub(super) fn new(shared: Arc<Shared>, frame_bytes_max: usize, deliver: Deliver, closed: Closed) -> Arc<Self> {
+        Arc::new(Self { id: shared.id, shared, frame_bytes_max, deliver, closed, open: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -70,9 +91,11 @@ impl Receiver {
     /// A thread for a connection.
     fn begin(self: &Arc<Self>, socket: TcpStream, from: SocketAddr) {
         let mut open = self.lock();
-        if open.is_closed || open.sockets.len() >= CONNECTIONS_MAX {
-            warn!(member = self.id, %from, "a connection is refused: there are too many");
+        if open.is_closed {
             return;
+        }
+        while open.strangers.len() >= STRANGERS_MAX {
+            self.cut_oldest(&mut open);
         }
         let Ok(clone) = socket.try_clone() else { return };
         open.next += 1;
@@ -87,28 +110,54 @@ impl Receiver {
             {
                 warn!(member = receiver.id, %from, %problem, "a connection ends");
             }
-            open.sockets.remove(&number);
-            open.members.retain(|_, of| *of != number);
+            open.forget(number);
+            // Not of one that another has replaced.
+            let gone = open.members.extract_if(.., |_, of| *of == number).next();
             receiver.shared.is_gone(number);
             open.threads.remove(&number);
+            let is_ending = open.is_closed;
+            drop(open);
+            if let Some((member, _)) = gone.filter(|_| !is_ending) {
+                (receiver.closed)(member);
+            }
         });
         match thread {
             Ok(thread) => {
                 open.sockets.insert(number, clone);
+                open.strangers.insert(number);
                 open.threads.insert(number, thread);
             }
             Err(problem) => warn!(member = self.id, %from, %problem, "a thread cannot be started"),
         }
     }
 
+    /// The stranger that has waited longest loses its place.
+    fn cut_oldest(&self, open: &mut Open) {
+        let Some(oldest) = open.strangers.pop_first() else { return };
+        if let Some(socket) = open.sockets.remove(&oldest) {
+            // It may have ended by itself; so does its thread now.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        open.cut += 1;
+        if open.cut_told.is_none_or(|told| told.elapsed() >= LINE_PAUSE) {
+            warn!(
+                member = self.id,
+                connections = open.cut,
+                "too many connect and do not say who they are: the oldest are closed"
+            );
+            (open.cut, open.cut_told) = (0, Some(Instant::now()));
+        }
+    }
+
     /// A connection from its hello to its end.
     fn serve(&self, socket: TcpStream, number: u64) -> io::Result<()> {
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(HELLO_PATIENCE))?;
         socket.set_write_timeout(Some(HELLO_PATIENCE))?;
         // Of a member whose machine has gone nothing is heard, not even an end.
         give_up_soon(&socket)?;
-        let mut stream = tls::accept(socket.try_clone()?, self.shared.tls.as_ref())?;
+        let is_known = Arc::new(AtomicBool::new(false));
+        let impatient = Impatient::new(socket.try_clone()?, Instant::now() + HELLO_PATIENCE, Arc::clone(&is_known));
+        let mut stream = tls::accept(impatient, self.shared.tls.as_ref())?;
         let mut payload = Vec::new();
         read_frame(&mut stream, HELLO_BYTES_MAX, &mut payload)?;
         let greeting = Greeting::decode(&payload).map_err(malformed)?;
@@ -129,7 +178,10 @@ impl Receiver {
         if let Some(Objection { text, .. }) = objection {
             return Err(io::Error::new(ErrorKind::PermissionDenied, format!("refused: {text}")));
         }
-        self.replace(hello.from, number);
+        if !self.replace(hello.from, number) {
+            return Err(io::Error::other("there is a newer connection of this member, or there are too many members"));
+        }
+        is_known.store(true, Ordering::Relaxed);
         self.shared.is_here(hello.from, number, hello.incarnation, socket.try_clone()?);
         info!(member = self.id, from = hello.from, "a member has connected");
         // A member that follows says nothing for long.
@@ -179,14 +231,22 @@ impl Receiver {
         is_removed.then(|| Objection { text: text(), is_for_ever: true })
     }
 
-    /// A member has a new connection: the old one is of no use, whether that is known here or not.
-    fn replace(&self, member: u64, number: u64) {
+    /// A member has a new connection: the old one is of no use, whether that is known here or not. `false`: this one is not.
+    fn replace(&self, member: u64, number: u64) -> bool {
         let mut open = self.lock();
+        match open.members.get(&member) {
+            // It was opened later, and only was quicker to say who it is: who opened both has left this one.
+            Some(newer) if *newer > number => return false,
+            None if open.members.len() >= MEMBERS_MAX => return false,
+            _ => {}
+        }
+        open.strangers.remove(&number);
         if let Some(old) = open.members.insert(member, number)
             && let Some(socket) = open.sockets.remove(&old)
         {
             let _ = socket.shutdown(Shutdown::Both);
         }
+        true
     }
 
     /// Ends all connections. Nothing is delivered when this has returned.

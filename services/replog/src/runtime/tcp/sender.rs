@@ -46,6 +46,8 @@ struct Waiting {
     socket: Option<TcpStream>,
     /// The thread has a connection and nothing to write.
     is_idle: bool,
+    /// Messages were lost since nothing waited.
+    is_overfull: bool,
     /// Of a frame whose beginning was written already.
     rest: Vec<u8>,
     /// Kept for its allocation.
@@ -122,6 +124,17 @@ impl Sender {
             if waiting.bytes + bytes <= self.queue_bytes_max || waiting.messages.is_empty() {
                 waiting.bytes += bytes;
                 waiting.messages.push_back(message);
+            } else {
+                add(&self.traffic.lost_messages, 1);
+                if !std::mem::replace(&mut waiting.is_overfull, true) {
+                    let Hello { from, to, .. } = self.hello;
+                    warn!(
+                        from,
+                        to,
+                        bytes = waiting.bytes,
+                        "messages to a member are lost: it does not take what waits"
+                    );
+                }
             }
         }
         if can_write && waiting.bytes <= DIRECT_BYTES_MAX && waiting.write(&self.traffic) {
@@ -277,6 +290,7 @@ impl Sender {
             batch.extend(waiting.messages.pop_front());
         }
         waiting.bytes = waiting.bytes.saturating_sub(taken);
+        waiting.is_overfull &= !waiting.messages.is_empty();
         true
     }
 }

@@ -4,6 +4,8 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
@@ -26,6 +28,43 @@ pub struct Tls {
 pub(super) trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
+/// A connection that came in. Until it is known whose it is, all that is read must have come by one moment: a limit for each read would
+/// never end who sends a byte now and then.
+pub(super) struct Impatient {
+    socket: TcpStream,
+    deadline: Instant,
+    is_known: Arc<AtomicBool>,
+}
+
+impl Impatient {
+    pub(super) fn new(socket: TcpStream, deadline: Instant, is_known: Arc<AtomicBool>) -> Self {
+        Self { socket, deadline, is_known }
+    }
+}
+
+impl Read for Impatient {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if !self.is_known.load(Ordering::Relaxed) {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "it did not say in time who it is"));
+            }
+            self.socket.set_read_timeout(Some(left))?;
+        }
+        self.socket.read(bytes)
+    }
+}
+
+impl Write for Impatient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
 /// For a connection that goes out. The handshake happens with the first bytes.
 pub(super) fn connect(socket: TcpStream, tls: Option<&Tls>, address: &str) -> io::Result<Box<dyn Stream>> {
     let Some(tls) = tls else { return Ok(Box::new(socket)) };
@@ -37,7 +76,7 @@ pub(super) fn connect(socket: TcpStream, tls: Option<&Tls>, address: &str) -> io
 }
 
 /// For a connection that came in.
-pub(super) fn accept(socket: TcpStream, tls: Option<&Tls>) -> io::Result<Box<dyn Stream>> {
+pub(super) fn accept(socket: impl Stream + 'static, tls: Option<&Tls>) -> io::Result<Box<dyn Stream>> {
     let Some(tls) = tls else { return Ok(Box::new(socket)) };
     let connection = ServerConnection::new((tls.server)()).map_err(io::Error::other)?;
     Ok(Box::new(StreamOwned::new(connection, socket)))

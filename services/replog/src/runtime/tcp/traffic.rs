@@ -11,6 +11,8 @@ pub struct Traffic {
     pub received_bytes: u64,
     /// How often it could not be connected to, or a connection to it broke.
     pub send_failures: u64,
+    /// Messages to it that were lost because too many waited.
+    pub lost_messages: u64,
     /// How often a connection from it broke.
     pub receive_failures: u64,
 }
@@ -21,15 +23,20 @@ pub(super) struct Counted {
     pub(super) sent_bytes: AtomicU64,
     pub(super) received_bytes: AtomicU64,
     pub(super) send_failures: AtomicU64,
+    pub(super) lost_messages: AtomicU64,
     pub(super) receive_failures: AtomicU64,
 }
 
 impl Counted {
     pub(super) fn read(&self) -> Traffic {
-        let [sent_bytes, received_bytes, send_failures, receive_failures] =
-            [&self.sent_bytes, &self.received_bytes, &self.send_failures, &self.receive_failures]
-                .map(|count| count.load(Ordering::Relaxed));
-        Traffic { sent_bytes, received_bytes, send_failures, receive_failures }
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Traffic {
+            sent_bytes: read(&self.sent_bytes),
+            received_bytes: read(&self.received_bytes),
+            send_failures: read(&self.send_failures),
+            lost_messages: read(&self.lost_messages),
+            receive_failures: read(&self.receive_failures),
+        }
     }
 }
 

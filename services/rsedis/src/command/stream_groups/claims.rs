@@ -10,7 +10,7 @@ use crate::number::parse_integer;
 use crate::protocol::{Args, Reply};
 use crate::server::Server;
 use crate::session::Session;
-use crate::value::{Id, Pending, Stream, parse_id};
+use crate::value::{Id, Pending, Stream, one_more, parse_id};
 
 pub(in crate::command) fn xack(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, database) = (Key::new(args.at(1)), client.database);
@@ -126,7 +126,8 @@ impl Claim<'_> {
         };
         let deliveries = match self.deliveries {
             Some(deliveries) => deliveries,
-            None => pending.deliveries + u64::from(!self.just_id),
+            None if self.just_id => pending.deliveries,
+            None => one_more(pending.deliveries),
         };
         meet(group, self.consumer, now);
         let pending = Pending { consumer: self.consumer.to_vec(), delivered: self.delivered, deliveries };
@@ -213,13 +214,14 @@ pub(in crate::command) fn xclaim(server: &mut Server, client: &mut Session, args
     group.last = group.last.max(last);
     let (last, read) = (group.last, group.read);
     let mut body = Reply { is_resp3: client.reply.is_resp3, ..Reply::default() };
-    let (mut given, dirty) = (0, server.dirty);
+    let mut given = 0;
     for id in ids {
         if let Claimed::Given(_) = claim_one(server, &mut body, database, (key.bytes, args.at(2)), id, &claim)? {
             given += 1;
         }
     }
-    if is_ahead && server.dirty == dirty {
+    // What is said of an entry that was given says it as well.
+    if is_ahead && given == 0 {
         say_last(server, database, key.bytes, args.at(2), last, read);
         server.dirty += 1;
     }

@@ -83,7 +83,12 @@ pub(in crate::command) fn setid(server: &mut Server, client: &mut Session, args:
     let (key, database, name) = (Key::new(args.at(2)), client.database, args.at(3));
     let (_, read) = group_options(args, false)?;
     let stream = stream_of(server, database, &key, name)?;
-    let last = group_id(args.at(4), Some(stream))?;
+    let last = match args.at(4) {
+        // Here alone, as in Redis.
+        b"-" => Id::MIN,
+        b"+" => Id::MAX,
+        text => group_id(text, Some(stream))?,
+    };
     if let Some(group) = stream.groups.get_mut(name) {
         (group.last, group.read) = (last, read);
     }

@@ -13,7 +13,7 @@ use crate::keyspace::Key;
 use crate::number::integer_text;
 use crate::protocol::Args;
 use crate::server::Server;
-use crate::value::{Group, Id, Pending, Stream};
+use crate::value::{Group, Id, Pending, Stream, distance};
 
 pub(super) use claims::{xack, xautoclaim, xclaim, xpending};
 pub(super) use groups::{create, createconsumer, delconsumer, destroy, setid};
@@ -36,32 +36,6 @@ fn no_such_group(key: &[u8], group: &[u8]) -> Failure {
 fn group_mut<'a>(server: &'a mut Server, database: usize, key: &Key<'_>, name: &[u8]) -> Outcome<&'a mut Group> {
     let stream = server.typed_mut::<Stream>(database, key)?;
     stream.and_then(|stream| stream.groups.get_mut(name)).ok_or_else(|| no_group(key.bytes, name))
-}
-
-/// How many of the entries that were ever added come up to this one, if that can be told.
-fn distance(stream: &Stream, id: Id) -> Option<u64> {
-    if stream.added == 0 {
-        return Some(0);
-    }
-    if stream.is_empty() && id <= stream.last {
-        return Some(stream.added);
-    }
-    if id != Id::MIN && id < stream.max_deleted {
-        return None;
-    }
-    if id >= stream.last {
-        return (id == stream.last).then_some(stream.added);
-    }
-    let first = stream.first().unwrap_or_default();
-    if stream.max_deleted == Id::MIN || stream.max_deleted < first {
-        let before = stream.added.saturating_sub(stream.len() as u64);
-        if id < first {
-            return Some(before);
-        } else if id == first {
-            return Some(before + 1);
-        }
-    }
-    None
 }
 
 /// Whether something was deleted from an identifier on.

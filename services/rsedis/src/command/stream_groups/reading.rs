@@ -2,7 +2,7 @@
 
 use super::super::options::{deadline_millis, integer, is};
 use super::super::streams::{BAD_ID, reply_entry};
-use super::{consumer_is_new, distance, has_holes, meet, say_claim, say_last, text};
+use super::{consumer_is_new, has_holes, meet, say_claim, say_last, text};
 use crate::events;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
@@ -10,7 +10,7 @@ use crate::protocol::request::OwnedArgs;
 use crate::protocol::{Args, Reply};
 use crate::server::Server;
 use crate::session::Session;
-use crate::value::{Id, Pending, Stream, parse_id};
+use crate::value::{Id, Pending, Stream, distance, one_more, parse_id};
 use crate::waiting::{TimeoutReply, wait};
 
 /// What XREAD and XREADGROUP are asked for.
@@ -188,7 +188,8 @@ pub(in crate::command) fn xreadgroup(server: &mut Server, client: &mut Session, 
                 ));
             }
             b">" => None,
-            id => Some(parse_id(id, 0).ok_or(BAD_ID)?),
+            // In Redis the last of all means the same as `>`.
+            id => Some(parse_id(id, 0).ok_or(BAD_ID)?).filter(|id| *id != Id::MAX),
         });
     }
     let mut body = Reply { is_resp3: client.reply.is_resp3, ..Reply::default() };
@@ -236,7 +237,7 @@ fn read_history(
                 reply_entry(body, &entry);
                 if let Some(pending) = stream.groups.get_mut(group_name).and_then(|group| group.pending.get_mut(&id)) {
                     pending.delivered = now;
-                    pending.deliveries += 1;
+                    pending.deliveries = one_more(pending.deliveries);
                 }
             }
             None => {
@@ -283,7 +284,7 @@ fn read_new(
     let is_new = meet(group, consumer, now);
     for (place, id) in ids.iter().enumerate() {
         match group.read {
-            Some(read) if !holes[place] => group.read = Some(read + 1),
+            Some(read) if !holes[place] => group.read = Some(one_more(read)),
             _ if was_added => group.read = distances[place],
             _ => {}
         }

@@ -1,0 +1,166 @@
+//! What a watch looks at, and who else may write where it does: links that are turned, files that are no databases, a snapshot beside it.
+
+// Helpers outside #[test] functions are test code all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use harness::{folder, until};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use support::{Application, Walsync, content, walsync};
+
+#[test]
+#[ignore = "the application of other tests"]
+fn application_process() {
+    support::application_process();
+}
+
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v)";
+const INSERT: &str = "INSERT INTO t(v) VALUES (randomblob(3000))";
+
+fn restored(replica: &Path, output: &Path) -> Vec<u8> {
+    let _ = std::fs::remove_file(output);
+    harness::output(walsync().arg("restore").arg(replica).arg("-o").arg(output));
+    std::fs::read(output).unwrap()
+}
+
+#[test]
+fn a_link_that_is_turned_to_another_database_is_seen_in_a_path_and_at_its_end() {
+    for is_file in [false, true] {
+        let folder = folder();
+        let at = |name: &str| folder.path().join(name);
+        let path = |release: &str| at(release).join("app.db");
+        let applications = ["r1", "r2"].map(|release| {
+            std::fs::create_dir(at(release)).unwrap();
+            Application::start(&path(release), TABLE)
+        });
+        let [mut first, mut second] = applications;
+        first.run(INSERT);
+        let turn = |release: &str| {
+            let to = if is_file { path(release) } else { at(release) };
+            symlink(to, at("new")).unwrap();
+            std::fs::rename(at("new"), at("current")).unwrap();
+        };
+        turn("r1");
+        let watched = if is_file { at("current") } else { at("current").join("app.db") };
+        let store = at("store");
+        let mut running = Walsync::watch(&[&watched], &store, &at("log"));
+        running.wait_durable(1);
+        turn("r2");
+        for _ in 0..20 {
+            second.run(INSERT);
+        }
+        until("the second database", || {
+            restored(&store.join(watched.file_name().unwrap()), &at("restored.db")) == content(&path("r2"))
+        });
+        running.stop();
+        first.close();
+        second.close();
+    }
+}
+
+#[test]
+fn a_snapshot_is_not_taken_into_the_replica_of_a_process_at_work() {
+    let folder = folder();
+    let (database, store) = (folder.path().join("app.db"), folder.path().join("store"));
+    let mut application = Application::start(&database, TABLE);
+    for pin in ["locks", "read-transaction"] {
+        application.run(INSERT);
+        let mut command = walsync();
+        command.args(["watch", "--interval-millis", "50", "--pin", pin]).arg(&database).arg("--to").arg(&store);
+        let mut running = Walsync::start(command, &folder.path().join(pin));
+        running.wait_durable(1);
+        let snapshot = |arguments: &[&str], to: &Path| {
+            let output = walsync().arg("snapshot").args(arguments).arg(&database).arg("--to").arg(to).output().unwrap();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        };
+        let (code, said) = snapshot(&[], &store);
+        assert!(code == Some(1) && said.contains("is watched by another walsync"), "{code:?} {said}");
+        for _ in 0..2 {
+            let (code, said) = snapshot(&["--elsewhere"], &folder.path().join("elsewhere"));
+            assert_eq!(code, Some(0), "{said}");
+        }
+        application.run(INSERT);
+        let output = folder.path().join("restored.db");
+        until("what came afterwards", || restored(&store.join("app.db"), &output) == content(&database));
+        running.stop();
+        let (code, said) = snapshot(&[], &store);
+        assert_eq!(code, Some(0), "{said}");
+    }
+    application.close();
+}
+
+#[test]
+fn a_database_whose_place_was_taken_is_at_risk_for_as_long() {
+    let folder = folder();
+    let (database, store) = (folder.path().join("app.db"), folder.path().join("store"));
+    let mut application = Application::start(&database, TABLE);
+    let address = format!("http://{}", harness::free_address());
+    let mut command = walsync();
+    command.args(["watch", "--interval-millis", "3000", "--listen", &address]).arg(&database).arg("--to").arg(&store);
+    let mut running = Walsync::start(command, &folder.path().join("log"));
+    running.wait_durable(1);
+    application.run(INSERT);
+    // Untruly: it is the very place.
+    walsync().args(["snapshot", "--elsewhere"]).arg(&database).arg("--to").arg(&store).output().unwrap();
+    until("a fence, and time at risk", || {
+        application.run(INSERT);
+        let status = harness::output(walsync().args(["status", "--listen", &address]));
+        let line = status.lines().last().unwrap();
+        line.contains("fenced") && !line.ends_with("\t0.000")
+    });
+    running.kill();
+    application.close();
+}
+
+#[test]
+fn a_named_pipe_beside_a_database_stops_nobody() {
+    let folder = folder();
+    let (database, store) = (folder.path().join("c.db"), folder.path().join("store"));
+    for name in ["a.db", "b.db"] {
+        Application::start(&folder.path().join(name), TABLE).close();
+        let pipe = folder.path().join(format!("{name}-wal"));
+        harness::output(std::process::Command::new("mkfifo").arg(pipe));
+    }
+    harness::output(std::process::Command::new("mkfifo").arg(folder.path().join("d.db")));
+    let mut application = Application::start(&database, TABLE);
+    application.run(INSERT);
+    let names = ["a.db", "b.db", "d.db", "c.db"].map(|name| folder.path().join(name));
+    let paths = names.each_ref().map(|path| path.as_path());
+    let mut running = Walsync::watch(&paths, &store, &folder.path().join("log"));
+    running.wait_durable(1);
+    until("the refusals", || running.log().matches("is no regular file").count() >= 3);
+    running.kill();
+    application.close();
+}
+
+#[test]
+fn a_name_that_is_taken_and_one_that_is_no_text_refuse_that_database_alone() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    let mut first = Application::start(&at("b/app.db"), TABLE);
+    let patterns = [at("a/*.db"), at("b/*.db")];
+    let mut running = Walsync::watch(&[&patterns[0], &patterns[1]], &at("store"), &at("log"));
+    running.wait_durable(1);
+    // They come later, and before the one that has the name already.
+    let mut second = Application::start(&at("a/app.db"), TABLE);
+    let mut other = Application::start(&at("a/other.db"), TABLE);
+    std::fs::copy(at("b/app.db"), at("b").join(std::ffi::OsStr::from_bytes(b"no-t\xffxt.db"))).unwrap();
+    for application in [&mut first, &mut second, &mut other] {
+        application.run(INSERT);
+    }
+    until("the other database", || at("store/other.db").is_dir());
+    let told = |what: &str| running.log().lines().any(|line| line.contains("not replicated") && line.contains(what));
+    until("what is told", || told("would both be") && told("is no UTF-8"));
+    until("the first database", || restored(&at("store/app.db"), &at("restored.db")) == content(&at("b/app.db")));
+    let (log, status) = (running.log(), running.terminate());
+    assert_eq!(status.code(), Some(1), "{log}");
+    for application in [first, second, other] {
+        application.close();
+    }
+}
