@@ -133,12 +133,9 @@ fn a_target_that_nothing_keeps_is_out_of_reach_and_says_why() {
     assert!(steps(&ended).iter().all(|step| step.missed.is_some()));
 }
 
-/// A little shorter than the steps of the searches below, so that each has one of its own.
-const WINDOW: Duration = Duration::from_millis(290);
-
 /// Passes connections on to a store for as long as no more than so many bytes come within a window, and breaks off all that are
-/// there when more come.
-fn breaking_above(store: u16, bytes_max: usize) -> String {
+/// there when more come. Windows are best a little shorter than a step of the search, so that each step has one of its own.
+fn breaking_above(store: u16, bytes_max: usize, window: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let passed: Arc<Mutex<(Instant, usize, Vec<TcpStream>)>> = Arc::new(Mutex::new((Instant::now(), 0, Vec::new())));
@@ -154,7 +151,7 @@ fn breaking_above(store: u16, bytes_max: usize) -> String {
                 let mut bytes = [0; 4096];
                 while let Ok(count @ 1..) = client.read(&mut bytes) {
                     let mut passed = passed.lock().unwrap();
-                    if passed.0.elapsed() > WINDOW {
+                    if passed.0.elapsed() > window {
                         (passed.0, passed.1) = (Instant::now(), 0);
                     }
                     passed.1 += count;
@@ -178,12 +175,12 @@ fn breaking_above(store: u16, bytes_max: usize) -> String {
 #[test]
 fn a_store_that_breaks_connections_above_its_capacity_has_a_highest_rate_below_that() {
     let redis = Redis::start(&[]);
-    // A SET of this workload is 83 bytes, so that this is about 1,600 requests a second.
-    let endpoint = breaking_above(redis.port, 40_000);
-    let target =
-        json!({ "percentile": "P90", "atMost": "50ms", "toleranceBasisPoints": 3000, "stepDuration": "300ms" });
+    // A SET of this workload is 83 bytes, so that this is about 1,515 requests a second. The search tries 1,237 and 1,855 about it: what a
+    // machine that stands still for a fifth of a second makes up for afterwards does not break what holds.
+    let endpoint = breaking_above(redis.port, 124_500, Duration::from_millis(990));
+    let target = json!({ "percentile": "P90", "atMost": "500ms", "toleranceBasisPoints": 5000, "stepDuration": "1s" });
     let load = json!({
-        "connections": 8, "mode": "OpenLoop", "rate": 5000, "duration": "300ms", "warmUp": "0s", "timeout": "300ms", "highestRate": target,
+        "connections": 8, "mode": "OpenLoop", "rate": 5000, "duration": "1s", "warmUp": "0s", "timeout": "1s", "highestRate": target,
     });
     let workload =
         json!({ "name": "w", "redis": { "command": "Set", "valueBytes": 40, "keySpace": 16 }, "load": load });
@@ -207,7 +204,7 @@ fn a_store_that_breaks_connections_above_its_capacity_has_a_highest_rate_below_t
 #[test]
 fn a_store_that_breaks_connections_at_any_rate_has_failed() {
     let redis = Redis::start(&[]);
-    let endpoint = breaking_above(redis.port, 100);
+    let endpoint = breaking_above(redis.port, 100, Duration::from_millis(290));
     let target = json!({ "percentile": "P50", "atMost": "50ms", "stepDuration": "300ms" });
     let load = json!({
         "connections": 8, "mode": "OpenLoop", "rate": 400, "duration": "300ms", "warmUp": "0s", "timeout": "300ms", "highestRate": target,
