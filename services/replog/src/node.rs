@@ -148,6 +148,8 @@ pub struct Node {
     /// The newest mark that came from each of the others.
     marks: BTreeMap<u64, Mark>,
     freshness: Freshness,
+    /// The same of what was applied when `freshness` was learned: the commit index of that may not be applied for long. 0: not known.
+    reached_micros: u64,
     reads: Reads,
     last_tick: u64,
     /// The newest time of an entry, and when this node learned of it: no entry of ours is stamped with less, and time goes on from there.
@@ -221,6 +223,7 @@ impl Node {
             heard: Heard::default(),
             marks: BTreeMap::new(),
             freshness: Freshness::default(),
+            reached_micros: 0,
             time_floor_millis,
             time_floor_micros: now.boot_micros,
             written: hard,

@@ -57,6 +57,7 @@ impl Node {
         // After a long pause the ticks of two elections say as much as those of a thousand.
         let owed = tick.saturating_sub(self.last_tick).min(2 * u64::from(self.settings.election_ticks));
         self.last_tick = self.last_tick.max(tick);
+        self.keep_freshness(now);
         for _ in 0..owed {
             // A node that has promised its vote does not vote for itself; one whose disk has stopped shall not lead.
             let must_wait = self.promise.withholds(now.boot_micros, false) || !self.batches.is_empty();
@@ -292,14 +293,17 @@ impl Node {
             ReadLevel::Lease => self.has_lease(now).then(|| (self.consensus.commit(), ReadPath::Lease, Some(0))),
             ReadLevel::Bounded { max_staleness_micros } => {
                 let freshness = self.freshness(now);
-                let age = micros.saturating_sub(freshness.as_of);
-                let is_fresh = freshness.as_of > 0 && age <= max_staleness_micros;
-                is_fresh.then_some((freshness.commit, ReadPath::Age, Some(age)))
+                let applied = (self.as_of_applied(freshness), self.applied);
+                // What is applied may do, also where what the newer one asks for never comes.
+                let known = [applied, (freshness.as_of, freshness.commit)].into_iter();
+                let mut ages =
+                    known.filter(|(as_of, _)| *as_of > 0).map(|(as_of, index)| (micros.saturating_sub(as_of), index));
+                let fresh = ages.find(|(age, _)| *age <= max_staleness_micros);
+                fresh.map(|(age, index)| (index, ReadPath::Age, Some(age)))
             }
             ReadLevel::Eventual => {
-                let freshness = self.freshness(now);
-                let is_known = freshness.as_of > 0 && self.applied >= freshness.commit;
-                let age = is_known.then(|| micros.saturating_sub(freshness.as_of));
+                let as_of = self.as_of_applied(self.freshness(now));
+                let age = (as_of > 0).then(|| micros.saturating_sub(as_of));
                 Some((self.applied, ReadPath::Local, age))
             }
         };

@@ -60,8 +60,27 @@ impl Node {
         if echo.incarnation == self.incarnation && echo.micros <= now.boot_micros && echo.micros > self.freshness.as_of
         {
             let commit = stamp.commit.max(self.freshness.commit);
-            self.freshness = Freshness { as_of: echo.micros, commit };
+            self.learn(Freshness { as_of: echo.micros, commit });
         }
+    }
+
+    /// What is newer replaces what was known. What is applied keeps its age until what the newer one asks for is applied, too.
+    fn learn(&mut self, newer: Freshness) {
+        self.reached_micros = self.as_of_applied(self.freshness);
+        self.freshness = newer;
+    }
+
+    /// Before this node may cease to lead: what it knows of its age as a leader it must still know then.
+    pub(super) fn keep_freshness(&mut self, now: Now) {
+        let freshness = self.freshness(now);
+        if freshness.as_of > self.freshness.as_of {
+            self.learn(freshness);
+        }
+    }
+
+    /// As of when what is applied has everything, given what is known. 0: not known.
+    pub(super) fn as_of_applied(&self, freshness: Freshness) -> u64 {
+        if self.applied >= freshness.commit { freshness.as_of } else { self.reached_micros }
     }
 
     /// Takes note of a message that answers one of ours: of the lease that it acknowledges and of its sender's mark.
@@ -93,8 +112,7 @@ impl Node {
         let is_current = applied >= self.consensus.commit() || self.planted.has(Bug::LeaseBehindCommit);
         let has_lease = self.has_applied_own_entry() && is_current && self.has_lease(now);
         let lease_until_micros = if has_lease { self.lease_until(now) } else { 0 };
-        let freshness = self.freshness(now);
-        let as_of_micros = if applied >= freshness.commit { freshness.as_of } else { 0 };
+        let as_of_micros = self.as_of_applied(self.freshness(now));
         Standing { term, lease_until_micros, as_of_micros, applied }
     }
 
