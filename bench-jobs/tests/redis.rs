@@ -184,45 +184,60 @@ fn open_loop(connections: u32, rate: u64, duration: &str) -> Value {
 
 #[test]
 fn an_open_loop_keeps_its_timetable() {
-    let redis = Redis::start(&[]);
-    let mut load = open_loop(10, 2_000, "1s");
-    load["threads"] = json!(2);
-    let ended = run(&redis, parameters("Set", "Resp2", 1), load);
-    let measured = ended.measured();
-    assert_eq!(measured.operations, 2_000);
-    let intended = measured.intended.unwrap();
-    assert!(intended.max_nanos >= measured.service.max_nanos);
-    assert_eq!(recorded(&ended, LatencyKind::Intended), Some(2_000));
-    let seconds = measured.elapsed_nanos as f64 / 1e9;
-    assert!((0.9..1.5).contains(&seconds), "{seconds}");
-    let scheduled = ended.lines.iter().find_map(|line| match line {
-        JobLine::Audit { audit, .. } => Some(audit.scheduled),
-        _ => None,
+    harness::in_one_of_five(|| {
+        let redis = Redis::start(&[]);
+        let mut load = open_loop(10, 2_000, "1s");
+        load["threads"] = json!(2);
+        let ended = run(&redis, parameters("Set", "Resp2", 1), load);
+        is_in_reach(&ended)?;
+        let measured = ended.measured();
+        assert_eq!(measured.operations, 2_000);
+        let intended = measured.intended.unwrap();
+        assert!(intended.max_nanos >= measured.service.max_nanos);
+        assert_eq!(recorded(&ended, LatencyKind::Intended), Some(2_000));
+        let scheduled = ended.lines.iter().find_map(|line| match line {
+            JobLine::Audit { audit, .. } => Some(audit.scheduled),
+            _ => None,
+        });
+        assert_eq!(scheduled, Some(2_000));
+        let seconds = measured.elapsed_nanos as f64 / 1e9;
+        if (0.9..1.5).contains(&seconds) { Ok(()) } else { Err(format!("it took {seconds} s")) }
     });
-    assert_eq!(scheduled, Some(2_000));
+}
+
+/// Whether a rate was reached that stores and loaders reach on a machine that does not stand still.
+fn is_in_reach(ended: &Ended) -> Result<(), String> {
+    match &ended.summary.outcome {
+        JobOutcome::Hindered { hindrance: Hindrance::RateNotReached, detail, .. } => Err(detail.clone()),
+        _ => Ok(()),
+    }
 }
 
 /// The store stands still for 1.1 s. Requests that were due meanwhile had to wait, and the result says so; the service
 /// time, which only ten requests spent waiting, hides it.
 #[test]
 fn a_stall_is_not_omitted() {
-    let redis = Redis::start(&[]);
-    let parameters = parameters("Get", "Resp2", 1);
-    let mut job = start(redis.port, workload(parameters, open_loop(10, 1_000, "4s")), &[]);
-    job.until(Phase::Measure);
-    thread::sleep(Duration::from_millis(1_000));
-    redis.signal(Signal::STOP);
-    thread::sleep(Duration::from_millis(1_100));
-    redis.signal(Signal::CONT);
-    let ended = job.end();
-    let measured = ended.measured();
-    assert_eq!(measured.operations, 4_000, "nothing was dropped");
-    let intended = measured.intended.unwrap();
-    assert!(intended.p999_nanos > 800_000_000, "{intended:?}");
-    assert!(intended.max_nanos > 1_000_000_000, "{intended:?}");
-    assert!(intended.p90_nanos > 300_000_000, "{intended:?}");
-    assert!(measured.service.p99_nanos < intended.p90_nanos, "{:?}", measured.service);
-    assert!(measured.service.max_nanos > 1_000_000_000, "{:?}", measured.service);
+    harness::in_one_of_five(|| {
+        let redis = Redis::start(&[]);
+        let parameters = parameters("Get", "Resp2", 1);
+        let mut job = start(redis.port, workload(parameters, open_loop(10, 1_000, "4s")), &[]);
+        job.until(Phase::Measure);
+        thread::sleep(Duration::from_millis(1_000));
+        redis.signal(Signal::STOP);
+        thread::sleep(Duration::from_millis(1_100));
+        redis.signal(Signal::CONT);
+        let ended = job.end();
+        is_in_reach(&ended)?;
+        let measured = ended.measured();
+        assert_eq!(measured.operations, 4_000, "nothing was dropped");
+        let (service, intended) = (measured.service, measured.intended.unwrap());
+        let is_told = intended.p999_nanos > 800_000_000
+            && intended.max_nanos > 1_000_000_000
+            && intended.p90_nanos > 300_000_000
+            && service.p99_nanos < intended.p90_nanos
+            && service.max_nanos > 1_000_000_000;
+        if is_told { Ok(()) } else { Err(format!("{service:?}, {intended:?}")) }
+    });
 }
 
 #[test]
@@ -306,7 +321,7 @@ fn an_error_reply_is_a_failure() {
 /// Runs `command` and meanwhile changes the store from outside, again and again.
 fn tampered(command: &str, tamper: &str) -> (String, u64, String) {
     let redis = Redis::start(&[]);
-    let load = json!({ "connections": 10, "threads": 2, "duration": "1s", "warmUp": "0s" });
+    let load = json!({ "connections": 10, "threads": 2, "duration": "4s", "warmUp": "0s" });
     let mut job = start(redis.port, workload(parameters(command, "Resp2", 2), load), &[]);
     job.until(Phase::Measure);
     for _ in 0..4 {
@@ -371,7 +386,7 @@ fn what_is_lost_at_the_end_is_found_when_read_back() {
 #[test]
 fn counts_can_be_watched_while_it_runs() {
     let redis = Redis::start(&[]);
-    let load = json!({ "connections": 2, "duration": "1500ms", "warmUp": "0s" });
+    let load = json!({ "connections": 2, "duration": "10s", "warmUp": "0s" });
     let port = free_port();
     let listen = format!("127.0.0.1:{port}");
     let arguments = ["--metrics-listen", listen.as_str()];

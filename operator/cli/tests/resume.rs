@@ -124,7 +124,10 @@ fn is_killed(kills: usize, seed: u64) {
     let world = World::new();
     let file = world.write("run.yaml", &text());
     let at = |name: &str| Run { world: &world, file: &file, saved: world.data().with_file_name(name) };
+    let begun = std::time::Instant::now();
     let whole = at("whole").to_its_end("--save");
+    // Where a run takes longer, so does each of its trials: lives that are too short for one say nothing.
+    let life_millis_max = LIFE_MILLIS_MAX.max(begun.elapsed().as_millis() as u64 / 2);
     let mut random = Random::new(seed);
     let (mut killed, mut amid, mut compared) = (0, 0, 0);
     for round in 0.. {
@@ -136,7 +139,7 @@ fn is_killed(kills: usize, seed: u64) {
         loop {
             let mut command = run.command("--resume");
             let mut process = harness::Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
-            std::thread::sleep(Duration::from_millis(random.below(LIFE_MILLIS_MAX)));
+            std::thread::sleep(Duration::from_millis(random.below(life_millis_max)));
             let has_ended = process.ended().is_some();
             process.kill();
             world.assert_nothing_is_left();

@@ -96,9 +96,9 @@ async fn keys_end_with_their_lease_and_locks_pass_on_with_rising_tokens() {
     let engine = Engine::start(options).unwrap();
     engine.wait_ready(PATIENCE).await.unwrap();
     let client = engine.client();
-    let ttl = Duration::from_millis(600);
-    // Nobody keeps it alive.
-    let short = client.grant_lease(ttl).await.unwrap();
+    // What is kept alive must outlast a machine that stands still for a while; what ends may do so soon.
+    let ttl = Duration::from_secs(10);
+    let short = client.grant_lease(Duration::from_millis(600)).await.unwrap();
     let kept = client.lease(ttl).await.unwrap();
     client.put_with_lease("short", "v", short.number).await.unwrap();
     let mut watch = client.watch(WatchOptions::key("short")).await.unwrap();

@@ -172,13 +172,16 @@ fn migrate_to<T: Send + 'static>(talk: impl FnOnce(TcpStream) -> T + Send + 'sta
 #[test]
 fn migrate_does_not_wait_for_a_server_that_answers_byte_by_byte() {
     let (answer, took, ()) = migrate_to(|mut stream| {
-        for _ in 0..80 {
-            let _ = stream.write_all(b"+");
+        // A minute, if it is waited for.
+        for _ in 0..1_200 {
+            if stream.write_all(b"+").is_err() {
+                break;
+            }
             std::thread::sleep(Duration::from_millis(50));
         }
     });
     assert_eq!(answer, "-IOERR error or timeout reading to target instance\r\n");
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
 }
 
 /// A line of an answer is short, and no memory is spent on one that is not.

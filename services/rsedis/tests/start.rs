@@ -193,13 +193,13 @@ fn a_key_that_was_kept_behind_the_base_outlives_the_time_it_had() {
     let options = ["--appendonly", "yes", "--appendfsync", "always"];
     let server = start(rsedis_program(), directory.path(), &options);
     let mut client = server.client();
-    for line in ["SET kept value PX 1500", "SET gone value PX 1500", "BGREWRITEAOF"] {
+    for line in ["SET kept value PX 8000", "SET gone value PX 8000", "BGREWRITEAOF"] {
         client.call(line);
     }
     harness::until("the base", || client.call("INFO persistence").contains("aof_rewrites:1"));
     assert_eq!(client.call("PERSIST kept"), ":1\r\n");
     server.kill();
-    std::thread::sleep(std::time::Duration::from_millis(1_600));
+    std::thread::sleep(std::time::Duration::from_millis(8_100));
     let server = start(rsedis_program(), directory.path(), &options);
     let mut client = server.client();
     assert_eq!(client.call("GET kept"), "$5\r\nvalue\r\n");

@@ -93,12 +93,15 @@ fn a_staging_folder_that_is_gone_is_told_and_waited_for_and_nothing_is_called_du
     scene.application.run(INSERT);
     scene.wait_stalled("staging: No such file");
     // Somebody who waits for it is not told a lie, and makes it try no oftener.
+    let begun = Instant::now();
     assert!(!scene.replicator.sync(Duration::from_secs(2)));
     let status = &scene.replicator.status()[0];
     assert_eq!(status.durable_txid, durable);
     assert!(status.at_risk > Duration::from_secs(1), "{status:?}");
-    let tries = scene.replicator.totals().without_room.load(Ordering::Relaxed);
-    assert!((2..=4).contains(&tries), "{tries} in two seconds and more");
+    let tries = || scene.replicator.totals().without_room.load(Ordering::Relaxed);
+    until("another try", || tries() >= 2);
+    let (tries, seconds) = (tries(), begun.elapsed().as_secs());
+    assert!(tries <= seconds + 3, "{tries} in {seconds} seconds and a little");
     std::fs::create_dir(&staging).unwrap();
     assert!(scene.replicator.sync(LONG));
     let status = &scene.replicator.status()[0];
@@ -116,13 +119,14 @@ fn a_check_point_does_not_wait_for_room_and_what_was_lost_sight_of_is_found() {
     std::fs::remove_dir(&staging).unwrap();
     scene.application.run(INSERT);
     scene.wait_stalled("No such file");
+    scene.application.run("PRAGMA busy_timeout=60000");
     let begun = Instant::now();
     for _ in 0..3 {
         scene.application.run("PRAGMA wal_checkpoint(TRUNCATE)");
         scene.application.run(INSERT);
     }
-    // One that waits in vain gives up after the busy timeout of five seconds.
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    // One that waits in vain gives up after a minute.
+    assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
     std::fs::create_dir(&staging).unwrap();
     assert!(scene.replicator.sync(LONG));
     scene.assert_replicated();

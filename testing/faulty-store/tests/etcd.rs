@@ -143,8 +143,8 @@ fn one_value_in_four_is_flipped_and_nothing_else() {
 
 #[test]
 fn no_answer_escapes_its_delay() {
-    const DELAY: Duration = Duration::from_millis(10);
-    let faulty = Faulty::etcd(&["delay-micros=10000"], &[]);
+    const DELAY: Duration = Duration::from_millis(100);
+    let faulty = Faulty::etcd(&["delay-micros=100000"], &[]);
     let mut etcd = Etcd::connect(&faulty);
     // Among the first ones the server measures the connection by PING frames, which are no answers.
     for n in 0..20 {
@@ -152,9 +152,9 @@ fn no_answer_escapes_its_delay() {
         etcd.put("key", &vec![b'v'; 10 * n]);
         assert!(start.elapsed() >= DELAY, "{n}: {:?}", start.elapsed());
     }
-    // Side by side, not one after another: else the last one would be a second late.
+    // Side by side, not one after another: else the last one would be ten seconds late.
     let start = Instant::now();
     let gets = (0..100).map(|_| ("KV/Range", Range { key: b"key".into() }.encode_to_vec())).collect();
     assert!(etcd.call_all(gets).iter().all(Result::is_ok));
-    assert!(start.elapsed() >= DELAY && start.elapsed() < DELAY * 50, "{:?}", start.elapsed());
+    assert!(start.elapsed() >= DELAY && start.elapsed() < DELAY * 90, "{:?}", start.elapsed());
 }

@@ -142,7 +142,7 @@ fn killed_after_the_hundred_and_first_request() {
 
 #[test]
 fn stopped_for_a_while_and_then_as_before() {
-    let faults = ["stop-after-millis=20", "stop-for-millis=300", "arm-after-requests=10"];
+    let faults = ["stop-after-millis=20", "stop-for-millis=5000", "arm-after-requests=10"];
     let faulty = Faulty::redis(&faults, &[]);
     let mut redis = Redis::connect(&faulty);
     let store = faulty.store();

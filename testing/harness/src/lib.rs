@@ -9,6 +9,7 @@
 //! - [`random`]: chance from a seed
 //! - [`folder`] and [`folder_on_disk`]: places for files, gone when dropped
 //! - [`eventually`]: waiting with a bound
+//! - [`in_one_of_five`]: scenes that a machine which stands still for a while spoils
 //!
 //! Whatever fails here panics: a test that cannot be set up has failed.
 
@@ -50,6 +51,14 @@ pub fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
         std::thread::sleep(ATTEMPT_INTERVAL);
     }
+}
+
+/// A scene that depends on time: a machine that stands still for a second may spoil it, and says nothing of the code. What is wrong with the code
+/// goes wrong each time: at least one of five must go well. An error says what was seen.
+#[track_caller]
+pub fn in_one_of_five(mut scene: impl FnMut() -> Result<(), String>) {
+    let spoiled: Vec<String> = (0..5).map_while(|_| scene().err()).collect();
+    assert!(spoiled.len() < 5, "each time: {spoiled:#?}");
 }
 
 /// Waits until it holds, for at most [`LONG`]; `what` says what was waited for.

