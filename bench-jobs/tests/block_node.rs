@@ -173,14 +173,14 @@ fn a_node_that_dies_or_hangs_fails_the_job_within_its_timeout() {
             json!({ "operation": "GetBlock", "historyBlocks": 10 }),
         ] {
             let node = BlockNode::start();
-            let spec = job(&node.endpoint, workload.clone(), json!({ "duration": "30s", "timeout": "1s" }));
+            let spec = job(&node.endpoint, workload.clone(), json!({ "duration": "60s", "timeout": "2s" }));
             let mut running = Job::start(&spec, &[]);
             running.until(Phase::Measure);
             let begun = Instant::now();
             node.signal(signal);
             let ended = running.end();
             let took = begun.elapsed();
-            assert!(took < Duration::from_secs(10), "{workload}: took {took:?}");
+            assert!(took < Duration::from_secs(30), "{workload}: took {took:?}");
             assert!(!ended.store_failed().is_empty());
         }
     }

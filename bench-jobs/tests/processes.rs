@@ -132,7 +132,7 @@ fn a_timetable_is_shared_out_whole() {
 #[test]
 fn what_one_process_finds_ends_all_with_the_same_outcome() {
     let etcd = Etcd::start();
-    let slow = json!({ "connections": 3, "duration": "1s", "warmUp": "0s", "mode": "OpenLoop", "rate": 100 });
+    let slow = json!({ "connections": 3, "duration": "4s", "warmUp": "0s", "mode": "OpenLoop", "rate": 100 });
     let put = json!({ "operation": "Range", "keySpace": 90 });
     let workload = |name| json!({ "name": name, "etcd": put, "load": slow });
     let mut jobs = start(&spec(&etcd.endpoint, json!([workload("first"), workload("second")])));

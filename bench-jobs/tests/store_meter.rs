@@ -186,7 +186,7 @@ fn a_job_says_what_the_store_used_while_it_was_measured() {
     ended.measured();
     let usages = usages(&ended);
     let [("put", put), ("idle", idle)] = usages.as_slice() else { panic!("{usages:?}: {}", ended.errors) };
-    assert!((900_000_000..3_000_000_000).contains(&put.elapsed_nanos), "{put:?}");
+    assert!((900_000_000..30_000_000_000).contains(&put.elapsed_nanos), "{put:?}");
     assert!(put.cpu_nanos > 20_000_000 && put.cpu_nanos > 3 * idle.cpu_nanos, "{put:?} {idle:?}");
     assert!(put.machine_cpu_nanos >= put.cpu_nanos && put.voluntary_switches > 0, "{put:?}");
     assert!(put.rss_peak_bytes >= put.rss_average_bytes && put.pss_peak_bytes > 1_000_000, "{put:?}");

@@ -490,7 +490,7 @@ fn what_expired_while_the_master_was_down_goes_on_its_replicas_too() {
     replica.wait_for_link();
     master.call("DEBUG SET-ACTIVE-EXPIRE 0");
     master.call("SET stays value");
-    master.call("SET goes value PX 1000");
+    master.call("SET goes value PX 10000");
     wait_until_same(&master, &replica);
     assert_eq!(master.call("SAVE"), "+OK\r\n");
     until("the end of the key's time", || replica.call("GET goes") == "$-1\r\n");
@@ -512,7 +512,7 @@ fn keys_that_clients_of_a_writable_replica_let_expire_go_there() {
     let (mut on_master, mut on_replica) = (master.client(), replica.client());
     on_master.call("SET of-master value PX 30");
     until("the stream", || on_replica.call("DBSIZE") == ":1\r\n");
-    for line in ["SET own value PX 30", "SET later value PX 30", "PEXPIRE later 100000"] {
+    for line in ["SET own value PX 1000", "SET later value PX 1000", "PEXPIRE later 100000"] {
         assert!(!on_replica.call(line).starts_with('-'), "{line}");
     }
     until("its own key to go", || on_replica.call("DBSIZE") == ":2\r\n");

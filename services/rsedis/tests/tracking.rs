@@ -41,9 +41,9 @@ fn who_reads_behind_a_change_is_not_told_of_that_change() {
 fn a_key_that_a_read_finds_expired_is_told_of_and_remembered() {
     let (_directory, _server, mut reader, mut writer) = caching(&["--enable-debug-command", "yes"]);
     writer.call("DEBUG SET-ACTIVE-EXPIRE 0");
-    writer.call("SET short value PX 30");
+    writer.call("SET short value PX 1000");
     assert_eq!(reader.call("GET short"), "$5\r\nvalue\r\n");
-    std::thread::sleep(std::time::Duration::from_millis(60));
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
     assert_eq!(reader.call("MGET other short"), "*2\r\n_\r\n_\r\n", "the message stands in the reply");
     assert_eq!(receive(&mut reader), invalidated("short"));
     writer.call("SET short again");
@@ -71,9 +71,9 @@ fn what_expires_or_is_evicted_is_told_of_also_to_who_skips_its_own_changes() {
     writer.call("DEBUG SET-ACTIVE-EXPIRE 0");
     assert_eq!(reader.call("CLIENT TRACKING OFF"), "+OK\r\n");
     assert_eq!(reader.call("CLIENT TRACKING ON NOLOOP"), "+OK\r\n");
-    reader.call("SET short value PX 30");
+    reader.call("SET short value PX 1000");
     reader.call("GET short");
-    std::thread::sleep(std::time::Duration::from_millis(60));
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
     assert_eq!(reader.call("EXISTS short"), ":0\r\n");
     assert_eq!(receive(&mut reader), invalidated("short"));
     // Before the reply: the command reads what is there afterwards.

@@ -94,7 +94,7 @@ fn a_server_that_is_asked_to_stop_while_it_reads_damaged_blocks_stops_at_once() 
     });
     let began = std::time::Instant::now();
     assert!(server.terminate());
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 }
 
 #[test]

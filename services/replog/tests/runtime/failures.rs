@@ -8,7 +8,7 @@ use std::{fs, thread};
 use futures::executor::block_on;
 use replog::Membership;
 use replog::runtime::{Limits, LocalNetwork, Origin, ProposeError, ReadError, RequestError};
-use replog::{Change, ReadLevel};
+use replog::{Change, ReadLevel, Settings};
 use wal::files::{Fault, SimulatedDirectory};
 
 use crate::group::{Group, LONG, Running, settings, start_in};
@@ -79,11 +79,11 @@ fn a_full_disk_ends_the_member_and_the_next_start_finds_what_was_acknowledged() 
 /// Deletes a follower's log behind its back and starts it under its old number: the leader knows that it once had more.
 #[test]
 fn a_member_that_lost_its_log_ends_and_says_so() {
-    let mut group = Group::of(3, settings());
+    // The leader must still lead, and remember what the follower had.
+    let mut group = Group::of(3, Settings { election_ticks: 300, ..settings() });
     let (leader, committed) = group.propose("first");
     group.wait_until_all_have(committed.index);
     let follower = if leader == 1 { 2 } else { 1 };
-    // The leader must still lead, and remember what the follower had.
     group.stop(follower);
     fs::remove_dir_all(group.path(follower)).unwrap();
     let running = group.start_as(follower, Origin::Join).unwrap();

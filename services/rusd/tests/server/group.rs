@@ -94,13 +94,13 @@ fn hash(server: &Rusd) -> u64 {
 #[test]
 fn a_read_by_rounds_is_not_answered_while_no_majority_is_there() {
     for (mode, is_answered) in [("round", false), ("lease", true)] {
-        let servers = group(3, "http", &[format!("--linearizable-reads={mode}"), "--election-timeout=5000".into()]);
+        let servers = group(3, "http", &[format!("--linearizable-reads={mode}"), "--election-timeout=10000".into()]);
         let leader = leader_of(&servers);
         servers[leader].etcdctl(&["put", "a", "1"]);
         assert_eq!(servers[leader].etcdctl(&["get", "a", "--print-value-only"]), "1\n");
         let followers = || servers.iter().enumerate().filter(|(number, _)| *number != leader).map(|(_, server)| server);
         followers().for_each(|server| server.pause(true));
-        let mut get = servers[leader].command(&["get", "a", "--command-timeout=1s"]);
+        let mut get = servers[leader].command(&["get", "a", "--command-timeout=3s"]);
         let output = get.output().unwrap();
         followers().for_each(|server| server.pause(false));
         assert_eq!(output.status.success(), is_answered, "{mode}: {}", String::from_utf8_lossy(&output.stderr));
