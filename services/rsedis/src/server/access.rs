@@ -53,6 +53,12 @@ impl Server {
         expiry <= self.now && !self.is_loading && !self.applies_stream
     }
 
+    /// Whether a time that a command gives a key has come already, so that the key goes at once. While keys are read, and on a replica,
+    /// nothing goes by the clock: what follows may have given it another time.
+    pub fn is_over_at_once(&self, expiry: i64) -> bool {
+        expiry <= self.now && !self.is_loading && !self.replication.is_replica()
+    }
+
     /// Whether what has expired may be removed. While writes are postponed nothing changes; on a replica only what its master says,
     /// and what a client writes in its place where that is allowed.
     pub fn may_remove_expired(&self) -> bool {
