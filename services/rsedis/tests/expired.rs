@@ -108,3 +108,22 @@ fn getex_in_the_past_removes_a_key_that_its_master_has() {
     replica.applies_stream = false;
     assert_eq!(call(&mut replica, &mut session(), "GET key"), "$5\r\nvalue\r\n");
 }
+
+/// What is answered, which must come, or the test fails: it may never end.
+fn with_patience(ask: impl FnOnce() -> String + Send + 'static) -> String {
+    let (say, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || say.send(ask()));
+    heard.recv_timeout(harness::LONG / 4).unwrap()
+}
+
+#[test]
+fn randomkey_never_ends_in_a_pause_where_all_keys_have_expired() {
+    let reply = with_patience(|| {
+        let (mut server, mut client) = server();
+        call(&mut server, &mut client, "SET key value PX 100");
+        server.now += 1_000;
+        assert_eq!(call(&mut server, &mut client, "CLIENT PAUSE 100000 WRITE"), "+OK\r\n");
+        call(&mut server, &mut client, "RANDOMKEY")
+    });
+    assert_eq!(reply, "$3\r\nkey\r\n");
+}

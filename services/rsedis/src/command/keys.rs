@@ -65,8 +65,8 @@ pub(super) fn keys(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 }
 
 pub(super) fn randomkey(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
-    // A replica keeps keys whose time has come: as often as Redis looks for another one.
-    let attempts = if server.replication.is_replica() { 100 } else { usize::MAX };
+    // Where keys whose time has come are kept, there may be no others: as often as Redis looks for another one.
+    let attempts = if server.may_remove_expired() { usize::MAX } else { 100 };
     for attempt in 1.. {
         let Server { databases, random, .. } = server;
         let keys = &databases[client.database];
