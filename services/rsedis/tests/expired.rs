@@ -127,3 +127,24 @@ fn randomkey_never_ends_in_a_pause_where_all_keys_have_expired() {
     });
     assert_eq!(reply, "$3\r\nkey\r\n");
 }
+
+/// Only a transaction that begins a pause itself writes in one.
+#[test]
+fn a_write_in_a_pause_adds_a_key_that_is_there_already() {
+    for (line, expected) in
+        [("SET key new", "+OK\r\n"), ("RPUSH key new", ":1\r\n"), ("COPY other key", ":1\r\n"), ("INCR key", ":1\r\n")]
+    {
+        for has_own_expiries in [false, true] {
+            let (mut server, mut client) = if has_own_expiries { replica() } else { server() };
+            server.settings.is_read_only = false;
+            call(&mut server, &mut client, "SET other value");
+            call(&mut server, &mut client, "SET key old PX 100");
+            server.now += 1_000;
+            for line in ["MULTI", "CLIENT PAUSE 100000 WRITE", line] {
+                call(&mut server, &mut client, line);
+            }
+            assert_eq!(call(&mut server, &mut client, "EXEC"), format!("*2\r\n+OK\r\n{expected}"), "{line}");
+            assert_eq!(server.databases[0].len(), 2, "{line}");
+        }
+    }
+}
