@@ -46,3 +46,35 @@ fn a_map_or_a_set_of_many_strings_is_cut() {
     let reply = eval(&format!("redis.setresp(3) {script} return {{map = t}}"), false);
     assert_eq!(reply.lines().next().unwrap(), format!("*{}", MANY * 2));
 }
+
+#[test]
+fn a_library_gives_more_values_than_lua_takes() {
+    for (call, many, few) in [
+        (
+            "cmsgpack.unpack(string.rep('\\192', n))",
+            "too many return values at once; use unpack_one or unpack_limit instead.",
+            7_000,
+        ),
+        (
+            "cmsgpack.unpack_limit(string.rep('\\192', n), n)",
+            "too many return values at once; use unpack_one or unpack_limit instead.",
+            7_000,
+        ),
+        ("struct.unpack(string.rep('b', n), string.rep('x', n))", "too many results", 7_000),
+    ] {
+        let script = |count: usize| format!("local n = {count} return select('#', {call})");
+        let reply = eval(&script(few), false);
+        assert!(reply.starts_with(":70"), "{call}: {reply}");
+        let reply = eval(&script(60_000), false);
+        assert!(reply.starts_with('-') && reply.contains(&format!("stack overflow ({many})")), "{call}: {reply}");
+    }
+}
+
+/// They are looked at one after the other.
+#[test]
+fn a_format_may_have_millions_of_fields() {
+    let reply = eval("return struct.size(string.rep('x', 3000000))", false);
+    assert_eq!(reply, ":3000000\r\n");
+    let reply = eval("return #struct.pack(string.rep('x', 3000000))", false);
+    assert_eq!(reply, ":3000000\r\n");
+}
