@@ -365,6 +365,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             server.replication.begin_backlog(server.settings.backlog_bytes);
         }
         self.put_up(slot);
+        // Until it hears so the master counts nothing of what is here as safe.
+        self.acknowledge();
         log::notice("Successful partial resynchronization with master");
     }
 
