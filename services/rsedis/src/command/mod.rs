@@ -57,7 +57,7 @@ use crate::acl::Context;
 use crate::failure::{Failure, Outcome, WRONG_TYPE};
 use crate::log;
 use crate::protocol::Args;
-use crate::server::Server;
+use crate::server::{Server, output};
 use crate::session::{ReplyMode, Session};
 use crate::waiting;
 use crate::{events, eviction};
@@ -213,11 +213,12 @@ fn postponed_until(server: &mut Server, client: &Session, command: &Command, arg
 
 /// Gives the client the messages that came for it while its command ran. Others whose command has led to this one get theirs later.
 fn tell_own(server: &mut Server, client: &mut Session) {
-    let all = std::mem::take(&mut server.own_messages).into_iter();
-    let (own, others) = all.partition(|(slot, _)| *slot == client.slot);
-    server.own_messages = others;
-    for (_, message) in own {
-        message.push_to(&mut client.reply);
+    match server.own_messages.take(client.slot) {
+        Some(messages) => messages.iter().for_each(|message| message.push_to(&mut client.reply)),
+        None => {
+            output::tell_of_limit(client);
+            client.is_killed = true;
+        }
     }
 }
 

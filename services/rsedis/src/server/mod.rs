@@ -8,6 +8,7 @@ mod client_memory;
 mod ending;
 mod handing_over;
 mod messages;
+pub mod output;
 mod pace;
 mod pauses;
 mod reclaim;
@@ -21,7 +22,7 @@ pub use access::Typed;
 pub use busy::{Interlude, RunningScript};
 pub use client_memory::{ClientMemory, bytes_of};
 pub use ending::{PendingShutdown, Shutdown};
-pub use messages::Message;
+pub use messages::{Message, OwnMessages};
 pub use pace::{Pace, Sample};
 pub use pauses::{Pause, PausePurpose, Pauses};
 pub use reclaim::Reclaimer;
@@ -175,7 +176,7 @@ pub struct Server {
     /// What runs comes from the master: keys whose time has come are there until it says otherwise.
     pub applies_stream: bool,
     /// Messages for the client whose command runs, which is not among the sessions.
-    pub own_messages: Vec<(usize, Message)>,
+    pub own_messages: OwnMessages,
 }
 
 impl Server {
@@ -266,7 +267,7 @@ impl Server {
             own_expiries: BTreeSet::new(),
             writes_aof: false,
             applies_stream: false,
-            own_messages: Vec::new(),
+            own_messages: OwnMessages::default(),
         };
         let replicaof = server.settings.text("replicaof").to_owned();
         if let Some((host, port)) = replicaof.split_once(' ')
