@@ -148,3 +148,69 @@ fn a_write_in_a_pause_adds_a_key_that_is_there_already() {
         }
     }
 }
+
+/// A replica that takes writes from clients.
+fn writable_replica() -> (Server, Session) {
+    let (mut server, client) = replica();
+    server.settings.is_read_only = false;
+    (server, client)
+}
+
+#[test]
+fn what_a_writable_replica_knows_of_its_own_keys_grows_without_end() {
+    let (mut replica, mut client) = writable_replica();
+    for seconds in 1..100 {
+        call(&mut replica, &mut client, &format!("SET key value EX {seconds}"));
+    }
+    assert_eq!(replica.own_expiries.len(), 1, "a key has one time");
+    call(&mut replica, &mut client, "PERSIST key");
+    assert_eq!(replica.own_expiries.len(), 0, "it has none any more");
+    for number in 0..10 {
+        call(&mut replica, &mut client, &format!("SET {number} value EX 100"));
+        call(&mut replica, &mut client, &format!("DEL {number}"));
+    }
+    assert_eq!(replica.own_expiries.len(), 0, "they have gone");
+    for line in ["SET a 1 EX 100", "SET b 1 EX 100", "RENAME a b"] {
+        call(&mut replica, &mut client, line);
+    }
+    assert_eq!(replica.own_expiries.len(), 1, "one of them is left");
+    call(&mut replica, &mut client, "FLUSHDB");
+    assert_eq!(replica.own_expiries.len(), 0, "all have gone");
+}
+
+#[test]
+fn a_key_of_a_writable_replica_stays_for_ever_behind_another_name() {
+    for lines in [
+        ["SET key value EX 5", "RENAME key other"],
+        ["SET key value EX 5", "RENAMENX key other"],
+        ["SET key value EX 5", "MOVE key 1"],
+        ["SET key value EX 5", "COPY key other"],
+        ["SET key value EX 5", "COPY key key DB 3"],
+        ["SET key value EX 5", "SWAPDB 0 2"],
+    ] {
+        let (mut replica, mut client) = writable_replica();
+        for line in lines {
+            assert!(
+                !call(&mut replica, &mut client, line).starts_with(['-', ':']) || !line.starts_with("SET"),
+                "{line}"
+            );
+        }
+        replica.now += 6_000;
+        replica.expire_some(100);
+        let left: usize = replica.databases.iter().map(rsedis::keyspace::Database::len).sum();
+        assert_eq!(left, 0, "{lines:?}");
+    }
+}
+
+/// A copy of what the master has let expire is the client's, and what it was copied from the master's.
+#[test]
+fn a_masters_key_goes_where_a_client_has_copied_it() {
+    let (mut replica, mut client) = writable_replica();
+    replica.applies_stream = true;
+    call(&mut replica, &mut Session { is_master: true, ..session() }, "SET key value PX 5000");
+    replica.applies_stream = false;
+    assert_eq!(call(&mut replica, &mut client, "COPY key other"), ":1\r\n");
+    replica.now += 6_000;
+    replica.expire_some(100);
+    assert_eq!(replica.databases[0].len(), 1, "the master has not said that its key has gone");
+}
