@@ -250,3 +250,25 @@ fn a_promotion_in_a_transaction_is_survived() {
     let replica = replica.restart(&["--appendonly", "yes"]);
     assert_eq!(replica.call("MGET a b c"), "*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n");
 }
+
+#[test]
+fn where_the_arguments_of_an_unfinished_command_are_is_not_counted() {
+    const COUNT: usize = 600_000;
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    assert_eq!(client.call("CLIENT SETNAME sender"), "+OK\r\n");
+    client.send(format!("*{}\r\n{}", COUNT + 1, "$0\r\n\r\n".repeat(COUNT)).as_bytes()).unwrap();
+    let (mut counted, mut buffered) = (0, 0);
+    harness::until("what was sent", || {
+        let list = other.call("CLIENT LIST");
+        let line = list.lines().find(|line| line.contains("name=sender")).unwrap();
+        let number = |field: &str| -> usize {
+            line.split(' ').find_map(|word| word.strip_prefix(field)?.strip_prefix('=')).unwrap().parse().unwrap()
+        };
+        (counted, buffered) = (number("tot-mem"), number("qbuf") + number("qbuf-free"));
+        buffered >= COUNT * 6
+    });
+    // A place of each is two numbers of four bytes.
+    assert!(counted >= buffered + COUNT * 8, "{counted} bytes, of which {buffered} are the buffer");
+}
