@@ -243,7 +243,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     fn close_idle(&mut self) {
-        let patience = self.server.settings.integer("timeout") * 1000;
+        let patience = self.server.settings.millis("timeout");
         let now = self.server.now;
         for session in self.server.sessions.iter_mut().flatten() {
             let listens = session.subscriptions() > 0 || session.is_monitor || session.waiting.is_some();
