@@ -91,6 +91,8 @@ pub struct Session {
     pub argument_bytes: usize,
     /// What the buffer takes that holds what was not done; kept by the reactor.
     pub query_capacity: usize,
+    /// What it takes to know where the arguments of a command are that has not come whole; kept by the reactor.
+    pub parser_bytes: usize,
     /// How much of [`Session::reply`] was sent; kept by the reactor.
     pub sent_bytes: usize,
     /// It waits for keys, or for the end of a pause.

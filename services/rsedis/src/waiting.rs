@@ -160,6 +160,14 @@ pub fn time_out(server: &mut Server) {
     while let Some(&(deadline, slot)) = server.deadlines.first()
         && deadline <= server.now
     {
+        let is_postponed = |session: &Session| {
+            session.waiting.as_ref().is_some_and(|waiting| waiting.timeout_reply == TimeoutReply::Runs)
+        };
+        if !server.requests.is_empty() && server.sessions.get(slot).and_then(Option::as_deref).is_some_and(is_postponed)
+        {
+            // What the reactor was asked for is done before any other command: the rest runs in the next turn.
+            return;
+        }
         server.deadlines.pop_first();
         let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { continue };
         if let Some(waiting) = forget(server, &mut session) {

@@ -5,10 +5,11 @@
 mod support;
 
 use std::net::TcpListener;
+use std::time::Instant;
 
 use rustix::process::Signal;
 use support::node::Node;
-use support::{Client, rsedis_program, start};
+use support::{Client, redis_program, rsedis_program, start};
 
 const ALWAYS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -249,4 +250,70 @@ fn a_promotion_in_a_transaction_is_survived() {
     assert_eq!(client.call("EXEC"), "*4\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n");
     let replica = replica.restart(&["--appendonly", "yes"]);
     assert_eq!(replica.call("MGET a b c"), "*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n");
+}
+
+#[test]
+fn where_the_arguments_of_an_unfinished_command_are_is_not_counted() {
+    const COUNT: usize = 600_000;
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    assert_eq!(client.call("CLIENT SETNAME sender"), "+OK\r\n");
+    client.send(format!("*{}\r\n{}", COUNT + 1, "$0\r\n\r\n".repeat(COUNT)).as_bytes()).unwrap();
+    let (mut counted, mut buffered) = (0, 0);
+    harness::until("what was sent", || {
+        let list = other.call("CLIENT LIST");
+        let line = list.lines().find(|line| line.contains("name=sender")).unwrap();
+        let number = |field: &str| -> usize {
+            line.split(' ').find_map(|word| word.strip_prefix(field)?.strip_prefix('=')).unwrap().parse().unwrap()
+        };
+        (counted, buffered) = (number("tot-mem"), number("qbuf") + number("qbuf-free"));
+        buffered >= COUNT * 6
+    });
+    // A place of each is two numbers of four bytes.
+    assert!(counted >= buffered + COUNT * 8, "{counted} bytes, of which {buffered} are the buffer");
+}
+
+/// Every number that Redis takes is taken, and no other; and what is far away stays far away.
+#[test]
+fn numbers_at_their_ends_are_taken_as_by_redis_and_end_nothing() {
+    // What would take the connections away, is bounded otherwise on purpose, or takes as long as it says.
+    const LEFT_ALONE: [&str; 5] = ["port", "tls-port", "maxclients", "hz", "maxmemory-samples"];
+    let directories = [harness::folder(), harness::folder()];
+    let ours = start(rsedis_program(), directories[0].path(), &[]);
+    let theirs = start(&redis_program("redis-server"), directories[1].path(), &[]);
+    let (mut mine, mut other) = (ours.client(), theirs.client());
+    let shown = mine.call("CONFIG GET *");
+    let lines: Vec<&str> = shown.lines().skip(2).step_by(2).collect();
+    let names = lines.chunks(2).filter(|pair| pair[1].parse::<i64>().is_ok() && !LEFT_ALONE.contains(&pair[0]));
+    let is_number = |name: &&str| {
+        ours.client().call(&format!("CONFIG SET {name} x")).contains("couldn't be parsed into an integer")
+    };
+    let names: Vec<&str> = names.map(|pair| pair[0]).filter(is_number).collect();
+    assert!(names.len() > 30, "{names:?}");
+    let mut most = Vec::new();
+    for name in names {
+        for value in ["-9223372036854775808", "-1", "0", "2147483648", "9223372036854775807", "2147483647"] {
+            let line = format!("CONFIG SET {name} {value}");
+            // What Redis takes as bytes is refused in other words below zero.
+            let told = |reply: String| if value.starts_with('-') { reply[..1].to_owned() } else { reply };
+            let [reply, expected] = [&mut mine, &mut other].map(|client| told(client.call(&line)));
+            assert_eq!(reply, expected, "{line}");
+            if reply.starts_with('+') && value.len() > 9 {
+                most.push(line);
+            }
+        }
+    }
+    // Somebody to follow, who is not there, and a replica: all that is looked at once a second is.
+    let follower_folder = harness::folder();
+    let follower =
+        start(rsedis_program(), follower_folder.path(), &["--replicaof", &format!("127.0.0.1 {}", ours.port)]);
+    let mut following = follower.client();
+    for line in &most {
+        assert_eq!(mine.call(line), "+OK\r\n", "{line}");
+        assert_eq!(following.call(line), "+OK\r\n", "{line}");
+    }
+    let began = Instant::now();
+    harness::until("three seconds", || began.elapsed().as_secs() >= 3);
+    assert_eq!([mine.call("PING"), following.call("PING")], ["+PONG\r\n", "+PONG\r\n"]);
 }

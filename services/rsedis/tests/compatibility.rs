@@ -336,3 +336,23 @@ fn stale_keys_are_watched_as_by_redis() {
     }
     assert_eq!(transcripts[0], transcripts[1]);
 }
+
+/// One of two that ran in the same turn was never answered.
+#[test]
+fn migrations_that_a_pause_has_held_back_are_all_answered() {
+    let directories = [harness::folder(), harness::folder()];
+    let [here, there] = directories.each_ref().map(|directory| start(rsedis_program(), directory.path(), &[]));
+    let (mut first, mut second, mut other) = (here.client(), here.client(), here.client());
+    for line in ["MSET a 1 b 2", "CLIENT PAUSE 100000 WRITE"] {
+        assert_eq!(other.call(line), "+OK\r\n");
+    }
+    for (client, key) in [(&mut first, "a"), (&mut second, "b")] {
+        client.send(format!("MIGRATE 127.0.0.1 {} {key} 0 60000\r\n", there.port).as_bytes()).unwrap();
+    }
+    harness::until("two that wait", || other.call("CLIENT LIST").matches(" cmd=migrate ").count() == 2);
+    assert_eq!(other.call("CLIENT UNPAUSE"), "+OK\r\n");
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.receive().unwrap(), b"+OK\r\n");
+    }
+    assert_eq!((other.call("DBSIZE"), there.client().call("DBSIZE")), (":0\r\n".to_owned(), ":2\r\n".to_owned()));
+}

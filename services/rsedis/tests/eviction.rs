@@ -5,6 +5,7 @@
 mod support;
 
 use harness::until;
+use support::node::Node;
 use support::{Client, Server, redis_program, rsedis_program, start};
 
 const KEYS: usize = 4_000;
@@ -322,4 +323,19 @@ fn clients_go_before_keys_where_many_ask_for_large_values_in_one_turn() {
     assert_eq!(client.receive().unwrap(), b"+OK\r\n");
     until("clients go", || info(&mut client, "evicted_clients") > 0);
     assert_eq!((info(&mut client, "evicted_keys"), number(&mut client, "DBSIZE")), (0, 50));
+}
+
+/// What its master has taken is taken, alone or in a transaction.
+#[test]
+fn a_replica_over_its_limit_drops_its_masters_transactions() {
+    let master = Node::ours(&[]);
+    let replica = Node::ours(&["--maxmemory", "1", "--replica-ignore-maxmemory", "no"]);
+    replica.follow(master.server.port);
+    replica.wait_for_link();
+    let mut client = master.client();
+    for line in ["SET alone 1", "MULTI", "SET one 1", "SET two 2", "EXEC", "SET last 1"] {
+        client.call(line);
+    }
+    until("the last write", || replica.call("EXISTS last") == ":1\r\n");
+    assert_eq!(replica.call("EXISTS alone one two"), ":3\r\n");
 }

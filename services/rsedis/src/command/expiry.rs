@@ -70,7 +70,7 @@ fn set_expiry(
         client.reply.integer(0);
         return Ok(());
     }
-    if at <= server.now && !server.is_loading && !server.replication.is_replica() {
+    if server.is_over_at_once(at) {
         let lazily = server.settings.lazily.expires;
         server.delete(database, &key, lazily);
         server.effects.say(database, &[b"DEL", key.bytes]);

@@ -65,8 +65,8 @@ pub(super) fn keys(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 }
 
 pub(super) fn randomkey(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
-    // A replica keeps keys whose time has come: as often as Redis looks for another one.
-    let attempts = if server.replication.is_replica() { 100 } else { usize::MAX };
+    // Where keys whose time has come are kept, there may be no others: as often as Redis looks for another one.
+    let attempts = if server.may_remove_expired() { usize::MAX } else { 100 };
     for attempt in 1.. {
         let Server { databases, random, .. } = server;
         let keys = &databases[client.database];
@@ -141,6 +141,7 @@ pub(super) fn swapdb(server: &mut Server, client: &mut Session, args: Args<'_>) 
     };
     let missing: Vec<_> = watched.iter().filter(|place| !is_there(server, place)).cloned().collect();
     server.databases.swap(one, other);
+    server.own_expiries.swap(one, other);
     server.dirty += 1;
     for place in missing {
         // What was not there, and is over now, did not change either.
@@ -173,6 +174,9 @@ pub(super) fn move_key(server: &mut Server, client: &mut Session, args: Args<'_>
     let is_moved = server.find(from, &key).is_some() && server.find(to, &key).is_none();
     if is_moved && let Some(entry) = server.databases[from].remove(&key) {
         server.databases[to].insert(&key, entry);
+        if server.is_own_change() {
+            server.note_own_expiry(to, key.bytes);
+        }
         server.changed_string(from, key.bytes);
         server.touch(to, key.bytes);
         server.notify(events::GENERIC, "move_from", from, key.bytes);
@@ -252,6 +256,9 @@ pub(super) fn copy(server: &mut Server, client: &mut Session, args: Args<'_>) ->
         server.databases[to].remove(&target);
     }
     server.databases[to].insert(&target, copied);
+    if server.is_own_change() {
+        server.note_own_expiry(to, target.bytes);
+    }
     server.changed_string(to, target.bytes);
     client.reply.integer(1);
     Ok(())

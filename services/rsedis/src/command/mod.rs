@@ -57,7 +57,7 @@ use crate::acl::Context;
 use crate::failure::{Failure, Outcome, WRONG_TYPE};
 use crate::log;
 use crate::protocol::Args;
-use crate::server::Server;
+use crate::server::{Server, output};
 use crate::session::{ReplyMode, Session};
 use crate::waiting;
 use crate::{events, eviction};
@@ -213,11 +213,12 @@ fn postponed_until(server: &mut Server, client: &Session, command: &Command, arg
 
 /// Gives the client the messages that came for it while its command ran. Others whose command has led to this one get theirs later.
 fn tell_own(server: &mut Server, client: &mut Session) {
-    let all = std::mem::take(&mut server.own_messages).into_iter();
-    let (own, others) = all.partition(|(slot, _)| *slot == client.slot);
-    server.own_messages = others;
-    for (_, message) in own {
-        message.push_to(&mut client.reply);
+    match server.own_messages.take(client.slot) {
+        Some(messages) => messages.iter().for_each(|message| message.push_to(&mut client.reply)),
+        None => {
+            output::tell_of_limit(client);
+            client.is_killed = true;
+        }
     }
 }
 
@@ -388,9 +389,25 @@ fn hear_of_broken_watches(server: &mut Server, client: &mut Session) {
     }
 }
 
-/// What may give a key a time to go.
-const SETS_EXPIRY: [&str; 10] =
-    ["set", "setex", "psetex", "getex", "expire", "pexpire", "expireat", "pexpireat", "restore", "copy"];
+/// What may give a key of the selected database a time to go.
+const SETS_EXPIRY: [&str; 11] =
+    ["set", "setex", "psetex", "getex", "expire", "pexpire", "expireat", "pexpireat", "restore", "rename", "renamenx"];
+
+/// A client has changed something on a replica: when the keys go that it has given a time is for this server to know, and what has become
+/// of those that it had given one before.
+#[cold]
+fn note_own_keys(server: &mut Server, database: usize, command: &Command, args: Args<'_>) {
+    let sets_expiry = SETS_EXPIRY.contains(&command.name);
+    if !sets_expiry && server.own_expiries.is_empty() {
+        return;
+    }
+    for key_specs::KeyPlace { place, access } in key_specs::keys_of(command, args).unwrap_or_default() {
+        let name = args.at(place);
+        if access & key_specs::RO == 0 && (sets_expiry || server.own_expiries.has(database, name)) {
+            server.note_own_expiry(database, name);
+        }
+    }
+}
 
 /// Calls a command's function, and notes what it has changed.
 fn handle(server: &mut Server, client: &mut Session, command: &'static Command, args: Args<'_>) -> Outcome {
@@ -410,10 +427,8 @@ fn handle(server: &mut Server, client: &mut Session, command: &'static Command, 
         server.effects.end(database, args);
         client.has_written = true;
         client.written_until = server.stream_end();
-        if server.replication.is_replica() && !server.applies_stream && SETS_EXPIRY.contains(&command.name) {
-            for key in key_specs::keys_of(command, args).unwrap_or_default() {
-                server.note_own_expiry(database, args.at(key.place));
-            }
+        if server.is_own_change() && command.is(WRITE) {
+            note_own_keys(server, database, command, args);
         }
     }
     outcome

@@ -66,9 +66,12 @@ pub(super) fn show(server: &mut Server, client: &Session, command: &Command, arg
         push_quoted(&mut line, if secrets::is_secret(command, args, place) { b"(redacted)" } else { argument });
     }
     for slot in server.monitors.clone() {
-        if let Some(Some(session)) = server.sessions.get_mut(slot) {
+        if let Some(Some(session)) = server.sessions.get_mut(slot)
+            && !session.is_killed
+        {
             session.reply.simple(&line);
             server.woken.push(slot);
+            server.bound_output(slot);
         }
     }
 }

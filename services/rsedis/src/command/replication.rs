@@ -101,7 +101,8 @@ pub(super) fn psync(server: &mut Server, client: &mut Session, args: Args<'_>) -
     server.enlist(client);
     let Server { replication, now, .. } = server;
     let replica = client.replica.get_or_insert_default();
-    (replica.stage, replica.acknowledged, replica.heard_at) = (Stage::Online, from, *now);
+    // It has applied what comes before, and its file may hold none of that: what is safe there it says itself.
+    (replica.stage, replica.acknowledged, replica.heard_at) = (Stage::Online, 0, *now);
     match replica.takes_new_id {
         true => client.reply.simple(&format!("CONTINUE {}", replication.id)),
         false => client.reply.simple("CONTINUE"),

@@ -60,7 +60,7 @@ pub(super) fn restore(server: &mut Server, client: &mut Session, args: Args<'_>)
     let restored = rdb::restore(key.bytes, payload, expiry, server.packing());
     let restored = restored.ok_or(Failure::new("ERR Bad data format"))?;
     let was_there = server.databases[database].remove(&key).is_some();
-    if expiry.is_some_and(|expiry| expiry <= server.now) {
+    if expiry.is_some_and(|expiry| server.is_over_at_once(expiry)) {
         if was_there {
             server.effects.say(database, &[b"DEL", key.bytes]);
             server.changed_string(database, key.bytes);

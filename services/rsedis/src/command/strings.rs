@@ -187,7 +187,7 @@ pub(super) fn getex(server: &mut Server, client: &mut Session, args: Args<'_>) -
     };
     client.reply.item(text);
     match expires {
-        Some((at, unit)) if !unit.is_relative && at <= server.now => {
+        Some((at, unit)) if !unit.is_relative && server.is_over_at_once(at) => {
             server.delete(database, &key, false);
             server.effects.say(database, &[b"DEL", key.bytes]);
         }

@@ -274,7 +274,9 @@ fn send(server: &mut Server, client: Option<&mut Session>, (slot, id): (usize, O
             if let Some(session) = own.as_deref_mut() {
                 act(session);
             }
-        } else if let Some(Some(session)) = server.sessions.get_mut(slot) {
+        } else if let Some(Some(session)) = server.sessions.get_mut(slot)
+            && !session.is_killed
+        {
             act(session);
             server.woken.push(slot);
         }
@@ -321,6 +323,7 @@ fn send(server: &mut Server, client: Option<&mut Session>, (slot, id): (usize, O
             push_names(&mut session.reply, names);
         }
     });
+    server.bound_output(target);
 }
 
 fn collide(one: &[u8], other: &[u8]) -> bool {

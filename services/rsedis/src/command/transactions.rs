@@ -81,7 +81,8 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
         super::may_write_now(server, client).map_err(discarded)?;
     }
     let needs_memory = transaction.queue.iter().any(|(command, _)| command.is(super::DENYOOM));
-    if needs_memory && server.is_out_of_memory {
+    // What its master has taken, a replica takes.
+    if needs_memory && server.is_out_of_memory && !client.is_master {
         return Err(Failure::new(
             "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.",
         ));

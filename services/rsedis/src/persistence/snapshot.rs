@@ -12,7 +12,7 @@ use wal::files::{Directory, File};
 
 use crate::keyspace::Entry;
 use crate::number::integer_text;
-use crate::protocol::push_command;
+use crate::protocol::{Limits, Parser, push_command};
 use crate::rdb;
 use crate::replication::Contents;
 use crate::server::Server;
@@ -56,6 +56,8 @@ pub struct Walk {
     piece: Vec<u8>,
     database: Option<usize>,
     is_walked: bool,
+    /// One of the commands could not be read again.
+    is_unreadable: bool,
     /// Before this nothing is taken (`rdb-key-save-delay`).
     next: Option<Instant>,
 }
@@ -64,6 +66,18 @@ fn encode_command(entry: &Entry, out: &mut Vec<u8>) {
     let expiry = integer_text(entry.expiry().unwrap_or(0));
     let payload = rdb::dump(entry, true);
     push_command(out, [b"RESTORE".as_slice(), entry.key(), &expiry, &payload, b"REPLACE", b"ABSTTL"].into_iter());
+}
+
+/// Whether all of these commands are such as a file may have. They need not have come whole.
+fn can_be_read(mut commands: &[u8]) -> bool {
+    let mut parser = Parser::default();
+    loop {
+        match parser.next(commands, Limits::TAKEN) {
+            Ok(Some(length)) => commands = &commands[length..],
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
 }
 
 impl Walk {
@@ -93,7 +107,7 @@ impl Walk {
                 piece
             }
         };
-        Self { format, piece, database: None, is_walked: false, next: None }
+        Self { format, piece, database: None, is_walked: false, is_unreadable: false, next: None }
     }
 
     /// A piece that is ready, if one is; [`Walk::advance`] makes the next.
@@ -133,6 +147,9 @@ impl Walk {
         if taken.is_empty() {
             return;
         }
+        // A value as large as this is seldom, and to look at every command would take its time.
+        self.is_unreadable |=
+            self.format == Format::Commands && u32::try_from(taken.len()).is_err() && !can_be_read(&taken);
         if self.database != number {
             self.database = number;
             let number = number.unwrap_or(0);
@@ -214,6 +231,11 @@ impl Snapshot {
                 return Progress::Waits;
             }
             self.walk.advance(server);
+            if self.walk.is_unreadable {
+                return Progress::Done(Err(io::Error::other(
+                    "a value is larger than 4 GiB as a command, which could not be read again: set aof-use-rdb-preamble yes",
+                )));
+            }
             if began.elapsed() >= budget {
                 return Progress::Busy;
             }
@@ -257,4 +279,19 @@ fn write_all<F: File>(file: &F, pieces: &Receiver<Vec<u8>>, has_checksum: bool) 
     }
     file.sync_data()?;
     Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_holds_a_command_that_is_too_large_to_be_read() {
+        let mut commands = Vec::new();
+        push_command(&mut commands, [b"SELECT".as_slice(), b"0"].into_iter());
+        let whole = [&commands[..], b"*6\r\n$7\r\nRESTORE\r\n$3\r\nkey\r\n$1\r\n0\r\n$4294960000\r\n"].concat();
+        assert!(can_be_read(&whole));
+        let large = [&commands[..], b"*6\r\n$7\r\nRESTORE\r\n$3\r\nkey\r\n$1\r\n0\r\n$4294967296\r\n"].concat();
+        assert!(!can_be_read(&large));
+    }
 }

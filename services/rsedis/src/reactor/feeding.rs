@@ -86,7 +86,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let (receivers, since): (Vec<_>, Vec<_>) =
             marked.map(|(receiver, _, replica)| (receiver, replica.waits_since)).unzip();
         let waited = server.now - since.into_iter().min().unwrap_or(server.now);
-        let delay = server.settings.integer("repl-diskless-sync-delay") * 1000;
+        let delay = server.settings.millis("repl-diskless-sync-delay");
         let enough = server.settings.integer("repl-diskless-sync-max-replicas");
         if !is_diskless || waited >= delay || (enough > 0 && receivers.len() as i64 >= enough) {
             self.begin_broadcast(receivers, contents);

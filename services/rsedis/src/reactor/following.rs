@@ -113,7 +113,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// Once a second.
     pub(super) fn look_after_master(&mut self) {
-        let (now, patience) = (self.server.now, self.server.settings.integer("repl-timeout") * 1000);
+        let (now, patience) = (self.server.now, self.server.settings.millis("repl-timeout"));
         let Some(master) = self.server.replication.master.as_mut() else { return };
         let is_silent = now - master.heard_at > patience;
         match &master.link {
@@ -365,6 +365,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             server.replication.begin_backlog(server.settings.backlog_bytes);
         }
         self.put_up(slot);
+        // Until it hears so the master counts nothing of what is here as safe.
+        self.acknowledge();
         log::notice("Successful partial resynchronization with master");
     }
 

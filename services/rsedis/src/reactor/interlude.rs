@@ -128,7 +128,7 @@ fn run(server: &mut Server, slot: usize) {
     session.is_killed |= connection.query.len() > server.settings.query_max;
     let (read, argument_bytes) = connection.parser.progress();
     (session.query_bytes, session.argument_bytes) = (connection.query.len().saturating_sub(read), argument_bytes);
-    session.query_capacity = connection.query.capacity();
+    (session.query_capacity, session.parser_bytes) = (connection.query.capacity(), connection.parser.memory());
     if !is_held {
         // What may be asked now tells of no keys.
         connection.safe = session.reply.bytes.len();

@@ -243,7 +243,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     fn close_idle(&mut self) {
-        let patience = self.server.settings.integer("timeout") * 1000;
+        let patience = self.server.settings.millis("timeout");
         let now = self.server.now;
         for session in self.server.sessions.iter_mut().flatten() {
             let listens = session.subscriptions() > 0 || session.is_monitor || session.waiting.is_some();
@@ -342,7 +342,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         if let (Some(Some(connection)), Some(Some(session))) =
             (self.server.connections.get(slot), self.server.sessions.get_mut(slot))
         {
-            session.query_capacity = connection.query.capacity();
+            (session.query_capacity, session.parser_bytes) = (connection.query.capacity(), connection.parser.memory());
         }
     }
 
@@ -423,6 +423,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         let (read, argument_bytes) = connection.parser.progress();
         (session.query_bytes, session.argument_bytes) = (kept.saturating_sub(read), argument_bytes);
+        session.parser_bytes = connection.parser.memory();
         if !interlude::has_unsafe_writes(&self.server) {
             connection.safe = session.reply.bytes.len();
         }

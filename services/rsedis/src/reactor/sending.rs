@@ -3,36 +3,19 @@
 use super::RECEIVE_BYTES;
 use super::sockets::Sockets;
 use crate::connection::Connection;
-use crate::log;
 use crate::replication::Stage;
-use crate::server::Server;
+use crate::server::{Server, output};
 use crate::session::Session;
-use crate::settings::OutputLimit;
 
 /// A client with more replies waiting than this is not listened to until it has taken some.
 const OUTPUT_PAUSE_BYTES: usize = 64 << 20;
 /// What a client without waiting replies keeps of its buffer under `maxmemory` or `maxmemory-clients`.
 const IDLE_OUTPUT_BYTES: usize = 1 << 10;
 
-/// Who has not logged in, and need to, is cut off with more replies than this: what they send costs them nothing.
-const STRANGER_LIMIT: OutputLimit = OutputLimit { hard: 16 << 10, soft: 0, seconds: 0 };
-
-/// How many replies may wait for a client.
-fn limit_of(server: &Server, session: &Session) -> OutputLimit {
-    let settings = &server.settings;
-    match session {
-        session if session.is_replica() => settings.replica_limit,
-        session if session.is_master => OutputLimit::default(),
-        session if !session.is_authenticated && !server.users.is_open() => STRANGER_LIMIT,
-        session if session.subscriptions() > 0 => settings.pubsub_limit,
-        _ => settings.normal_limit,
-    }
-}
-
 /// Before commands of a client run: with how many bytes of replies it will be cut off, which ends long answers. Replicas take the stream,
 /// and are judged by what they leave of it.
 pub(super) fn limit_replies(server: &Server, session: &mut Session, connection: &Connection) {
-    let hard = if session.is_replica() { 0 } else { limit_of(server, session).hard };
+    let hard = if session.is_replica() { 0 } else { server.output_limit(session).hard };
     let hard = usize::try_from(hard).unwrap_or(usize::MAX);
     session.reply.most = if hard == 0 { 0 } else { connection.sent.saturating_add(hard) };
     session.sent_bytes = connection.sent;
@@ -41,17 +24,10 @@ pub(super) fn limit_replies(server: &Server, session: &mut Session, connection: 
 /// Whether a client has gone over its limit by what it asked for. Nothing of that is sent, as in Redis.
 pub(super) fn cuts_off(session: &mut Session) -> bool {
     if session.reply.is_over() && !session.is_killed {
-        tell_of_limit(session);
+        output::tell_of_limit(session);
         session.is_killed = true;
     }
     session.is_killed
-}
-
-fn tell_of_limit(session: &Session) {
-    log::warning(format_args!(
-        "Client {} {} closed for overcoming of output buffer limits: it does not take its replies",
-        session.id, session.address
-    ));
 }
 
 /// Whether a client is not listened to from now on, for too many replies wait; [`send`] says when it is again.
@@ -64,7 +40,7 @@ pub(super) fn pauses(connection: &mut Connection, session: &Session) -> bool {
 /// before is to be run. `now`: milliseconds since 1970. Errors: the connection is over.
 pub(super) fn send(sockets: &mut impl Sockets, server: &mut Server, slot: usize, now: i64) -> Result<bool, ()> {
     let limit = match server.sessions.get(slot) {
-        Some(Some(session)) => limit_of(server, session),
+        Some(Some(session)) => server.output_limit(session),
         _ => return Ok(false),
     };
     let (Some(Some(connection)), Some(Some(session))) =
@@ -76,7 +52,7 @@ pub(super) fn send(sockets: &mut impl Sockets, server: &mut Server, slot: usize,
         return Err(());
     }
     if limit.hard > 0 && (connection.safe - connection.sent) as u64 > limit.hard && !session.is_replica() {
-        tell_of_limit(session);
+        output::tell_of_limit(session);
         return Err(());
     }
     let output = &mut session.reply.bytes;
@@ -114,7 +90,7 @@ pub(super) fn send(sockets: &mut impl Sockets, server: &mut Server, slot: usize,
     let offset = server.replication.offset;
     let held = session.replica.as_ref().map_or(0, |replica| replica.held_bytes(offset));
     if connection.is_over((waiting + held) as u64, limit, now) {
-        tell_of_limit(session);
+        output::tell_of_limit(session);
         return Err(());
     }
     let resumes = connection.is_paused && kept < OUTPUT_PAUSE_BYTES / 2 && !session.is_master;

@@ -24,7 +24,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             return;
         }
         log::notice("User requested shutdown...");
-        let patience_millis = self.server.settings.integer("shutdown-timeout").saturating_mul(1000);
+        let patience_millis = self.server.settings.millis("shutdown-timeout");
         let (in_sync, replicas) = self.server.replicas_in_sync();
         if shutdown.is_now || patience_millis == 0 || in_sync == replicas {
             return self.finish_shutdown(shutdown);

@@ -2,7 +2,7 @@
 
 use mlua::{Lua, Table, Value};
 
-use super::problem::error_table;
+use super::problem::{error_table, told};
 use crate::number::{parse_double, parse_integer};
 use crate::protocol::Reply;
 
@@ -82,57 +82,76 @@ pub(super) fn to_lua(lua: &Lua, bytes: &[u8], at: usize) -> mlua::Result<(Value,
     })
 }
 
-fn pairs(table: &Table) -> Vec<(Value, Value)> {
-    table.pairs::<Value, Value>().flatten().collect()
+/// Writes elements, and before them their number. Each is written before the next is taken: of values that are kept Lua has room for some
+/// thousands. Whoever fails leaves nothing.
+fn counted(
+    reply: &mut Reply,
+    head: impl FnOnce(&mut Reply, usize),
+    elements: impl FnOnce(&mut Reply) -> mlua::Result<usize>,
+) -> mlua::Result<()> {
+    let begin = reply.bytes.len();
+    let count = elements(reply).inspect_err(|_| reply.bytes.truncate(begin))?;
+    let end = reply.bytes.len();
+    head(reply, count);
+    let head_bytes = reply.bytes.len() - end;
+    reply.bytes[begin..].rotate_right(head_bytes);
+    Ok(())
 }
 
-fn table_to_reply(table: &Table, reply: &mut Reply, is_resp3: bool, depth: usize) {
-    let field = |name: &str| table.raw_get::<Value>(name).unwrap_or(Value::Nil);
+fn table_to_reply(table: &Table, reply: &mut Reply, is_resp3: bool, depth: usize) -> mlua::Result<()> {
+    let field = |name: &str| table.raw_get::<Value>(name);
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),
         _ => None,
     };
-    if let Some(error) = text(&field("err")) {
+    if let Some(error) = text(&field("err")?) {
         let error = String::from_utf8_lossy(&error).into_owned();
-        return reply.error(error.trim_start_matches('-'));
+        reply.error(error.trim_start_matches('-'));
+        return Ok(());
     }
-    if let Some(status) = text(&field("ok")) {
-        return reply.simple(&String::from_utf8_lossy(&status).replace(['\r', '\n'], " "));
+    if let Some(status) = text(&field("ok")?) {
+        reply.simple(&String::from_utf8_lossy(&status).replace(['\r', '\n'], " "));
+        return Ok(());
     }
-    if let Value::Number(number) = field("double") {
-        return reply.double(number);
+    if let Value::Number(number) = field("double")? {
+        reply.double(number);
+        return Ok(());
     }
-    if let Value::Table(map) = field("map") {
-        let pairs = pairs(&map);
-        reply.map(pairs.len());
-        for (key, value) in pairs {
-            to_reply(&key, reply, is_resp3, depth + 1);
-            to_reply(&value, reply, is_resp3, depth + 1);
-        }
-        return;
+    if let Value::Table(map) = field("map")? {
+        return counted(reply, Reply::map, |reply| {
+            map.pairs::<Value, Value>().try_fold(0, |count, pair| {
+                let (key, value) = pair?;
+                to_reply(&key, reply, is_resp3, depth + 1);
+                to_reply(&value, reply, is_resp3, depth + 1);
+                Ok(count + 1)
+            })
+        });
     }
-    if let Value::Table(set) = field("set") {
-        let pairs = pairs(&set);
-        reply.set(pairs.len());
-        pairs.iter().for_each(|(key, _)| to_reply(key, reply, is_resp3, depth + 1));
-        return;
+    if let Value::Table(set) = field("set")? {
+        return counted(reply, Reply::set, |reply| {
+            set.pairs::<Value, Value>().try_fold(0, |count, pair| {
+                to_reply(&pair?.0, reply, is_resp3, depth + 1);
+                Ok(count + 1)
+            })
+        });
     }
-    if let Some(number) = text(&field("big_number")) {
+    if let Some(number) = text(&field("big_number")?) {
         // A script may call anything a number: it must not end its line.
         let number: Vec<u8> = number.into_iter().map(|byte| if byte < b' ' { b' ' } else { byte }).collect();
-        return match reply.is_resp3 {
+        match reply.is_resp3 {
             true => {
                 reply.bytes.push(b'(');
                 reply.bytes.extend_from_slice(&number);
                 reply.bytes.extend_from_slice(b"\r\n");
             }
             false => reply.bulk(&number),
-        };
+        }
+        return Ok(());
     }
-    if let Value::Table(verbatim) = field("verbatim_string")
+    if let Value::Table(verbatim) = field("verbatim_string")?
         && let Ok(Value::String(body)) = verbatim.raw_get("string")
     {
-        return match (reply.is_resp3, verbatim.raw_get::<Value>("format")) {
+        match (reply.is_resp3, verbatim.raw_get::<Value>("format")) {
             (true, Ok(Value::String(format))) => {
                 let bytes = [&format.as_bytes()[..], b":", &body.as_bytes()[..]].concat();
                 reply.bytes.push(b'=');
@@ -142,17 +161,19 @@ fn table_to_reply(table: &Table, reply: &mut Reply, is_resp3: bool, depth: usize
                 reply.bytes.extend_from_slice(b"\r\n");
             }
             _ => reply.bulk(&body.as_bytes()),
-        };
-    }
-    let mut elements = Vec::new();
-    for place in 1.. {
-        match table.raw_get::<Value>(place) {
-            Ok(Value::Nil) | Err(_) => break,
-            Ok(value) => elements.push(value),
         }
+        return Ok(());
     }
-    reply.array(elements.len());
-    elements.iter().for_each(|value| to_reply(value, reply, is_resp3, depth + 1));
+    counted(reply, Reply::array, |reply| {
+        let mut count = 0;
+        loop {
+            match table.raw_get::<Value>(count + 1)? {
+                Value::Nil => return Ok(count),
+                value => to_reply(&value, reply, is_resp3, depth + 1),
+            }
+            count += 1;
+        }
+    })
 }
 
 /// What a script returned, as its client's reply. `is_resp3`: the script has said `redis.setresp(3)`.
@@ -166,7 +187,11 @@ pub(super) fn to_reply(value: &Value, reply: &mut Reply, is_resp3: bool, depth: 
         Value::Number(number) => reply.integer(*number as i64),
         Value::Boolean(is_so) if is_resp3 => reply.boolean(*is_so),
         Value::Boolean(true) => reply.integer(1),
-        Value::Table(table) => table_to_reply(table, reply, is_resp3, depth),
+        Value::Table(table) => {
+            if let Err(error) = table_to_reply(table, reply, is_resp3, depth) {
+                reply.error(&format!("ERR {}", told(&error)));
+            }
+        }
         _ => reply.null(),
     }
 }

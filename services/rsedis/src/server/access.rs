@@ -53,11 +53,20 @@ impl Server {
         expiry <= self.now && !self.is_loading && !self.applies_stream
     }
 
-    /// Whether what has expired may be removed. While writes are postponed nothing changes; on a replica only what its master says,
-    /// and what a client writes in its place where that is allowed.
+    /// Whether a time that a command gives a key has come already, so that the key goes at once. While keys are read, and on a replica,
+    /// nothing goes by the clock: what follows may have given it another time.
+    pub fn is_over_at_once(&self, expiry: i64) -> bool {
+        expiry <= self.now && !self.is_loading && !self.replication.is_replica()
+    }
+
+    /// Whether what has expired may be removed. While writes are postponed nothing changes, and on a replica only what its master says;
+    /// but a command that writes puts something in its place: one does in a pause that its own transaction has begun, and a client's does
+    /// on a replica where that is allowed.
     pub fn may_remove_expired(&self) -> bool {
-        let is_replaced = || !self.settings.is_read_only && self.running.is_some_and(|command| command.is(WRITE));
-        !self.is_paused() && (!self.replication.is_replica() || is_replaced())
+        let is_replica = self.replication.is_replica();
+        let may_be_replaced = !is_replica || !self.settings.is_read_only;
+        let is_replaced = || may_be_replaced && self.running.is_some_and(|command| command.is(WRITE));
+        (!is_replica && !self.is_paused()) || is_replaced()
     }
 
     /// Where a key is. A key that has expired is removed, and is not there.

@@ -97,6 +97,7 @@ impl Server {
         let empty = eviction::empty_database(self);
         let keys = std::mem::replace(&mut self.databases[database], empty);
         let count = keys.len();
+        self.own_expiries.forget_database(database);
         if keys.walked_number().is_some() {
             self.flushed.push(keys);
         } else if lazily {
@@ -152,23 +153,26 @@ impl Server {
         }
     }
 
+    /// Whether what changes now is changed by a client of a replica, and not by its master.
+    #[inline]
+    pub fn is_own_change(&self) -> bool {
+        self.replication.is_replica() && !self.applies_stream
+    }
+
     /// A client has changed a key of a replica that takes writes: no master knows when it goes, so this server has to.
     #[cold]
     pub fn note_own_expiry(&mut self, database: usize, key: &[u8]) {
         let keys = &self.databases[database];
-        if let Some(expiry) = keys.find(&Key::new(key)).and_then(|place| keys.entry(place).expiry()) {
-            self.own_expiries.insert((expiry, database, key.to_vec()));
+        let expiry = keys.find(&Key::new(key)).and_then(|place| keys.entry(place).expiry());
+        if expiry.is_some() || !self.own_expiries.is_empty() {
+            self.own_expiries.set(database, key, expiry);
         }
     }
 
     /// Removes keys of [`Server::note_own_expiry`] whose time has come: at most so many.
     fn expire_own(&mut self, most: usize) {
         for _ in 0..most {
-            match self.own_expiries.first() {
-                Some((expiry, ..)) if *expiry <= self.now => {}
-                _ => return,
-            }
-            let Some((_, database, name)) = self.own_expiries.pop_first() else { return };
+            let Some((database, name)) = self.own_expiries.take_due(self.now) else { return };
             // It may have another time by now, or none.
             let key = Key::new(&name);
             let keys = &self.databases[database];

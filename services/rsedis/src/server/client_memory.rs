@@ -31,6 +31,7 @@ pub fn bytes_of(session: &Session) -> usize {
         + size_of::<Connection>()
         + session.reply.bytes.capacity()
         + session.query_capacity.max(session.query_bytes)
+        + session.parser_bytes
         + session.transaction_memory()
         + names.map(|name| size_of::<Vec<u8>>() + name.capacity()).sum::<usize>()
         + session.tracking.as_ref().map_or(0, |tracking| tracking.bytes())

@@ -8,6 +8,8 @@ mod client_memory;
 mod ending;
 mod handing_over;
 mod messages;
+pub mod output;
+mod own_expiries;
 mod pace;
 mod pauses;
 mod reclaim;
@@ -21,7 +23,8 @@ pub use access::Typed;
 pub use busy::{Interlude, RunningScript};
 pub use client_memory::{ClientMemory, bytes_of};
 pub use ending::{PendingShutdown, Shutdown};
-pub use messages::Message;
+pub use messages::{Message, OwnMessages};
+pub use own_expiries::OwnExpiries;
 pub use pace::{Pace, Sample};
 pub use pauses::{Pause, PausePurpose, Pauses};
 pub use reclaim::Reclaimer;
@@ -168,14 +171,14 @@ pub struct Server {
     pub pending_shutdown: Option<PendingShutdown>,
     /// Who follows this server, and whom it follows.
     pub replication: Replication,
-    /// On a replica: keys that clients let expire, with their databases, in the order of their times (milliseconds since 1970).
-    pub own_expiries: BTreeSet<(i64, usize, Vec<u8>)>,
+    /// On a replica: keys that clients let expire.
+    pub own_expiries: OwnExpiries,
     /// There is an append-only file to write effects into.
     pub writes_aof: bool,
     /// What runs comes from the master: keys whose time has come are there until it says otherwise.
     pub applies_stream: bool,
     /// Messages for the client whose command runs, which is not among the sessions.
-    pub own_messages: Vec<(usize, Message)>,
+    pub own_messages: OwnMessages,
 }
 
 impl Server {
@@ -263,10 +266,10 @@ impl Server {
             pauses: Pauses::default(),
             pending_shutdown: None,
             replication: Replication::new(replication_id, now),
-            own_expiries: BTreeSet::new(),
+            own_expiries: OwnExpiries::default(),
             writes_aof: false,
             applies_stream: false,
-            own_messages: Vec::new(),
+            own_messages: OwnMessages::default(),
         };
         let replicaof = server.settings.text("replicaof").to_owned();
         if let Some((host, port)) = replicaof.split_once(' ')

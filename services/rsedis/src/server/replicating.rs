@@ -280,6 +280,33 @@ mod tests {
         assert_eq!(server.replication.backlog.as_ref().unwrap().len(), 10, "nobody needs more");
     }
 
+    /// What it asks for goes on from what it has applied, which its own file need not hold.
+    #[test]
+    fn a_replica_that_goes_on_where_it_was_is_trusted_before_it_has_acknowledged_anything() {
+        let mut server = Server::new(crate::settings::Settings::default(), 0, 1);
+        server.replication.begin_backlog(1000);
+        server.choose_effects();
+        server.effects.add(0, &[b"SET", b"a", b"1"]);
+        server.take_effects();
+        server.effects.clear();
+        server.replicate();
+        let end = server.replication.offset;
+        let mut session = Session::new(1, 0, "a:1".to_owned(), "b:1".to_owned(), 0);
+        (session.is_authenticated, session.may_all) = (true, true);
+        server.sessions.push(None);
+        let (id, next) = (server.replication.id.clone(), (end + 1).to_string());
+        let nothing = "0".to_owned();
+        for (words, trusted) in
+            [(["PSYNC", &id, &next], 0), (["REPLCONF", "ACK", &nothing], 0), (["REPLCONF", "ACK", &end.to_string()], 1)]
+        {
+            let args = crate::protocol::request::OwnedArgs::new(words.iter().map(|word| word.as_bytes()));
+            crate::command::execute(&mut server, &mut session, args.as_args());
+            server.sessions[0] = Some(Box::new(std::mem::take(&mut session)));
+            assert_eq!(server.acknowledgements(end), trusted, "{words:?}");
+            session = *server.sessions[0].take().unwrap();
+        }
+    }
+
     #[test]
     fn a_promotion_in_the_middle_of_a_transaction_leaves_two_whole_ones() {
         for (before, after) in [(1, 1), (1, 2), (2, 2), (0, 1), (2, 0)] {

@@ -178,6 +178,11 @@ impl Settings {
         self.text(name).parse().unwrap_or(0)
     }
 
+    /// Seconds as milliseconds.
+    pub fn millis(&self, name: &str) -> i64 {
+        self.integer(name).saturating_mul(1000)
+    }
+
     /// Whether a parameter says `yes`.
     pub fn is_yes(&self, name: &str) -> bool {
         self.text(name) == "yes"

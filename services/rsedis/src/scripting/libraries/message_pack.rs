@@ -2,7 +2,7 @@
 
 use mlua::{Lua, Table, Value, Variadic};
 
-use super::{DEPTH_MAX, array_len, failed};
+use super::{DEPTH_MAX, array_len, check_room, failed};
 
 fn pack_message(value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Result<()> {
     /// cmsgpack gives up silently at this depth.
@@ -198,6 +198,7 @@ fn unpack(lua: &Lua, bytes: &[u8], limit: i64, offset: i64) -> mlua::Result<(Var
     let mut message = Message { lua, bytes, at };
     let mut values = Variadic::new();
     while message.at < length && (values.len() as i64) < limit {
+        check_room(values.len(), "too many return values at once; use unpack_one or unpack_limit instead.")?;
         values.push(message.value(0)?);
     }
     Ok((values, message.at))

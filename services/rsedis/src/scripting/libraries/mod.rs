@@ -11,6 +11,17 @@ use mlua::{Lua, Table, Value};
 /// Tables in tables deeper than this are an error, whatever a script has set.
 const DEPTH_MAX: usize = 1000;
 
+/// More values than this Lua does not take at once.
+const VALUES_MAX: usize = 7_900;
+
+/// Whether one more value may be given to Lua beside so many; `what` is too much, in Redis's words.
+fn check_room(count: usize, what: &str) -> mlua::Result<()> {
+    match count < VALUES_MAX {
+        true => Ok(()),
+        false => Err(failed(format!("stack overflow ({what})"))),
+    }
+}
+
 fn failed(text: impl Into<String>) -> mlua::Error {
     mlua::Error::runtime(text.into())
 }

@@ -2,7 +2,7 @@
 
 use mlua::{Lua, Table, Value, Variadic};
 
-use super::failed;
+use super::{check_room, failed};
 
 /// One letter of a format of `struct`.
 enum Field {
@@ -19,51 +19,57 @@ enum Field {
     Skip,
 }
 
-/// The fields of a format, each with whether its bytes are big-endian.
-fn fields(format: &[u8]) -> mlua::Result<Vec<(Field, bool)>> {
-    let (mut found, mut at, mut is_big) = (Vec::new(), 0, false);
-    while at < format.len() {
-        let letter = format[at];
-        at += 1;
-        let begin = at;
-        while format.get(at).is_some_and(u8::is_ascii_digit) {
-            at += 1;
+/// The fields of a format, each with whether its bytes are big-endian. One after the other: a format may be long, and a field takes more
+/// than its letter.
+fn fields(format: &[u8]) -> impl Iterator<Item = mlua::Result<(Field, bool)>> + '_ {
+    let (mut at, mut is_big) = (0, false);
+    std::iter::from_fn(move || next_field(format, &mut at, &mut is_big).transpose())
+}
+
+/// The field that begins at an offset, or behind it.
+fn next_field(format: &[u8], at: &mut usize, is_big: &mut bool) -> mlua::Result<Option<(Field, bool)>> {
+    while let Some(&letter) = format.get(*at) {
+        *at += 1;
+        let begin = *at;
+        while format.get(*at).is_some_and(u8::is_ascii_digit) {
+            *at += 1;
         }
-        let digits = std::str::from_utf8(&format[begin..at]).unwrap_or_default();
+        let digits = std::str::from_utf8(&format[begin..*at]).unwrap_or_default();
         let size = match digits {
             "" => None,
             digits => Some(digits.parse::<usize>().map_err(|_| failed("integral size overflow"))?),
         };
         let integer = |bytes, is_signed| Field::Integer { bytes, is_signed };
-        found.push(match letter {
+        let field = match letter {
             b'>' => {
-                is_big = true;
+                *is_big = true;
                 continue;
             }
             b'<' | b'=' => {
-                is_big = false;
+                *is_big = false;
                 continue;
             }
             b'!' | b' ' => continue,
-            b'b' | b'B' => (integer(1, letter == b'b'), is_big),
-            b'h' | b'H' => (integer(2, letter == b'h'), is_big),
+            b'b' | b'B' => integer(1, letter == b'b'),
+            b'h' | b'H' => integer(2, letter == b'h'),
             b'i' | b'I' => match size.unwrap_or(4) {
-                bytes @ 1..=8 => (integer(bytes, letter == b'i'), is_big),
+                bytes @ 1..=8 => integer(bytes, letter == b'i'),
                 bytes => return Err(failed(format!("integral size {bytes} is larger than limit of 32"))),
             },
-            b'l' | b'L' | b'T' => (integer(8, letter == b'l'), is_big),
-            b'f' => (Field::Float, is_big),
-            b'd' | b'n' => (Field::Double, is_big),
+            b'l' | b'L' | b'T' => integer(8, letter == b'l'),
+            b'f' => Field::Float,
+            b'd' | b'n' => Field::Double,
             b'c' => match size {
-                Some(0) => (Field::Text(None), is_big),
-                size => (Field::Text(Some(size.unwrap_or(1))), is_big),
+                Some(0) => Field::Text(None),
+                size => Field::Text(Some(size.unwrap_or(1))),
             },
-            b's' => (Field::Zero, is_big),
-            b'x' => (Field::Skip, is_big),
+            b's' => Field::Zero,
+            b'x' => Field::Skip,
             other => return Err(failed(format!("invalid format option '{}'", char::from(other)))),
-        });
+        };
+        return Ok(Some((field, *is_big)));
     }
-    Ok(found)
+    Ok(None)
 }
 
 fn struct_pack(lua: &Lua, (format, values): (mlua::LuaString, Variadic<Value>)) -> mlua::Result<mlua::LuaString> {
@@ -75,7 +81,8 @@ fn struct_pack(lua: &Lua, (format, values): (mlua::LuaString, Variadic<Value>)) 
         Value::Number(number) => Ok(number),
         _ => Err(failed("bad argument to 'pack' (number expected)")),
     };
-    for (field, is_big) in fields(&format.as_bytes())? {
+    for field in fields(&format.as_bytes()) {
+        let (field, is_big) = field?;
         let mut push = |bytes: &[u8]| match is_big {
             true => out.extend(bytes.iter().rev()),
             false => out.extend_from_slice(bytes),
@@ -112,7 +119,9 @@ fn struct_unpack(
     let mut at = (from.unwrap_or(1.0) as usize).saturating_sub(1);
     let mut values: Vec<Value> = Vec::new();
     let short = || failed("data string too short");
-    for (field, is_big) in fields(&format.as_bytes())? {
+    for field in fields(&format.as_bytes()) {
+        let (field, is_big) = field?;
+        check_room(values.len(), "too many results")?;
         let width = match &field {
             Field::Integer { bytes, .. } => *bytes,
             Field::Float => 4,
@@ -160,9 +169,9 @@ pub(super) fn struct_library(lua: &Lua) -> mlua::Result<Table> {
     table.raw_set("pack", lua.create_function(struct_pack)?)?;
     table.raw_set("unpack", lua.create_function(struct_unpack)?)?;
     let size = lua.create_function(|_, format: mlua::LuaString| {
-        fields(&format.as_bytes())?.into_iter().try_fold(0.0, |sum, (field, _)| {
+        fields(&format.as_bytes()).try_fold(0.0, |sum, field| {
             Ok(sum
-                + match field {
+                + match field?.0 {
                     Field::Integer { bytes, .. } => bytes as f64,
                     Field::Float => 4.0,
                     Field::Double => 8.0,
