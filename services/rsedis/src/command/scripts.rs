@@ -40,6 +40,21 @@ pub(super) fn writes_nothing(server: &Server, command: &super::Command, args: Ar
     flags.is_some_and(|flags| flags.no_writes)
 }
 
+/// Whether a script or function has said what it does, and may write.
+pub(super) fn says_it_writes(server: &Server, command: &super::Command, args: Args<'_>) -> bool {
+    let name = || String::from_utf8_lossy(args.at(1)).into_owned();
+    let scripts = server.scripts.as_deref();
+    let says = match command.name {
+        "eval" => args.at(1).starts_with(b"#!"),
+        "evalsha" => {
+            scripts.and_then(|scripts| scripts.flags(&name().to_ascii_lowercase())).is_some_and(|is| is.has_shebang)
+        }
+        "fcall" => scripts.and_then(|scripts| scripts.function(&name())).is_some(),
+        _ => false,
+    };
+    says && !writes_nothing(server, command, args)
+}
+
 /// How long a script may run.
 pub fn limit(server: &Server) -> Option<Duration> {
     let millis = server.settings.integer("busy-reply-threshold");

@@ -99,10 +99,11 @@ impl Running<'_> {
         if writes && (self.is_readonly || self.flags.no_writes) {
             return Err(Failure::new("ERR Write commands are not allowed from read-only scripts."));
         }
-        if command.is(WRITE) {
+        let has_written = self.server.running_script.as_ref().is_some_and(|script| script.has_written);
+        // Half of what a script does is no better than all of it: what comes between its writes does not end it.
+        if command.is(WRITE) && !has_written {
             command::may_write_now(self.server, self.session)?;
         }
-        let has_written = self.server.running_script.as_ref().is_some_and(|script| script.has_written);
         if command.is(DENYOOM) && self.is_out_of_memory && !self.flags.allow_oom && !has_written {
             return Err(Failure::new("OOM command not allowed when used memory > 'maxmemory'."));
         }

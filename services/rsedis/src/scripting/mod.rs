@@ -426,6 +426,29 @@ mod tests {
     }
 
     #[test]
+    fn exec_is_refused_with_a_script_that_may_write_where_nothing_may() {
+        let mut server = Server::new(crate::settings::Settings::default(), 1_700_000_000_000, 7);
+        for (script, expected) in [
+            ("#!lua\nreturn 1", "-EXECABORT Transaction discarded because of: READONLY "),
+            ("#!lua flags=no-writes\nreturn 1", "*1\r\n:1\r\n"),
+            ("return 1", "*1\r\n:1\r\n"),
+        ] {
+            let mut client = Session { is_authenticated: true, may_all: true, ..Session::default() };
+            let mut call = |server: &mut Server, words: &[&[u8]]| {
+                client.reply.bytes.clear();
+                command::execute(server, &mut client, OwnedArgs::new(words.iter().copied()).as_args());
+                String::from_utf8_lossy(&client.reply.bytes).into_owned()
+            };
+            call(&mut server, &[b"MULTI"]);
+            assert_eq!(call(&mut server, &[b"EVAL", script.as_bytes(), b"0"]), "+QUEUED\r\n");
+            server.follow("127.0.0.1".to_owned(), 1);
+            let reply = call(&mut server, &[b"EXEC"]);
+            assert!(reply.starts_with(expected), "{script}: {reply}");
+            eval(&mut server, &[b"REPLICAOF", b"NO", b"ONE"]);
+        }
+    }
+
+    #[test]
     fn libraries_have_functions() {
         let mut server = Server::new(crate::settings::Settings::default(), 1_700_000_000_000, 7);
         let code = "#!lua name=mine\nredis.register_function('f', function(keys, args) return args[1] end)";
