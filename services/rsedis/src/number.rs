@@ -104,6 +104,24 @@ pub fn push_double(out: &mut Vec<u8>, value: f64) {
     }
 }
 
+/// A double as `%.*g` writes it, with so many digits.
+pub fn general_text(value: f64, digits: usize) -> String {
+    if !value.is_finite() {
+        return if value.is_nan() { "nan" } else { ["-inf", "inf"][usize::from(value > 0.0)] }.to_owned();
+    }
+    let scientific = format!("{value:.*e}", digits.saturating_sub(1));
+    let exponent: i32 = scientific.rsplit('e').next().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let trim = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if (-4..digits as i32).contains(&exponent) {
+        return trim(&format!("{value:.*}", (digits as i32 - 1 - exponent).max(0) as usize));
+    }
+    let mantissa = trim(scientific.split('e').next().unwrap_or_default());
+    format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
 /// The text of a double, on its own.
 pub fn double_text(value: f64) -> Vec<u8> {
     let mut out = Vec::new();
@@ -156,6 +174,21 @@ mod tests {
             (123456789012345678.0, "1.2345678901234568e+17"),
         ] {
             assert_eq!(String::from_utf8(double_text(value)).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn doubles_are_shortened_like_printf() {
+        for (value, expected) in [
+            (0.1, "0.1"),
+            (3.0, "3"),
+            (123_456.7, "123457"),
+            (1_234_567.0, "1.23457e+06"),
+            (0.000_012_345_678, "1.23457e-05"),
+            (-0.0, "-0"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(general_text(value, 6), expected);
         }
     }
 

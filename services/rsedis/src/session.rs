@@ -23,6 +23,20 @@ pub enum ReplyMode {
     Skip,
 }
 
+/// What becomes of a client's scripts (`SCRIPT DEBUG`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Debugging {
+    /// They run.
+    #[default]
+    Off,
+    /// They run in the debugger, and what they change stays.
+    Sync,
+    /// One is in the debugger: the client talks to that.
+    Underway,
+    /// What they change was to be taken back, which cannot be: they do not run.
+    Refused,
+}
+
 /// Commands between MULTI and EXEC.
 #[derive(Debug, Default)]
 pub struct Transaction {
@@ -117,6 +131,8 @@ pub struct Session {
     pub has_read: bool,
     /// It is a script.
     pub is_script: bool,
+    /// What becomes of its scripts.
+    pub debugging: Debugging,
     /// Nothing it does may wait: it is between MULTI and EXEC.
     pub may_not_wait: bool,
 }

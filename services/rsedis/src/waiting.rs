@@ -127,7 +127,7 @@ pub fn serve(server: &mut Server) {
 }
 
 /// Runs the command of the client at a slot again.
-fn retry(server: &mut Server, slot: usize) {
+pub fn retry(server: &mut Server, slot: usize) {
     let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { return };
     if session.is_killed {
         // Its connection is over: nothing is taken for it.

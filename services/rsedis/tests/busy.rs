@@ -230,3 +230,23 @@ fn who_asks_a_busy_server_without_reading_is_cut_off_at_the_limit() {
     }
     assert!(taken.len() < 16 << 20, "{} bytes came after the limit was passed", taken.len());
 }
+
+/// A script that waits for that to happen sees it; and one that has written may write on, though there are too few replicas by then.
+#[test]
+fn a_replica_that_goes_while_a_script_runs_is_counted_no_more() {
+    let (folder, replicas_folder) = (harness::folder(), harness::folder());
+    let server = start(rsedis_program(), folder.path(), &["--busy-reply-threshold", "20"]);
+    let follows = format!("127.0.0.1 {}", server.port);
+    let replica = start(rsedis_program(), replicas_folder.path(), &["--replicaof", &follows]);
+    let (mut client, mut other) = (server.client(), server.client());
+    until("the replica has come", || client.call("INFO replication").contains("state=online"));
+    assert_eq!(client.call("CONFIG SET min-replicas-to-write 1"), "+OK\r\n");
+    let script = b"redis.call('set', 'first', 1) \
+        while not string.find(redis.call('info', 'replication'), 'connected_slaves:0', 1, true) do end \
+        redis.call('set', 'second', 1) return 1";
+    client.send(&encode(&[b"EVAL", script, b"0"])).unwrap();
+    wait_until_busy(&mut other);
+    replica.kill();
+    assert_eq!(client.receive().unwrap(), b":1\r\n");
+    assert_eq!(client.call("GET second"), "$1\r\n1\r\n");
+}

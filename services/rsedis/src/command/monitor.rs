@@ -29,7 +29,7 @@ pub fn end(server: &mut Server, client: &mut Session) {
 }
 
 /// As Redis writes strings for people.
-fn push_quoted(text: &mut String, bytes: &[u8]) {
+pub fn push_quoted(text: &mut String, bytes: &[u8]) {
     text.push('"');
     for byte in bytes {
         match byte {

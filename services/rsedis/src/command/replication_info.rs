@@ -16,7 +16,8 @@ pub(super) fn about_replication(server: &Server, client: &Session, text: &mut St
             true => Some(client),
             false => server.sessions.get(*slot)?.as_deref(),
         };
-        replication.replicas.iter().filter_map(found)
+        // Who has gone while a script runs is closed later.
+        replication.replicas.iter().filter_map(found).filter(|session| !session.is_killed)
     };
     line!(text, "connected_slaves:{}", sessions().count());
     if settings.replicas_min > 0 {

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use super::options::is;
-use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::failure::{Failure, Outcome};
 use crate::number::parse_integer;
 use crate::protocol::Args;
 use crate::scripting::{self, NO_SCRIPT};
-use crate::server::{RunningScript, Server};
-use crate::session::Session;
+use crate::server::{Request, RunningScript, Server};
+use crate::session::{Debugging, Session};
+use crate::waiting::{self, TimeoutReply};
 
 /// The keys and what follows them.
 pub(super) fn split(args: Args<'_>) -> Outcome<(Args<'_>, Args<'_>)> {
@@ -39,6 +40,21 @@ pub(super) fn writes_nothing(server: &Server, command: &super::Command, args: Ar
     flags.is_some_and(|flags| flags.no_writes)
 }
 
+/// Whether a script or function has said what it does, and may write.
+pub(super) fn says_it_writes(server: &Server, command: &super::Command, args: Args<'_>) -> bool {
+    let name = || String::from_utf8_lossy(args.at(1)).into_owned();
+    let scripts = server.scripts.as_deref();
+    let says = match command.name {
+        "eval" => args.at(1).starts_with(b"#!"),
+        "evalsha" => {
+            scripts.and_then(|scripts| scripts.flags(&name().to_ascii_lowercase())).is_some_and(|is| is.has_shebang)
+        }
+        "fcall" => scripts.and_then(|scripts| scripts.function(&name())).is_some(),
+        _ => false,
+    };
+    says && !writes_nothing(server, command, args)
+}
+
 /// How long a script may run.
 pub fn limit(server: &Server) -> Option<Duration> {
     let millis = server.settings.integer("busy-reply-threshold");
@@ -65,6 +81,7 @@ pub(super) fn call(
         began: Instant::now(),
         has_written: false,
         is_busy: false,
+        is_debugged: client.debugging == Debugging::Underway,
         is_killed: false,
         loaded: (scripts.libraries.len(), scripts.functions.len()),
     }));
@@ -78,7 +95,40 @@ pub(super) fn call(
     outcome
 }
 
+/// No fork, no copy of the keys that could be thrown away.
+const NOT_TAKEN_BACK: Failure = Failure::new(
+    "ERR SCRIPT DEBUG YES would take back what a script changes, and this server cannot: use SCRIPT DEBUG SYNC, where it stays, or \
+     SCRIPT DEBUG NO",
+);
+
+/// A script of a client that debugs: once all that was done before it is safe, the loop runs it, and talks to the client meanwhile.
+fn evaluate_debugged(server: &mut Server, client: &mut Session, args: Args<'_>, is_readonly: bool) -> Outcome {
+    if client.debugging == Debugging::Refused {
+        return Err(NOT_TAKEN_BACK);
+    }
+    if client.may_not_wait {
+        return Err(Failure::new("ERR a script cannot be debugged in a transaction: EXEC answers at once"));
+    }
+    if !client.is_retrying {
+        server.requests.push(Request::DebugScript(client.slot));
+        waiting::wait(server, client, args, Vec::new(), None, TimeoutReply::Runs);
+        return Ok(());
+    }
+    client.debugging = Debugging::Underway;
+    scripting::engine(server)?.begin_debugging(args.at(1));
+    let outcome = evaluate(server, client, args, is_readonly);
+    // Nothing is left of one that ran.
+    let last = scripting::engine(server)?.end_debugging();
+    client.reply.bytes.extend(last);
+    // As in Redis: a session is over when its connection is.
+    client.is_closing = true;
+    outcome
+}
+
 fn evaluate(server: &mut Server, client: &mut Session, args: Args<'_>, is_readonly: bool) -> Outcome {
+    if matches!(client.debugging, Debugging::Sync | Debugging::Refused) {
+        return evaluate_debugged(server, client, args, is_readonly);
+    }
     split(args)?;
     let name = scripting::engine(server)?.compile(args.at(1))?;
     call(server, client, &name, false, args, is_readonly)
@@ -86,6 +136,9 @@ fn evaluate(server: &mut Server, client: &mut Session, args: Args<'_>, is_readon
 
 fn evaluate_known(server: &mut Server, client: &mut Session, args: Args<'_>, is_readonly: bool) -> Outcome {
     let name = String::from_utf8_lossy(args.at(1)).to_ascii_lowercase();
+    if client.debugging != Debugging::Off && name.len() == scripting::NAME_LENGTH {
+        return Err(Failure::new("ERR Please use EVAL instead of EVALSHA for debugging"));
+    }
     if !server.scripts.as_ref().is_some_and(|scripts| scripts.has(&name)) {
         return Err(NO_SCRIPT);
     }
@@ -142,14 +195,20 @@ pub(super) fn kill(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
     Ok(())
 }
 
-/// Only NO: there is no debugger.
 pub(super) fn debug(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    match args.at(2) {
-        word if is(word, "NO") => {
-            client.reply.ok();
-            Ok(())
-        }
-        word if is(word, "YES") || is(word, "SYNC") => Err(Failure::new("ERR there is no script debugger")),
-        _ => Err(SYNTAX),
+    if client.waiting_bytes() > 0 {
+        return Err(Failure::new("ERR SCRIPT DEBUG must be called outside a pipeline"));
     }
+    client.debugging = match args.at(2) {
+        word if is(word, "NO") => Debugging::Off,
+        word if is(word, "SYNC") => Debugging::Sync,
+        word if is(word, "YES") => {
+            // `redis-cli --ldb` does not look at the answer: its script must not run all the same.
+            client.debugging = Debugging::Refused;
+            return Err(NOT_TAKEN_BACK);
+        }
+        _ => return Err(Failure::new("ERR Use SCRIPT DEBUG YES/SYNC/NO")),
+    };
+    client.reply.ok();
+    Ok(())
 }

@@ -76,7 +76,9 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
         }
         super::check_link(server, client, command).map_err(discarded)?;
     }
-    let is_write = transaction.queue.iter().any(|(command, _)| command.is(super::WRITE));
+    let is_write = transaction.queue.iter().any(|(command, args)| {
+        command.is(super::WRITE) || super::scripts::says_it_writes(server, command, args.as_args())
+    });
     if is_write {
         super::may_write_now(server, client).map_err(discarded)?;
     }

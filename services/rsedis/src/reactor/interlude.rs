@@ -13,6 +13,7 @@ use crate::command;
 use crate::log;
 use crate::protocol::Limits;
 use crate::server::{Request, Server, Shutdown};
+use crate::session::Debugging;
 
 /// Looks once at who has come, or has said something. The first time, replies are sent that were to be sent at the end of the turn.
 pub(super) fn serve<S: Sockets>(sockets: &RefCell<S>, server: &mut Server, is_first: bool) {
@@ -29,15 +30,23 @@ pub(super) fn serve<S: Sockets>(sockets: &RefCell<S>, server: &mut Server, is_fi
     if sockets.wait(Duration::ZERO, &mut events).is_err() {
         return;
     }
-    for event in events {
-        match event {
-            // Who cannot be taken now waits until the script has ended.
-            Event::Accept => drop(greeting::accept(sockets, server)),
-            Event::Readable(slot) => listen(sockets, server, slot),
-            Event::Writable(slot) => answer(sockets, server, slot),
-            Event::Stop(signal) => stopping::ask(server, signal),
-        }
+    events.into_iter().for_each(|event| take(sockets, server, event));
+    end_if_asked(sockets, server);
+}
+
+/// Does what an event asks for.
+pub(super) fn take(sockets: &mut impl Sockets, server: &mut Server, event: Event) {
+    match event {
+        // Who cannot be taken now waits until the script has ended.
+        Event::Accept => drop(greeting::accept(sockets, server)),
+        Event::Readable(slot) => listen(sockets, server, slot),
+        Event::Writable(slot) => answer(sockets, server, slot),
+        Event::Stop(signal) => stopping::ask(server, signal),
     }
+}
+
+/// Ends the process if somebody has asked for an end that waits for nothing.
+pub(super) fn end_if_asked(sockets: &mut impl Sockets, server: &Server) {
     let ends_now = |request: &Request| matches!(request, Request::Shutdown(Shutdown { saves: Some(false), .. }));
     let is_asked_to_end = || server.requests.iter().any(|request| matches!(request, Request::Shutdown(_)));
     if server.is_loading && is_asked_to_end() {
@@ -78,9 +87,11 @@ fn listen(sockets: &mut impl Sockets, server: &mut Server, slot: usize) {
 fn is_for_later(server: &Server, slot: usize) -> bool {
     let session = server.sessions.get(slot).and_then(Option::as_deref);
     let connection = server.connections.get(slot).and_then(Option::as_ref);
-    session
-        .is_none_or(|session| session.is_master || session.is_killed || session.is_closing || session.waiting.is_some())
-        || connection.is_none_or(|connection| connection.is_paused)
+    session.is_none_or(|session| {
+        let talks_to_debugger = session.debugging == Debugging::Underway;
+        let is_over = session.is_killed || session.is_closing;
+        session.is_master || is_over || session.waiting.is_some() || talks_to_debugger
+    }) || connection.is_none_or(|connection| connection.is_paused)
 }
 
 /// Runs what a client has sent, as far as that may be done now.
@@ -144,7 +155,7 @@ pub(super) fn has_unsafe_writes(server: &Server) -> bool {
 }
 
 /// Sends replies that are safe, and listens again to who was paused and has taken them.
-fn answer(sockets: &mut impl Sockets, server: &mut Server, slot: usize) {
+pub(super) fn answer(sockets: &mut impl Sockets, server: &mut Server, slot: usize) {
     if !has_unsafe_writes(server)
         && let (Some(Some(connection)), Some(Some(session))) =
             (server.connections.get_mut(slot), server.sessions.get(slot))

@@ -78,6 +78,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     self.reply(slot, outcome);
                 }
                 Request::Migrate => self.migrate(),
+                Request::DebugScript(slot) => self.debug_script(slot),
                 Request::DropMaster => self.drop_master(),
                 Request::BackgroundSave => self.begin_save(),
                 Request::RewriteAof => self.begin_rewrite(),

@@ -4,6 +4,7 @@
 //! [`Sockets`] is the seam to the operating system: [`epoll::EpollSockets`] is one side of it, io_uring may be another.
 
 mod aof;
+mod debugging;
 pub mod epoll;
 mod feeding;
 mod following;
@@ -119,7 +120,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             is_stopping: false,
         };
         reactor.server.memory = Memory::new(allocator);
-        reactor.server.interlude = Interlude::of(move |server, is_first| interlude::serve(&sockets, server, is_first));
+        let hears = Rc::clone(&sockets);
+        reactor.server.interlude = Interlude::of(
+            move |server, is_first| interlude::serve(&sockets, server, is_first),
+            move |server, slot, patience| debugging::hear(&hears, server, slot, patience),
+        );
         reactor
     }
 

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use mlua::{Table, Value, Variadic};
 
+use super::debugger::{Debugger, Hook};
 use super::problem::{told, was_counted};
 use super::{Flags, NO_SCRIPT, Scripts, convert, problem_text};
 use crate::acl::{Context, Denied};
@@ -23,6 +24,9 @@ struct Running<'a> {
     is_readonly: bool,
     flags: Flags,
     is_out_of_memory: bool,
+    /// Who asked for the script.
+    client: &'a mut Session,
+    debugger: Debugger,
 }
 
 impl Running<'_> {
@@ -30,8 +34,20 @@ impl Running<'_> {
     fn call(&mut self, args: Args<'_>) {
         self.session.reply.bytes.clear();
         if let Err(failure) = self.try_call(args) {
+            if self.debugger.tells() {
+                self.debugger.note_refusal(&failure.0);
+            }
             command::refuse(self.server, self.session, &failure);
+        } else if self.debugger.tells() {
+            self.debugger.note_reply(&self.session.reply.bytes);
         }
+    }
+
+    /// Tells the client of the debugger what there is, and waits for what it says.
+    fn hear(&mut self) {
+        let notes = self.debugger.take_notes();
+        let heard = self.server.hear_debugger(self.client, &notes);
+        self.debugger.hear(heard);
     }
 
     /// There is no command.
@@ -83,10 +99,11 @@ impl Running<'_> {
         if writes && (self.is_readonly || self.flags.no_writes) {
             return Err(Failure::new("ERR Write commands are not allowed from read-only scripts."));
         }
-        if command.is(WRITE) {
+        let has_written = self.server.running_script.as_ref().is_some_and(|script| script.has_written);
+        // Half of what a script does is no better than all of it: what comes between its writes does not end it.
+        if command.is(WRITE) && !has_written {
             command::may_write_now(self.server, self.session)?;
         }
-        let has_written = self.server.running_script.as_ref().is_some_and(|script| script.has_written);
         if command.is(DENYOOM) && self.is_out_of_memory && !self.flags.allow_oom && !has_written {
             return Err(Failure::new("OOM command not allowed when used memory > 'maxmemory'."));
         }
@@ -169,7 +186,16 @@ impl Scripts {
             ..Session::default()
         };
         let is_resp3 = Rc::new(Cell::new(false));
-        let running = RefCell::new(Running { server, session: &mut session, is_readonly, flags, is_out_of_memory });
+        let debugger = self.debugger.clone();
+        let running = RefCell::new(Running {
+            server,
+            session: &mut session,
+            is_readonly,
+            flags,
+            is_out_of_memory,
+            client,
+            debugger,
+        });
         let outcome: mlua::Result<(bool, Value)> = self.lua.scope(|scope| {
             let setresp = {
                 let is_resp3 = Rc::clone(&is_resp3);
@@ -204,6 +230,9 @@ impl Scripts {
                         running.refuse("ERR Please specify at least one argument for this redis lib call");
                     }
                     Some(words) => {
+                        if running.debugger.tells() {
+                            running.debugger.note_command(&words);
+                        }
                         let args = OwnedArgs::new(words.iter().map(Vec::as_slice));
                         running.call(args.as_args());
                     }
@@ -212,7 +241,7 @@ impl Scripts {
                 let bytes = std::mem::take(&mut running.session.reply.bytes);
                 Ok(convert::to_lua(lua, &bytes, 0)?.0)
             })?;
-            self.host.raw_set("run", run)?;
+            self.host.raw_set("run", &run)?;
             let strings = |args: Args<'_>| -> mlua::Result<Table> {
                 let table = self.lua.create_table()?;
                 for (place, text) in args.iter().enumerate() {
@@ -224,10 +253,25 @@ impl Scripts {
                 // Where a command of the script's is running it is no time for others.
                 Ok(running.try_borrow_mut().is_ok_and(|mut running| running.server.serve_while_busy()))
             })?;
-            self.set_limit(limit, Some(interlude))?;
+            if self.debugger.is_active() {
+                let hear = scope.create_function(|_, ()| {
+                    // Nothing of the script's runs while one of its commands does.
+                    if let Ok(mut running) = running.try_borrow_mut() {
+                        running.hear();
+                    }
+                    Ok(())
+                })?;
+                let (debugger, asked, is_over) =
+                    (self.debugger.clone(), Rc::clone(&self.asked), Rc::clone(&self.is_over));
+                Hook { debugger, limit, hear, run, asked, env: self.script_env.clone(), is_over }.set(&self.lua)?;
+            } else {
+                self.set_limit(limit, Some(interlude))?;
+            }
             self.run.call((function, strings(keys)?, strings(arguments)?, is_function))
         });
-        self.lua.remove_hook();
+        self.lua.remove_global_hook();
+        // The reply comes behind what the debugger says last.
+        client.reply.bytes.extend(self.debugger.end());
         server.effects.reach = Reach::All;
         client.tracking = session.tracking.take();
         client.has_read |= session.has_read;

@@ -119,7 +119,7 @@ impl Scripts {
             self.set_limit(limit, None)?;
             self.load.call(function)
         });
-        self.lua.remove_hook();
+        self.lua.remove_global_hook();
         match outcome {
             Ok((true, _)) => Ok(found.into_inner()),
             Ok((false, problem)) => Err(wrong(format!(

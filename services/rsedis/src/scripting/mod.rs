@@ -6,6 +6,7 @@
 
 mod call;
 mod convert;
+mod debugger;
 mod libraries;
 mod library;
 mod problem;
@@ -31,6 +32,8 @@ use problem::told;
 const MEMORY_BYTES_MAX: usize = 512 << 20;
 /// A look at the clock every so many instructions.
 const HOOK_INSTRUCTIONS: u32 = 10_000;
+/// Why a script ended that somebody did not want any more.
+const KILLED: &str = "Script killed by user with SCRIPT KILL.";
 
 /// What a script says of itself: `#!lua flags=no-writes`, or the flags of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +88,8 @@ pub struct Scripts {
     is_over: Rc<Cell<bool>>,
     /// What the script that runs asks for.
     asked: problem::Asked,
+    /// Stops the script that runs.
+    debugger: debugger::Debugger,
 }
 
 impl std::fmt::Debug for Scripts {
@@ -93,7 +98,10 @@ impl std::fmt::Debug for Scripts {
     }
 }
 
-/// How a script is known: 40 hexadecimal digits.
+/// Hexadecimal digits of a script's name.
+pub const NAME_LENGTH: usize = 40;
+
+/// How a script is known: [`NAME_LENGTH`] hexadecimal digits.
 pub fn name_of(body: &[u8]) -> String {
     Sha1::digest(body).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -154,6 +162,15 @@ impl Scripts {
         host.raw_set("call", problem::caller(&lua, &host, &asked, true)?)?;
         host.raw_set("pcall", problem::caller(&lua, &host, &asked, false)?)?;
         host.raw_set("plain", lua.create_function(problem::plain)?)?;
+        let debugger = debugger::Debugger::default();
+        let stops = debugger.clone();
+        host.raw_set("breakpoint", lua.create_function(move |_, ()| Ok(stops.ask_for_break()))?)?;
+        let shows = debugger.clone();
+        let debug = lua.create_function(move |_, values: Variadic<Value>| {
+            shows.note_values(&values);
+            Ok(())
+        })?;
+        host.raw_set("debug", debug)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
         let parts: Table = prelude.call((host.clone(), ()))?;
         Ok(Self {
@@ -168,6 +185,7 @@ impl Scripts {
             functions: HashMap::new(),
             is_over,
             asked,
+            debugger,
         })
     }
 
@@ -225,6 +243,16 @@ impl Scripts {
         Ok(name)
     }
 
+    /// The next call of a script is debugged.
+    pub fn begin_debugging(&self, script: &[u8]) {
+        self.debugger.begin(script);
+    }
+
+    /// It is over: what its client is told at the end.
+    pub fn end_debugging(&self) -> Vec<u8> {
+        self.debugger.end()
+    }
+
     /// After so long, `interlude` is called again and again, and tells whether what runs is to end. Nothing: it ends at once.
     fn set_limit(&self, limit: Option<Duration>, interlude: Option<Function>) -> mlua::Result<()> {
         self.is_over.set(false);
@@ -232,13 +260,14 @@ impl Scripts {
         let is_over = Rc::clone(&self.is_over);
         let began = Instant::now();
         let triggers = HookTriggers::new().every_nth_instruction(HOOK_INSTRUCTIONS);
-        self.lua.set_hook(triggers, move |_, _| {
+        // Coroutines have this hook as well: nothing runs on in one.
+        self.lua.set_global_hook(triggers, move |_, _| {
             if began.elapsed() <= limit {
                 return Ok(VmState::Continue);
             }
             let why = match &interlude {
                 None => "FUNCTION LOAD timeout",
-                Some(interlude) if is_over.get() || interlude.call(())? => "Script killed by user with SCRIPT KILL.",
+                Some(interlude) if is_over.get() || interlude.call(())? => KILLED,
                 Some(_) => return Ok(VmState::Continue),
             };
             is_over.set(true);
@@ -393,6 +422,29 @@ mod tests {
         ] {
             let reply = eval(&mut server, &[b"EVAL", script.as_bytes(), b"0"]);
             assert!(reply.starts_with(expected), "{script}: {reply}");
+        }
+    }
+
+    #[test]
+    fn exec_is_refused_with_a_script_that_may_write_where_nothing_may() {
+        let mut server = Server::new(crate::settings::Settings::default(), 1_700_000_000_000, 7);
+        for (script, expected) in [
+            ("#!lua\nreturn 1", "-EXECABORT Transaction discarded because of: READONLY "),
+            ("#!lua flags=no-writes\nreturn 1", "*1\r\n:1\r\n"),
+            ("return 1", "*1\r\n:1\r\n"),
+        ] {
+            let mut client = Session { is_authenticated: true, may_all: true, ..Session::default() };
+            let mut call = |server: &mut Server, words: &[&[u8]]| {
+                client.reply.bytes.clear();
+                command::execute(server, &mut client, OwnedArgs::new(words.iter().copied()).as_args());
+                String::from_utf8_lossy(&client.reply.bytes).into_owned()
+            };
+            call(&mut server, &[b"MULTI"]);
+            assert_eq!(call(&mut server, &[b"EVAL", script.as_bytes(), b"0"]), "+QUEUED\r\n");
+            server.follow("127.0.0.1".to_owned(), 1);
+            let reply = call(&mut server, &[b"EXEC"]);
+            assert!(reply.starts_with(expected), "{script}: {reply}");
+            eval(&mut server, &[b"REPLICAOF", b"NO", b"ONE"]);
         }
     }
 

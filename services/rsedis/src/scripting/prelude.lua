@@ -83,8 +83,7 @@ function redis.set_repl(flags)
 end
 
 function redis.replicate_commands() return true end
-function redis.breakpoint() return false end
-function redis.debug() end
+redis.breakpoint, redis.debug = host.breakpoint, host.debug
 
 function redis.acl_check_cmd(...)
     local known = host.is_command(...)

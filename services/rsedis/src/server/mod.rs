@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 pub use access::Typed;
-pub use busy::{Interlude, RunningScript};
+pub use busy::{DEBUGGER_PATIENCE, Heard, Interlude, RunningScript};
 pub use client_memory::{ClientMemory, bytes_of};
 pub use ending::{PendingShutdown, Shutdown};
 pub use messages::{Message, OwnMessages};

@@ -107,14 +107,18 @@ impl Server {
 
     /// Replicas with their addresses, except the one whose command runs.
     pub fn replicas(&self) -> Vec<(String, &Replica)> {
-        let sessions = self.replication.replicas.iter().filter_map(|slot| self.sessions.get(*slot)?.as_ref());
-        sessions.filter_map(|session| Some((session.replica_address()?, session.replica.as_deref()?))).collect()
+        self.listed().filter_map(|session| Some((session.replica_address()?, session.replica.as_deref()?))).collect()
+    }
+
+    /// Who is a replica. One that has gone while a script runs is closed later, and is none any more.
+    fn listed(&self) -> impl Iterator<Item = &Session> {
+        let sessions = self.replication.replicas.iter().filter_map(|slot| self.sessions.get(*slot)?.as_deref());
+        sessions.filter(|session| !session.is_killed)
     }
 
     /// Replicas that get the stream, whose slots are not the one whose command runs.
     fn online(&self) -> impl Iterator<Item = &Replica> {
-        let sessions = self.replication.replicas.iter().filter_map(|slot| self.sessions.get(*slot)?.as_ref());
-        sessions.filter_map(|session| session.replica.as_deref()).filter(|replica| replica.stage == Stage::Online)
+        self.listed().filter_map(|session| session.replica.as_deref()).filter(|replica| replica.stage == Stage::Online)
     }
 
     /// How many replicas have acknowledged so many bytes of the stream.

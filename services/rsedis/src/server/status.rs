@@ -138,6 +138,8 @@ pub enum Request {
     SaveUsers(Option<usize>),
     /// Send the keys of [`Migration`], and answer its client.
     Migrate,
+    /// Run the script of the client at a slot, which waits, in the debugger.
+    DebugScript(usize),
     /// Listen where the settings say now, or go back to those of [`SettingsBefore`].
     Listen(Option<usize>),
     /// Begin or end the append-only file: the setting has changed.

@@ -7,6 +7,7 @@ use mlua::{Lua, Table, Value};
 
 use super::json_settings::{self, Invalid, Settings};
 use super::{DEPTH_MAX, failed};
+use crate::number::general_text;
 
 fn push_json_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
@@ -41,20 +42,7 @@ fn json_number(number: f64, settings: Settings) -> mlua::Result<String> {
     if is_short && settings.precision == 14 {
         return Ok((number as i64).to_string());
     }
-    let digits = settings.precision as i32;
-    let scientific = format!("{number:.*e}", (digits - 1) as usize);
-    let exponent: i32 = scientific.rsplit('e').next().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let trim = |text: &str| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
-    };
-    Ok(if (-4..digits).contains(&exponent) {
-        trim(&format!("{number:.*}", (digits - 1 - exponent).max(0) as usize))
-    } else {
-        let mantissa = trim(scientific.split('e').next().unwrap_or_default());
-        let sign = if exponent < 0 { '-' } else { '+' };
-        format!("{mantissa}e{sign}{:02}", exponent.abs())
-    })
+    Ok(general_text(number, settings.precision as usize))
 }
 
 /// How long a table is as an array; nothing: it is an object.
