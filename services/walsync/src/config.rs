@@ -12,7 +12,7 @@ use crate::store::s3::{S3Settings, S3Store};
 use crate::store::{Store, StoreError};
 use ltx::Layout;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -244,12 +244,12 @@ impl Config {
     }
 
     /// Patterns that no file matches now.
-    pub fn patterns_without_files(&self) -> Result<Vec<PathBuf>, ConfigError> {
+    pub fn patterns_without_files(&self) -> Result<BTreeSet<PathBuf>, ConfigError> {
         let patterns = self.databases.iter().map(|options| &options.path).filter(|path| is_pattern(path));
-        let mut empty = Vec::new();
+        let mut empty = BTreeSet::new();
         for pattern in patterns {
             if expand(pattern)?.is_empty() {
-                empty.push(std::path::absolute(pattern).unwrap_or_else(|_| pattern.clone()));
+                empty.insert(std::path::absolute(pattern).unwrap_or_else(|_| pattern.clone()));
             }
         }
         Ok(empty)

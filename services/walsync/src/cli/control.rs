@@ -1,6 +1,7 @@
 //! What a replicator at work answers besides metrics and probes: how each database stands (`/status`), and when what is committed in one is
 //! durable (`/sync`); and the verbs that ask it.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -35,16 +36,16 @@ pub struct Control {
 
 /// Patterns that no file matches: new files may.
 #[derive(Clone, Default)]
-pub struct Patterns(Arc<Mutex<Vec<PathBuf>>>);
+pub struct Patterns(Arc<Mutex<BTreeSet<PathBuf>>>);
 
 impl Patterns {
     /// Those of now. Each that comes or goes is told in one line.
-    pub fn set(&self, empty: Vec<PathBuf>) {
+    pub fn set(&self, empty: BTreeSet<PathBuf>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for pattern in empty.iter().filter(|pattern| !known.contains(pattern)) {
+        for pattern in empty.difference(&known) {
             tracing::warn!(path = %pattern.display(), why = NO_MATCH, "waiting");
         }
-        for pattern in known.iter().filter(|pattern| !empty.contains(pattern)) {
+        for pattern in known.difference(&empty) {
             tracing::info!(path = %pattern.display(), "files match now");
         }
         *known = empty;

@@ -109,6 +109,11 @@ impl Tracked {
         let shown = super::lock(&self.shown);
         let gone = matches!(shown.phase, Phase::Waiting(_) | Phase::Refused(_) | Phase::Fenced(_));
         let sent = shown.queue_is_empty && !self.uploading.load(Ordering::Acquire);
+    /// Whether somebody else writes its replica, as far as that was known when the state was let go of last.
+    pub fn is_shown_fenced(&self) -> bool {
+        matches!(super::lock(&self.shown).phase, Phase::Fenced(_))
+    }
+
         shown.staged_request >= request && (gone || sent)
     }
 
