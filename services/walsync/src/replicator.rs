@@ -23,6 +23,7 @@ mod shown;
 mod tracked;
 mod wheel;
 mod work;
+mod yielding;
 
 pub use drill::{DrillReport, DrillSettings};
 pub use tracked::{Phase, SnapshotLate, Status};
@@ -66,6 +67,8 @@ pub struct Settings {
     pub staging_folder: PathBuf,
     /// What holds frames; where absent locks, and a read transaction of each database for which they do not work.
     pub pin: Option<PinKind>,
+    /// By so much the WAL of a database may grow because we hold it: beyond that frames are let go of, staged or not.
+    pub wal_bytes_max: u64,
     /// What is restored for a trial, and how often; nothing where absent.
     pub drill: Option<DrillSettings>,
 }
@@ -81,6 +84,7 @@ impl Default for Settings {
             arena_bytes: 2 * 1024 * 1024,
             staging_folder: std::env::temp_dir(),
             pin: None,
+            wal_bytes_max: 4 << 30,
             drill: None,
         }
     }
@@ -109,6 +113,8 @@ pub struct Totals {
     pub without_room: AtomicU64,
     /// Check points that we let pass.
     pub yields: AtomicU64,
+    /// Times that frames were let go of unstaged, for the sake of the application.
+    pub let_go: AtomicU64,
 }
 
 /// Databases by number, waiting for threads.

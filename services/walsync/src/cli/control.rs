@@ -106,7 +106,10 @@ fn line(status: &Status) -> String {
     let committed = if txid == 0 { "-".into() } else { super::time(status.durable_millis) };
     let late = status.snapshot_late.as_ref();
     let late = late.map_or(String::new(), |late| format!("; a snapshot is {} s late: {}", late.by.as_secs(), late.why));
-    format!("{}\t{}{late}\t{txid}\t{committed}\t{at_risk:.3}", status.path.display(), state(&status.phase))
+    let let_go = status.let_go.map_or(String::new(), |(since, why)| {
+        format!("; frames were let go of {} s ago, and are found by comparing: {why}", since.as_secs())
+    });
+    format!("{}\t{}{late}{let_go}\t{txid}\t{committed}\t{at_risk:.3}", status.path.display(), state(&status.phase))
 }
 
 fn state(phase: &Phase) -> String {
