@@ -5,37 +5,34 @@
 //! on disk before they are shown. So a peer cannot bring in what a publisher could not, and a publisher that comes back goes on at any
 //! block. A peer that fails, stalls or sends what is refused is asked last, and less and less often; none is given up.
 //!
-//! A damaged block is asked for by its number, from one peer after the other, and must stand between those beside it. One that no peer has
-//! right keeps neither other blocks from being repaired nor what is missing from being fetched: damaged blocks have their turn, and when
-//! all were asked for in vain, they are asked for less and less often, too.
+//! What is damaged is asked for first: [`repair`]. With which block a node begins that has none: [`peers`].
+
+mod peers;
+mod repair;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use service_kit::client::{Channel, GrpcError, Options};
 use service_kit::grpc::Status;
 use service_kit::tls::ClientTls;
 use service_kit::url::Url;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::block::{BLOCK_NUMBERS_END, Builder, BuilderError, ProofRules, Verified};
+use self::peers::{Peer, first_of_all};
+use self::repair::{Turn, repair_from};
+use crate::block::{BLOCK_NUMBERS_END, Builder, Verified};
 use crate::connect::{connect, show_token};
 use crate::messages::{BlockCode, GET_BLOCK, NO_BLOCK, STATUS, SUBSCRIBE, ends_with_proof, item_ranges, proto};
-use crate::node::{Node, RepairError};
+use crate::node::Node;
 use crate::publish_stream::{Fed, Fetched};
 
 /// Between two looks at the peers.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// What a peer may take for an answer, and between two messages of blocks.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A peer that fails is left alone for `INTERVAL` times two to the power of its failures in a row, and at most for this long.
-const REST_MAX: Duration = Duration::from_secs(60);
-/// A peer that has failed so often in a row is not waited for any more when an empty node chooses its first block.
-const FAILURES_MAX: u32 = 3;
-/// Damaged blocks that are asked for at a time.
-const REPAIRS_MAX: usize = 64;
-
 /// Who publishes is nearer than any peer: as long as blocks come from there, peers are left alone that have fewer blocks more.
 const FAR_BEHIND_BLOCKS: u64 = 32;
 
@@ -58,17 +55,23 @@ enum FetchError {
     Another(u64, u64),
     #[error("it ended with status {0} before block {1}")]
     Ended(i32, u64),
+    #[error("it broke off: {0}")]
+    BrokeOff(GrpcError),
+    #[error("it says that its first block is {0}, and does not give it")]
+    NotGiven(u64),
+    #[error("block {0}, which it says is its first, is not what its proof says: {1}")]
+    Wrong(u64, String),
 }
 
-/// Why a damaged block is not repaired with what a peer sends.
-#[derive(Debug, thiserror::Error)]
-enum UnfitError {
-    #[error("block {0}: {1}")]
-    Call(u64, GrpcError),
-    #[error("block {0} is not what its proof says: {1}")]
-    Wrong(u64, String),
-    #[error("{0}")]
-    Repair(#[from] RepairError),
+impl FetchError {
+    /// Whether the peer had said that it has what did not come.
+    fn breaks_word(&self) -> bool {
+        use FetchError::{Another, BrokeOff, Call, Ended, Full, NotGiven, Range, Refused, Slow, Stalled, Wrong};
+        match self {
+            Stalled | Slow | Refused | Another(..) | Ended(..) | BrokeOff(_) | NotGiven(_) | Wrong(..) => true,
+            Call(_) | Full(_) | Range(..) => false,
+        }
+    }
 }
 
 /// A peer must send so many bytes a second, or a block, beside [`PATIENCE`]: as long as no publisher is there, nobody else sends what it
@@ -98,15 +101,6 @@ impl Pace {
     }
 }
 
-/// What is known of a peer.
-struct Peer {
-    address: Url,
-    failures: u32,
-    rests_until: Option<Instant>,
-    /// The first block that it has, where it does not have the next one of this node any more.
-    begins_behind: Option<u64>,
-}
-
 /// What has come of asking a peer.
 enum Outcome {
     /// So many blocks.
@@ -115,72 +109,9 @@ enum Outcome {
     BeginsBehind(u64),
 }
 
-impl Peer {
-    fn is_resting(&self) -> bool {
-        self.rests_until.is_some_and(|until| Instant::now() < until)
-    }
-
-    fn failed(&mut self, error: &FetchError) {
-        self.failures = self.failures.saturating_add(1);
-        let rest = rest(self.failures);
-        self.rests_until = Some(Instant::now() + rest);
-        let seconds = rest.as_secs();
-        tracing::warn!(peer = %self.address, "nothing was fetched: {error}; it is asked again in {seconds} s");
-    }
-}
-
-/// How long to wait after so many failures in a row.
-fn rest(failures: u32) -> Duration {
-    INTERVAL.saturating_mul(2_u32.saturating_pow(failures)).min(REST_MAX)
-}
-
-/// Which damaged blocks are asked for next, and when.
-#[derive(Default)]
-struct Turn {
-    /// The first of them; behind the last one the first of all comes again.
-    from: u64,
-    /// Blocks that were asked for since one was repaired.
-    in_vain: usize,
-    /// Times in a row that all were asked for in vain.
-    failures: u32,
-    rests_until: Option<Instant>,
-}
-
-impl Turn {
-    fn is_resting(&self) -> bool {
-        self.rests_until.is_some_and(|until| Instant::now() < until)
-    }
-
-    /// Some blocks were asked for, of so many that are damaged.
-    fn is_over(&mut self, round: &Round, damaged: usize) {
-        self.from = round.last.saturating_add(1);
-        if round.repaired > 0 {
-            (self.in_vain, self.failures, self.rests_until) = (0, 0, None);
-            return;
-        }
-        self.in_vain += round.asked;
-        if self.in_vain >= damaged {
-            self.in_vain = 0;
-            self.failures = self.failures.saturating_add(1);
-            self.rests_until = Some(Instant::now() + rest(self.failures));
-        }
-    }
-}
-
-/// What has come of asking for some damaged blocks.
-#[derive(Default)]
-struct Round {
-    /// Blocks that one peer at least was asked for.
-    asked: usize,
-    /// The last of them.
-    last: u64,
-    repaired: usize,
-}
-
 /// Looks after the node until it stops. Without peers it does nothing.
 pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) -> Infallible {
-    let peer = |address: &Url| Peer { address: address.clone(), failures: 0, rests_until: None, begins_behind: None };
-    let mut peers: Vec<Peer> = node.settings.backfill_peers.iter().map(peer).collect();
+    let mut peers: Vec<Peer> = node.settings.backfill_peers.iter().cloned().map(Peer::new).collect();
     if peers.is_empty() {
         return std::future::pending().await;
     }
@@ -188,21 +119,21 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) -> Infallible {
     let mut turn = Turn::default();
     loop {
         sleep(INTERVAL).await;
-        peers.sort_by_key(|peer| peer.failures);
+        peers.sort_by_key(Peer::rank);
         repair_from(node, &mut peers, tls, &mut turn).await;
         let next = node.reader.next();
         let is_moving = std::mem::replace(&mut seen, next) != next;
         let is_published = is_moving && node.publishing(|publishing| publishing.publishers()) > 0;
         let blocks_min = if is_published { FAR_BEHIND_BLOCKS } else { 1 };
         for peer in peers.iter_mut().filter(|peer| !peer.is_resting()) {
-            peer.begins_behind = None;
             match fetch(node, &peer.address, tls, blocks_min).await {
-                Ok(Outcome::Fetched(0)) => peer.failures = 0,
-                Ok(Outcome::BeginsBehind(first)) => (peer.failures, peer.begins_behind) = (0, Some(first)),
+                Ok(Outcome::BeginsBehind(first)) => peer.begins_behind(first),
                 Ok(Outcome::Fetched(blocks)) => {
-                    peer.failures = 0;
-                    tracing::info!(peer = %peer.address, blocks, next = node.reader.next(), "fetched blocks");
-                    break;
+                    peer.sent(blocks);
+                    if blocks > 0 {
+                        tracing::info!(peer = %peer.address, blocks, next = node.reader.next(), "fetched blocks");
+                        break;
+                    }
                 }
                 Err(error) => {
                     node.metrics.backfill_failures.inc();
@@ -210,117 +141,56 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) -> Infallible {
                 }
             }
         }
-        if let Some(first) = first_of_all(&peers).filter(|_| node.settings.backfill_greedy) {
-            // A node that has blocks stays behind: a gap is never filled with what is later.
-            node.begin_at(first).await;
+        if node.settings.backfill_greedy && node.reader.last().is_none() {
+            begin(node, &mut peers, tls).await;
         }
         seen = node.reader.next();
     }
 }
 
-/// Which block an empty node begins with: the first that any peer has, when all were asked that can be.
-fn first_of_all(peers: &[Peer]) -> Option<u64> {
-    let is_known = |peer: &Peer| peer.begins_behind.is_some() || peer.failures >= FAILURES_MAX;
-    let first = peers.iter().filter_map(|peer| peer.begins_behind).min();
-    first.filter(|_| peers.iter().all(is_known))
-}
-
-/// Fetches damaged blocks anew, each from the first peer that has a right one.
-async fn repair_from(node: &Arc<Node>, peers: &mut [Peer], tls: Option<&ClientTls>, turn: &mut Turn) {
-    let damaged = node.reader.quarantined_blocks(turn.from, REPAIRS_MAX);
-    if damaged.is_empty() || turn.is_resting() {
-        return;
-    }
-    let mut round = Round::default();
-    for peer in peers.iter_mut().filter(|peer| !peer.is_resting()) {
-        let repaired_before = round.repaired;
-        let result = repair(node, &peer.address, tls, &damaged, &mut round).await;
-        let blocks = round.repaired - repaired_before;
-        if blocks > 0 {
-            tracing::info!(peer = %peer.address, blocks, "repaired blocks");
+/// Lets an empty node begin with the first block that a peer has, once that has shown it. What a peer says alone would leave the node where no
+/// block ever comes, and it does not go back from there.
+async fn begin(node: &Arc<Node>, peers: &mut [Peer], tls: Option<&ClientTls>) {
+    let Some((first, peer)) = first_of_all(peers) else { return };
+    match shown(node, &peer.address, tls, first).await {
+        // A node that has blocks by now stays behind: a gap is never filled with what is later.
+        Ok(()) => node.begin_at(first).await,
+        Err(error) => {
+            node.metrics.backfill_failures.inc();
+            peer.failed(&error);
         }
-        match result {
-            Ok(None) => {}
-            Ok(Some(error)) => {
-                node.metrics.backfill_failures.inc();
-                tracing::warn!(peer = %peer.address, "not everything that it has repairs what is damaged here: {error}");
-            }
-            Err(error) => {
-                node.metrics.backfill_failures.inc();
-                peer.failed(&error.into());
-            }
-        }
-    }
-    if round.asked > 0 {
-        turn.is_over(&round, node.reader.quarantined());
     }
 }
 
-/// Fetches these damaged blocks as far as a peer has them; why the first of those was not taken that were not. Errors: the connection.
-async fn repair(
-    node: &Arc<Node>,
-    address: &Url,
-    tls: Option<&ClientTls>,
-    damaged: &[u64],
-    round: &mut Round,
-) -> Result<Option<UnfitError>, GrpcError> {
+/// Has a peer show this block.
+async fn shown(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>, number: u64) -> Result<(), FetchError> {
     let mut channel = open(node, address, tls).await?;
-    let mut unfit = None;
-    for (place, number) in damaged.iter().enumerate() {
-        // Another peer had it.
-        if !node.reader.is_quarantined(*number) {
-            continue;
-        }
-        if place >= round.asked {
-            (round.asked, round.last) = (place + 1, *number);
-        }
-        match repair_one(node, &mut channel, *number).await {
-            Ok(is_repaired) => round.repaired += usize::from(is_repaired),
-            Err(UnfitError::Call(_, error @ (GrpcError::Connect(_) | GrpcError::Broken(_)))) => return Err(error),
-            // Neither this node nor the peer can be waited for again and again: the next blocks have their turn later.
-            Err(
-                error @ (UnfitError::Call(_, GrpcError::TimedOut(_)) | UnfitError::Repair(RepairError::NotWritten(_))),
-            ) => {
-                return Ok(Some(error));
-            }
-            Err(error) => {
-                unfit.get_or_insert(error);
-            }
-        }
+    let block = get_block(node, &mut channel, number).await.map_err(FetchError::BrokeOff)?;
+    let block = block.ok_or(FetchError::NotGiven(number))?;
+    let (limits, rules) = (node.block_limits(), node.proof_rules());
+    let verified = aside(move || Verified::of(&block, limits, &rules)).await;
+    match verified {
+        Ok(verified) if verified.number == number => Ok(()),
+        Ok(verified) => Err(FetchError::Another(verified.number, number)),
+        Err(error) => Err(FetchError::Wrong(number, error.to_string())),
     }
-    Ok(unfit)
 }
 
-/// Fetches a damaged block; `false`: the peer does not have it, or one beside it comes first.
-async fn repair_one(node: &Arc<Node>, channel: &mut Channel, number: u64) -> Result<bool, UnfitError> {
+/// A block of a peer; `None`: it does not have it.
+async fn get_block(node: &Node, channel: &mut Channel, number: u64) -> Result<Option<Bytes>, GrpcError> {
     use proto::block_request::BlockSpecifier::BlockNumber;
     let call = channel.call(GET_BLOCK);
     let request = proto::BlockRequest { block_specifier: Some(BlockNumber(number)) };
-    let response: Result<proto::BlockResponse, GrpcError> = channel.unary(&call, &request).await;
-    let response = response.map_err(|error| UnfitError::Call(number, error))?;
+    let response: proto::BlockResponse = channel.unary(&call, &request).await?;
     let success = BlockCode::Success.number(node.settings.wire_era);
-    let Some(block) = response.block.filter(|_| response.status == success) else { return Ok(false) };
-    let (limits, rules) = (node.block_limits(), node.proof_rules());
-    let verify = move || match Verified::of(&block, limits, &rules) {
-        Ok(verified) => Ok((verified, true)),
-        // It may have been accepted by other rules than those of today; then a neighbour must vouch for it.
-        Err(BuilderError::Proof(_)) => {
-            let verified = Verified::of(&block, limits, &ProofRules::accepted_before());
-            verified.map(|verified| (verified, false)).map_err(|error| error.to_string())
-        }
-        Err(error) => Err(error.to_string()),
-    };
-    let (verified, is_proven) = match tokio::task::spawn_blocking(verify).await {
-        Ok(verified) => verified.map_err(|why| UnfitError::Wrong(number, why))?,
+    Ok(response.block.filter(|_| response.status == success))
+}
+
+/// Hashes on a thread of its own.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
-    };
-    if verified.number != number {
-        return Err(UnfitError::Wrong(number, format!("its header says {}", verified.number)));
-    }
-    match node.repair(verified, is_proven).await {
-        Ok(()) => Ok(true),
-        Err(RepairError::Alone(_)) => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -359,15 +229,17 @@ async fn fetch(
     }
     let request = proto::SubscribeStreamRequest { start_block_number: from, end_block_number: last, filter: None };
     let call = channel.call(SUBSCRIBE);
-    let (mut sender, mut receiver) = channel.stream(&call, &request).await?;
-    sender.finish()?;
+    // It has said that it has these: whatever fails from here on is its word.
+    let (mut sender, mut receiver) = channel.stream(&call, &request).await.map_err(FetchError::BrokeOff)?;
+    sender.finish().map_err(FetchError::BrokeOff)?;
     let mut fed = Fed::join(Arc::clone(node)).map_err(FetchError::Full)?;
     let (mut next, era) = (from, node.settings.wire_era);
     let mut pace = Pace::default();
     while next <= last {
         use proto::subscribe_stream_response::Response;
         let began = Instant::now();
-        let received = timeout(PATIENCE, receiver.next()).await.map_err(|_| FetchError::Stalled)??;
+        let received = timeout(PATIENCE, receiver.next()).await.map_err(|_| FetchError::Stalled)?;
+        let received = received.map_err(FetchError::BrokeOff)?;
         let waited = began.elapsed();
         let fetched = match received.and_then(|message: proto::SubscribeStreamResponse| message.response) {
             Some(Response::BlockItems(set)) => {
@@ -418,37 +290,6 @@ fn begun(set: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_empty_node_begins_with_the_first_block_of_any_peer_when_all_were_asked() {
-        let peer = |failures, begins_behind| {
-            let address = crate::connect::address("127.0.0.1:1").unwrap();
-            Peer { address, failures, rests_until: None, begins_behind }
-        };
-        assert_eq!(first_of_all(&[peer(0, Some(300)), peer(0, Some(200))]), Some(200));
-        assert_eq!(first_of_all(&[peer(0, Some(300)), peer(2, None)]), None, "it may have more, and comes back");
-        assert_eq!(first_of_all(&[peer(0, Some(300)), peer(0, None)]), None, "it has the next block, or none yet");
-        assert_eq!(first_of_all(&[peer(0, Some(300)), peer(3, None)]), Some(300), "it is gone");
-        assert_eq!(first_of_all(&[peer(9, None)]), None);
-    }
-
-    #[test]
-    fn all_damaged_blocks_have_their_turn_and_asking_in_vain_gets_rare() {
-        let mut turn = Turn::default();
-        let round = |last, repaired| Round { asked: 64, last, repaired };
-        turn.is_over(&round(63, 0), 150);
-        turn.is_over(&round(127, 0), 150);
-        assert_eq!((turn.from, turn.is_resting()), (128, false), "there are more");
-        turn.is_over(&Round { asked: 64, last: 41, repaired: 0 }, 150);
-        assert_eq!((turn.from, turn.is_resting(), turn.failures), (42, true, 1), "all were asked for");
-        for _ in 0..3 {
-            turn.is_over(&round(63, 0), 150);
-        }
-        assert_eq!(turn.failures, 2);
-        turn.is_over(&round(63, 1), 150);
-        assert_eq!((turn.failures, turn.in_vain, turn.is_resting()), (0, 0, false));
-        assert_eq!([1, 2, 5, 6, 1_000].map(|failures| rest(failures).as_secs()), [2, 4, 32, 60, 60]);
-    }
 
     #[test]
     fn a_peer_that_trickles_a_block_is_given_up_and_one_that_sends_a_large_one_is_not() {

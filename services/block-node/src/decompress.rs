@@ -3,7 +3,7 @@
 
 use http::HeaderValue;
 use service_kit::grpc::{Decompress, RoomFor, Status, cannot_decompress, decompressed, gunzip, too_long_decompressed};
-use zstd::zstd_safe::get_frame_content_size;
+use zstd::zstd_safe::{find_frame_compressed_size, get_frame_content_size};
 
 /// What clients are told.
 pub const ACCEPTED: HeaderValue = HeaderValue::from_static("gzip,zstd");
@@ -20,9 +20,21 @@ pub fn of(encoding: &str) -> Option<Decompress> {
     }
 }
 
+/// How long the content of all frames is together, where each says so. Frames that any reader skips have none.
+fn said_length(message: &[u8]) -> Option<u64> {
+    let (mut rest, mut length) = (message, 0_u64);
+    while !rest.is_empty() {
+        length = length.saturating_add(get_frame_content_size(rest).ok()??);
+        let (_, behind) = rest.split_at_checked(find_frame_compressed_size(rest).ok()?.max(1))?;
+        rest = behind;
+    }
+    (!message.is_empty()).then_some(length)
+}
+
+/// A message may be of several frames, as what compresses on several threads or flushes as it goes writes them.
 fn zstd(message: &[u8], bytes_max: usize, room: RoomFor<'_>) -> Result<Vec<u8>, Status> {
     let broken = |error| cannot_decompress("zstd", &error);
-    if let Ok(Some(length)) = get_frame_content_size(message) {
+    if let Some(length) = said_length(message) {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > bytes_max {
             return Err(too_long_decompressed(bytes_max));
@@ -82,6 +94,53 @@ mod tests {
                 let cut = &message[..message.len() / 2];
                 prop_assert!(decompress(cut, plain.len(), &mut |_| Ok(())).is_err() || plain.is_empty());
             }
+        }
+    }
+
+    /// What any reader skips, whatever it holds.
+    fn skippable(bytes: usize) -> Vec<u8> {
+        [&0x184D_2A57_u32.to_le_bytes()[..], &(bytes as u32).to_le_bytes(), &vec![7; bytes]].concat()
+    }
+
+    #[test]
+    fn a_message_of_several_frames_comes_back_whole_and_asks_for_room_for_all_of_it() {
+        let plain: Vec<u8> = (0..300_000_u32).map(|number| (number / 7) as u8).collect();
+        let (one, two) = plain.split_at(100_000);
+        for says_length in [[true, true], [true, false], [false, true], [false, false]] {
+            let frame = |plain, number: usize| compressed("zstd", plain, says_length[number]);
+            let message =
+                [skippable(0), frame(one, 0), skippable(20), skippable(3), frame(&[], 0), frame(two, 1), skippable(9)];
+            let message = message.concat();
+            let mut asked = 0;
+            let mut room = |bytes| {
+                asked += bytes;
+                Ok(())
+            };
+            let came = of("zstd").unwrap()(&message, plain.len(), &mut room);
+            assert!(came.is_ok_and(|came| came == plain), "{says_length:?}");
+            assert!(asked >= plain.len(), "{says_length:?}: {asked}");
+            let refused = of("zstd").unwrap()(&message, plain.len() - 1, &mut |_| Ok(())).unwrap_err();
+            assert_eq!(refused.code, Code::ResourceExhausted, "{says_length:?}: {refused:?}");
+            for cut in [message.len() - 1, message.len() - 9 - 8 - 1, 30] {
+                assert!(of("zstd").unwrap()(&message[..cut], plain.len(), &mut |_| Ok(())).is_err(), "{cut}");
+            }
+            let behind = [&message[..], b"and more"].concat();
+            assert!(of("zstd").unwrap()(&behind, plain.len(), &mut |_| Ok(())).is_err());
+        }
+        assert_eq!(of("zstd").unwrap()(&skippable(5), 10, &mut |_| Ok(())).unwrap(), [0_u8; 0]);
+    }
+
+    #[test]
+    fn a_bomb_of_many_frames_stops_where_there_is_no_more_room_for_it() {
+        for says_length in [true, false] {
+            let bomb = compressed("zstd", &vec![0; 1 << 20], says_length).repeat(100);
+            let mut left = 10_usize << 20;
+            let mut room = |bytes: usize| {
+                left = left.checked_sub(bytes).ok_or(Status::new(Code::ResourceExhausted, "no room"))?;
+                Ok(())
+            };
+            let refused = of("zstd").unwrap()(&bomb, 1 << 30, &mut room).unwrap_err();
+            assert_eq!(refused.message, "no room", "{says_length}");
         }
     }
 

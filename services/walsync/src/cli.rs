@@ -143,6 +143,7 @@ impl WatchArgs {
             uploads: None,
             staging_folder: self.staging_folder.clone(),
             pin: self.pin,
+            wal_bytes_max: None,
             restore_drill: None,
             databases: databases.map(|path| walsync::config::DatabaseOptions { path, name: None }).collect(),
         })

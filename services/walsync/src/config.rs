@@ -12,7 +12,7 @@ use crate::store::s3::{S3Settings, S3Store};
 use crate::store::{Store, StoreError};
 use ltx::Layout;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +72,9 @@ pub struct S3Options {
 
 /// Bytes of a part, as S3 takes them.
 const PART_BYTES: std::ops::RangeInclusive<u64> = 5 << 20..=5 << 30;
+
+/// SQLite itself lets a WAL grow to a thousand pages, of 4 KiB as a rule.
+const WAL_BYTES_MAX_LEAST: u64 = 4 << 20;
 
 /// Restores for the sake of knowing that they work.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -172,6 +175,9 @@ pub struct Config {
     pub staging_folder: Option<PathBuf>,
     /// What holds frames in the WAL: `locks` or `read-transaction`; where absent locks, and where these do not work the other.
     pub pin: Option<PinKind>,
+    /// By how many bytes a WAL may grow because its frames are held; 4 GiB where absent. Beyond that they are let go of, and what the store has
+    /// not is found by comparing.
+    pub wal_bytes_max: Option<u64>,
     /// What is restored now and then, to know that it can be; nothing where absent.
     pub restore_drill: Option<DrillOptions>,
     /// What to replicate.
@@ -212,6 +218,12 @@ impl Config {
         if self.uploads.is_some_and(|uploads| !(1..=64).contains(&uploads)) {
             return refuse("uploads", "must be from 1 to 64");
         }
+        if self.wal_bytes_max.is_some_and(|bytes| bytes < WAL_BYTES_MAX_LEAST) {
+            return refuse(
+                "wal-bytes-max",
+                format!("must be {WAL_BYTES_MAX_LEAST} or more, as SQLite's own threshold"),
+            );
+        }
         let levels = match &self.levels_millis {
             Some(levels) if levels.len() > 8 => return refuse("levels-millis", "names more than 8 levels"),
             Some(levels) if levels.contains(&0) => return refuse("levels-millis", "must be 1 or more each"),
@@ -227,6 +239,7 @@ impl Config {
             staging_folder: self.staging_folder.clone().unwrap_or(default.staging_folder),
             arena_bytes: default.arena_bytes,
             pin: self.pin,
+            wal_bytes_max: self.wal_bytes_max.unwrap_or(default.wal_bytes_max),
             drill: self.restore_drill.as_ref().map(DrillOptions::settings).transpose()?,
         })
     }
@@ -244,12 +257,12 @@ impl Config {
     }
 
     /// Patterns that no file matches now.
-    pub fn patterns_without_files(&self) -> Result<Vec<PathBuf>, ConfigError> {
+    pub fn patterns_without_files(&self) -> Result<BTreeSet<PathBuf>, ConfigError> {
         let patterns = self.databases.iter().map(|options| &options.path).filter(|path| is_pattern(path));
-        let mut empty = Vec::new();
+        let mut empty = BTreeSet::new();
         for pattern in patterns {
             if expand(pattern)?.is_empty() {
-                empty.push(std::path::absolute(pattern).unwrap_or_else(|_| pattern.clone()));
+                empty.insert(std::path::absolute(pattern).unwrap_or_else(|_| pattern.clone()));
             }
         }
         Ok(empty)
@@ -543,6 +556,16 @@ mod tests {
             let error = drill(words).unwrap_err().to_string();
             assert!(error.contains(field), "{words}: {error}");
         }
+    }
+
+    #[test]
+    fn a_wal_may_grow_by_what_is_said_and_by_no_less_than_sqlite_lets_it() {
+        let bytes = |words: &str| {
+            let config = Config::parse(&format!("{{store: /s, {words} databases: [{{path: /a.db}}]}}")).unwrap();
+            config.settings().map(|settings| settings.wal_bytes_max).map_err(|error| error.to_string())
+        };
+        assert_eq!((bytes(""), bytes("wal-bytes-max: 8388608,")), (Ok(4 << 30), Ok(8 << 20)));
+        assert!(bytes("wal-bytes-max: 1000,").unwrap_err().starts_with("wal-bytes-max: must be 4194304 or more"));
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! replicator that starts reads the newest object's header, and goes on where the WAL still has that place, or sends the
 //! whole database under the next transaction ID.
 
+mod databases;
 mod drill;
 mod maintenance;
 mod recovery;
@@ -22,6 +23,7 @@ mod shown;
 mod tracked;
 mod wheel;
 mod work;
+mod yielding;
 
 pub use drill::{DrillReport, DrillSettings};
 pub use tracked::{Phase, SnapshotLate, Status};
@@ -32,7 +34,8 @@ use crate::compaction::LITESTREAM_INTERVALS;
 use crate::pin::PinKind;
 use crate::replica::Replica;
 use crate::retention::Policy;
-use std::collections::VecDeque;
+use databases::Databases;
+use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
@@ -64,6 +67,8 @@ pub struct Settings {
     pub staging_folder: PathBuf,
     /// What holds frames; where absent locks, and a read transaction of each database for which they do not work.
     pub pin: Option<PinKind>,
+    /// By so much the WAL of a database may grow because we hold it: beyond that frames are let go of, staged or not.
+    pub wal_bytes_max: u64,
     /// What is restored for a trial, and how often; nothing where absent.
     pub drill: Option<DrillSettings>,
 }
@@ -79,6 +84,7 @@ impl Default for Settings {
             arena_bytes: 2 * 1024 * 1024,
             staging_folder: std::env::temp_dir(),
             pin: None,
+            wal_bytes_max: 4 << 30,
             drill: None,
         }
     }
@@ -107,6 +113,8 @@ pub struct Totals {
     pub without_room: AtomicU64,
     /// Check points that we let pass.
     pub yields: AtomicU64,
+    /// Times that frames were let go of unstaged, for the sake of the application.
+    pub let_go: AtomicU64,
 }
 
 /// Databases by number, waiting for threads.
@@ -148,7 +156,7 @@ struct Shared {
     date: BelievedDate,
     arena: Arc<Arena>,
     node_id: u64,
-    databases: RwLock<Vec<Arc<Tracked>>>,
+    databases: RwLock<Databases>,
     staging: Queue,
     uploading: Queue,
     maintaining: Queue,
@@ -162,7 +170,7 @@ struct Shared {
 
 impl Shared {
     fn databases(&self) -> Vec<Arc<Tracked>> {
-        self.databases.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.databases.read().unwrap_or_else(PoisonError::into_inner).all()
     }
 }
 
@@ -198,7 +206,7 @@ impl Observer {
 
     /// Asks for everything to be staged that is committed in a database now; `None`: none of this path is watched.
     pub fn request_sync(&self, path: &Path) -> Option<SyncRequest> {
-        let tracked = self.0.databases().into_iter().find(|tracked| tracked.path == path)?;
+        let tracked = self.0.databases.read().unwrap_or_else(PoisonError::into_inner).get(path)?;
         let number = tracked.request_sync();
         self.0.wheel.add(tracked.clone(), self.0.clock.monotonic());
         Some(SyncRequest { tracked, number })
@@ -279,9 +287,7 @@ impl Replicator {
     /// Watches the database at `path`, which need not be there yet. One that is watched already is left as it is.
     pub fn add(&self, path: PathBuf, replica: Replica) {
         let mut databases = self.shared.databases.write().unwrap_or_else(PoisonError::into_inner);
-        if !databases.iter().any(|tracked| tracked.path == path) {
-            let tracked = Arc::new(Tracked::new(path, replica));
-            databases.push(tracked.clone());
+        if let Some(tracked) = databases.add(path, |path| Tracked::new(path, replica)) {
             self.shared.wheel.add(tracked, self.shared.clock.monotonic());
         }
     }
@@ -289,9 +295,7 @@ impl Replicator {
     /// Tells of a database that cannot be replicated, for as long as this is at work. Nobody looks at it.
     pub fn refuse(&self, path: PathBuf, why: String) {
         let mut databases = self.shared.databases.write().unwrap_or_else(PoisonError::into_inner);
-        if !databases.iter().any(|tracked| tracked.path == path) {
-            databases.push(Arc::new(Tracked::refused(path, why, self.shared.clock.monotonic())));
-        }
+        databases.add(path, |path| Tracked::refused(path, why, self.shared.clock.monotonic()));
     }
 
     /// Who looks at it from elsewhere.
@@ -336,9 +340,9 @@ impl Replicator {
     /// A last [`Replicator::sync`] within `limit`, then the end. Returns the databases of which not everything is durable, or of which
     /// that is not known, for they are refused or fenced.
     pub fn stop(self, limit: Duration) -> Vec<Status> {
-        let unsynced = self.unsynced_after(limit);
+        let unsynced: HashSet<*const Tracked> = self.unsynced_after(limit).iter().map(Arc::as_ptr).collect();
         let databases = self.shared.databases();
-        let is_behind = |one: &&Arc<Tracked>| !one.is_durable() || unsynced.iter().any(|other| Arc::ptr_eq(one, other));
+        let is_behind = |one: &&Arc<Tracked>| !one.is_durable() || unsynced.contains(&Arc::as_ptr(one));
         let now = self.shared.clock.monotonic();
         databases.iter().filter(is_behind).map(|one| one.status(now)).collect()
     }

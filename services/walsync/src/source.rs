@@ -39,6 +39,9 @@ pub enum SourceError {
     /// Somebody was at work; the same call will succeed a moment later.
     #[error("the database is being changed: {0}")]
     Busy(&'static str),
+    /// Reading the whole database was given up for somebody who waits.
+    #[error("the database is wanted by others: {0}")]
+    GaveWay(&'static str),
     /// The staging area, or the format.
     #[error("cannot stage: {0}")]
     Stage(#[from] ltx::Error),
@@ -266,14 +269,19 @@ fn stayed(
     if went_on { Err(SourceError::Busy("a check point went beyond what was read")) } else { Ok(()) }
 }
 
+/// Bytes of a database between two looks at whether somebody waits for us: some milliseconds of reading.
+const LOOK_BYTES: u32 = 1 << 20;
+
 /// Stages the whole database, as it is now or as it was at `at`, which the WAL of now still has or comes after; or, of a replica that
 /// `has` some pages, those that differ, and the first. The caller holds [`crate::pin::Hold::Image`], so that database file and WAL fit together.
+/// Now and then it is asked whether to give way, and to whom: reading may take minutes, in which no check point passes.
 pub fn stage_image(
     source: &dyn Source,
     stamp: Stamp,
     at: Option<&Position>,
     has: Option<&PageChecksums>,
     arena: &Arc<Arena>,
+    gives_way: impl Fn() -> io::Result<Option<&'static str>>,
 ) -> Result<Image, SourceError> {
     let page_size = page_size(source.database())?;
     let before = source.database_state()?;
@@ -323,6 +331,11 @@ pub fn stage_image(
     let has = has.filter(|has| has.page_size() == page_size);
     let mut written = 0;
     for number in (1..=size).filter(|&number| number != ltx::lock_page(page_size)) {
+        if number.is_multiple_of(LOOK_BYTES / page_size)
+            && let Some(why) = gives_way()?
+        {
+            return Err(SourceError::GaveWay(why));
+        }
         match (pages.get(&number), source.wal(), header) {
             (Some(&frame), Some(wal), Some(header)) => read_frame(wal, &header, frame, &mut page)?,
             _ => read_page(source.database(), number, &mut page)?,

@@ -6,7 +6,7 @@
 //! Salts are as in the WAL, byte for byte. A header is trusted where both copies agree and its checksum holds.
 //! It is read, never mapped, and never written.
 
-use crate::wal_reader::{Checksum, checksum};
+use crate::wal_reader::{Checksum, FRAME_HEADER_SIZE, checksum};
 
 /// Bytes that [`WalIndex::decode`] looks at.
 pub const WAL_INDEX_BYTES: usize = 136;
@@ -18,6 +18,8 @@ pub const UNUSED_MARK: u32 = u32::MAX;
 pub struct WalIndex {
     /// Grows by one with each transaction, also over restarts; zero again after a recovery.
     pub changes: u32,
+    /// Bytes of a page.
+    pub page_size: u32,
     /// Frames up to the last commit.
     pub frames: u32,
     /// Size of the database in pages.
@@ -35,6 +37,11 @@ pub struct WalIndex {
 }
 
 impl WalIndex {
+    /// Bytes of so many frames.
+    pub fn bytes_of(&self, frames: u32) -> u64 {
+        u64::from(frames) * (FRAME_HEADER_SIZE + u64::from(self.page_size))
+    }
+
     /// `None` where the two copies differ (a writer is at work, or died) or the index is not initialised.
     pub fn decode(bytes: &[u8; WAL_INDEX_BYTES]) -> Option<WalIndex> {
         let native = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -46,6 +53,11 @@ impl WalIndex {
             && sums == [native(40), native(44)];
         trusted.then(|| WalIndex {
             changes: native(8),
+            // 65,536 does not fit, and is 1.
+            page_size: match u16::from_ne_bytes([bytes[14], bytes[15]]) {
+                1 => 65_536,
+                size => size.into(),
+            },
             frames: native(16),
             pages: native(20),
             checksum: [native(24), native(28)],

@@ -44,7 +44,7 @@ fn changes_after(path: &Path, position: &mut Position) -> Result<Option<u32>, &'
 
 fn position(path: &Path) -> Position {
     let arena = Arena::new(0, std::env::temp_dir());
-    stage_image(&DatabaseFiles::open(path).unwrap(), IMAGE, None, None, &arena).unwrap().staged.position
+    stage_image(&DatabaseFiles::open(path).unwrap(), IMAGE, None, None, &arena, || Ok(None)).unwrap().staged.position
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn an_image_beyond_which_a_check_point_has_gone_meanwhile_is_none() {
         let files = DatabaseFiles::open(&database).unwrap();
         let source = Changing { files, looks: 0.into(), second };
         let arena = Arena::new(0, std::env::temp_dir());
-        match stage_image(&source, IMAGE, None, None, &arena) {
+        match stage_image(&source, IMAGE, None, None, &arena, || Ok(None)) {
             Ok(_) => None,
             Err(error) => Some(error.to_string()),
         }

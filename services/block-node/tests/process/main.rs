@@ -14,6 +14,7 @@ mod directories;
 mod durable;
 mod filters;
 mod java_files;
+mod liars;
 mod memory;
 mod raw;
 mod record_files;

@@ -1,6 +1,7 @@
 //! What a replicator at work answers besides metrics and probes: how each database stands (`/status`), and when what is committed in one is
 //! durable (`/sync`); and the verbs that ask it.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -35,16 +36,16 @@ pub struct Control {
 
 /// Patterns that no file matches: new files may.
 #[derive(Clone, Default)]
-pub struct Patterns(Arc<Mutex<Vec<PathBuf>>>);
+pub struct Patterns(Arc<Mutex<BTreeSet<PathBuf>>>);
 
 impl Patterns {
     /// Those of now. Each that comes or goes is told in one line.
-    pub fn set(&self, empty: Vec<PathBuf>) {
+    pub fn set(&self, empty: BTreeSet<PathBuf>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for pattern in empty.iter().filter(|pattern| !known.contains(pattern)) {
+        for pattern in empty.difference(&known) {
             tracing::warn!(path = %pattern.display(), why = NO_MATCH, "waiting");
         }
-        for pattern in known.iter().filter(|pattern| !empty.contains(pattern)) {
+        for pattern in known.difference(&empty) {
             tracing::info!(path = %pattern.display(), "files match now");
         }
         *known = empty;
@@ -105,7 +106,10 @@ fn line(status: &Status) -> String {
     let committed = if txid == 0 { "-".into() } else { super::time(status.durable_millis) };
     let late = status.snapshot_late.as_ref();
     let late = late.map_or(String::new(), |late| format!("; a snapshot is {} s late: {}", late.by.as_secs(), late.why));
-    format!("{}\t{}{late}\t{txid}\t{committed}\t{at_risk:.3}", status.path.display(), state(&status.phase))
+    let let_go = status.let_go.map_or(String::new(), |(since, why)| {
+        format!("; frames were let go of {} s ago, and are found by comparing: {why}", since.as_secs())
+    });
+    format!("{}\t{}{late}{let_go}\t{txid}\t{committed}\t{at_risk:.3}", status.path.display(), state(&status.phase))
 }
 
 fn state(phase: &Phase) -> String {

@@ -203,6 +203,10 @@ pub fn explain(config: &Config) -> anyhow::Result<()> {
             kept.grace.as_secs()
         ))?,
     }
+    console::print(format_args!(
+        "a WAL grows by at most {} bytes because it is held, also while the store is away\n",
+        settings.wal_bytes_max
+    ))?;
     if let Some(drill) = &settings.drill {
         console::print(format_args!(
             "restored for a trial every {} s: {} databases in turn, below {}\n",

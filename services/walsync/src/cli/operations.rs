@@ -154,6 +154,11 @@ impl Collector for Replication {
                 &totals.without_room,
             ),
             ("walsync_yields", "Check points of others that were let pass", &totals.yields),
+            (
+                "walsync_frames_let_go",
+                "Times that frames were let go of that the store had not, for a WAL that grew beyond wal-bytes-max or a check point",
+                &totals.let_go,
+            ),
         ] {
             counter(&mut encoder, name, help, total.load(Ordering::Relaxed))?;
         }
@@ -172,6 +177,9 @@ impl Collector for Replication {
         let help = "Databases whose snapshot is due and cannot be taken; what is committed is sent all the same";
         let late = status.iter().filter(|one| one.snapshot_late.is_some()).count();
         gauge(&mut encoder, "walsync_snapshots_late", help, late as i64)?;
+        let help = "Databases of which frames are let go of that the store has not; they are found by comparing";
+        let let_go = status.iter().filter(|one| one.let_go.is_some()).count();
+        gauge(&mut encoder, "walsync_databases_let_go", help, let_go as i64)?;
         if let Some(report) = self.0.drills() {
             drills(&mut encoder, &report)?;
         }

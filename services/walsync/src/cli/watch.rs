@@ -4,6 +4,7 @@ use super::control::Patterns;
 use super::operations::{self, Listening};
 use service_kit::console;
 use service_kit::url::Url;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +41,7 @@ pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 /// What there is to replicate now, and patterns that no file matches.
-type Look = (Found, Vec<PathBuf>);
+type Look = (Found, BTreeSet<PathBuf>);
 
 fn add(replicator: &Replicator, found: Found) {
     found.databases.into_iter().for_each(|(path, replica)| replicator.add(path, replica));
@@ -145,7 +146,7 @@ pub fn replicate(config: Litestream) -> anyhow::Result<()> {
     }
     run(config.settings, listen.as_ref(), || {
         let databases = config.databases.iter().map(|database| (database.path.clone(), database.replica.clone()));
-        Ok((Found { databases: databases.collect(), ..Found::default() }, Vec::new()))
+        Ok((Found { databases: databases.collect(), ..Found::default() }, BTreeSet::new()))
     })
 }
 

@@ -12,7 +12,7 @@ use crate::replica::Replica;
 use crate::replicator::tracked::Tracked;
 use crate::restore::{RestoreError, Restored, Target, plan, restore_for_trial};
 use crate::store::StoreError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -154,10 +154,11 @@ impl DrillError {
 /// Whose turn it is, of `count` databases: up to `most` whose last drill failed, and then so many from `turn` on, which moves.
 fn chosen(count: usize, most: usize, turn: &mut usize, is_failing: impl Fn(usize) -> bool) -> Vec<usize> {
     let mut chosen: Vec<usize> = (0..count).filter(|number| is_failing(*number)).take(most).collect();
+    let first: HashSet<usize> = chosen.iter().copied().collect();
     for _ in 0..most.min(count) {
         let next = *turn % count;
         *turn = next + 1;
-        if !chosen.contains(&next) {
+        if !first.contains(&next) {
             chosen.push(next);
         }
     }
@@ -197,7 +198,7 @@ impl Shared {
             return report;
         }
         for tracked in self.databases() {
-            if report.failing.contains_key(&tracked.path) && tracked.lock().is_fenced() {
+            if report.failing.contains_key(&tracked.path) && tracked.is_shown_fenced() {
                 self.drills.forget(&tracked.path);
             }
         }
@@ -275,6 +276,8 @@ fn refuse_without_room(replica: &Replica, folder: &Path) -> Result<(), DrillErro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::SystemClock;
+    use crate::replicator::{Replicator, Settings};
 
     #[test]
     fn trouble_of_a_disk_or_of_a_store_that_is_away_is_none_of_the_replica() {
@@ -292,6 +295,25 @@ mod tests {
         assert!(!restore(RestoreError::Output(PathBuf::new(), full())));
         assert!(!DrillError::Folder(PathBuf::new(), full()).is_of_replica());
         assert!(DrillError::Short { restored: 1, durable: 2 }.is_of_replica());
+    }
+
+    #[test]
+    fn who_asks_for_drills_does_not_wait_for_who_works_on_a_database() {
+        let replicator = Replicator::start(Settings::default(), Arc::new(SystemClock::default())).unwrap();
+        let path = PathBuf::from("/none/a.db");
+        replicator.refuse(path.clone(), "for a test".into());
+        let shared = replicator.shared.clone();
+        shared.drills.failed(&path, "it does not restore".into(), 1);
+        let database = shared.databases().remove(0);
+        let at_work = database.lock();
+        let (tell, told) = std::sync::mpsc::channel();
+        let of_thread = shared.clone();
+        std::thread::spawn(move || tell.send(of_thread.drill_report()));
+        let report = told.recv_timeout(Duration::from_secs(5)).expect("an answer");
+        assert_eq!(report.failing.len(), 1);
+        drop(at_work);
+        database.lock().fence(&path, "key".into(), Duration::ZERO);
+        assert_eq!(shared.drill_report().failing.len(), 0, "it is another writer's");
     }
 
     #[test]

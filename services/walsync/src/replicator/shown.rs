@@ -2,6 +2,7 @@
 
 use super::risk::Waiting;
 use super::tracked::{NO_FILE, NOT_LOOKED_AT, Phase, SnapshotLate, State, Status, Tracked};
+use super::yielding::LetGo;
 use std::ops::{Deref, DerefMut};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -20,6 +21,7 @@ pub struct Shown {
     queued: Option<Duration>,
     queue_is_empty: bool,
     snapshot_late: Option<(Duration, String)>,
+    let_go: Option<LetGo>,
     staged_request: u64,
 }
 
@@ -45,6 +47,7 @@ impl Shown {
         if self.snapshot_late != state.snapshot_late {
             self.snapshot_late = state.snapshot_late.clone();
         }
+        self.let_go.clone_from(&state.let_go);
         self.staged_request = state.staged_request;
     }
 }
@@ -102,7 +105,13 @@ impl Tracked {
             durable_millis: shown.durable_millis,
             at_risk: since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
             snapshot_late: shown.snapshot_late.as_ref().map(late),
+            let_go: shown.let_go.as_ref().map(|let_go| (now.saturating_sub(let_go.since), let_go.why)),
         }
+    }
+
+    /// Whether somebody else writes its replica, as far as that was known when the state was let go of last.
+    pub fn is_shown_fenced(&self) -> bool {
+        matches!(super::lock(&self.shown).phase, Phase::Fenced(_))
     }
 
     pub fn is_synced(&self, request: u64) -> bool {

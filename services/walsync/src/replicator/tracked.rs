@@ -3,6 +3,7 @@
 use super::risk::Waiting;
 use super::shown::Shown;
 use super::work::BUSY_LONG;
+use super::yielding::LetGo;
 use super::{Settings, Shared, wheel::QUICK_TICK, wheel::TICK};
 use crate::compaction::Levels;
 use crate::database::DatabaseFiles;
@@ -74,6 +75,8 @@ pub struct Status {
     pub at_risk: Duration,
     /// A snapshot is due, and cannot be taken. What is committed is sent all the same.
     pub snapshot_late: Option<SnapshotLate>,
+    /// Frames were let go of that are not staged, for how long, and for whom. What the store lacks is found by comparing.
+    pub let_go: Option<(Duration, &'static str)>,
 }
 
 /// Why a snapshot that is due is not taken.
@@ -149,6 +152,14 @@ pub struct State {
     pub durable_millis: i64,
     pub phase: Phase,
     pub stall: Option<Stall>,
+    /// Frames of the WAL when they were begun to be held.
+    pub held_from: u32,
+    /// Frames are let go of that are not staged.
+    pub let_go: Option<LetGo>,
+    /// How often in a row reading the whole database was given up for a check point.
+    pub gave_way: u32,
+    /// Nothing is held before.
+    pub gives_way_until: Duration,
     /// The number of the sync request that the last staging answered.
     pub staged_request: u64,
 }
@@ -220,13 +231,6 @@ impl Tracked {
 impl State {
     pub fn held(&self) -> Hold {
         self.pin.as_ref().map_or(Hold::Nothing, |pin| pin.held())
-    }
-
-    /// Keeps frames where they are. False where somebody is in the way for the moment.
-    pub(super) fn keep_frames(&mut self, index: Option<&WalIndex>) -> std::io::Result<bool> {
-        let Some(pin) = &mut self.pin else { return Ok(false) };
-        // What is in the database file need not stay.
-        pin.hold(Hold::Frames, index)
     }
 
     /// Whether everything that `index` tells of is staged.
@@ -410,9 +414,7 @@ impl Shared {
                 if !index.is_some_and(|index| state.has_staged(&index)) {
                     state.waiting.seen(now);
                 }
-                // Before the store has said where the replica ends, nobody knows whether any frame will be of use: the application's WAL must
-                // not grow for as long as that takes.
-                if !state.comparing && state.last_txid.is_some() {
+                if state.may_keep_frames(now) {
                     state.keep_frames(index.as_ref())?;
                 }
             }
@@ -432,19 +434,25 @@ impl Shared {
         }
         // Where nothing can be staged nobody is kept waiting for it, nor does the application's WAL fill a disk that may be the same: what
         // is lost sight of is found by comparing.
+        let overgrown = state.is_overgrown(index.as_ref(), self.settings.wal_bytes_max);
+        let mut is_urgent = (waits || overgrown) && !staged;
         if (staged || stalled) && pinned {
             let full = index.is_some_and(|index| index.frames >= RESTART_FRAMES);
-            if waits || full {
+            if waits || full || overgrown {
                 if let Some(pin) = &mut state.pin {
                     pin.hold(Hold::Presence, None)?;
                 }
                 self.totals.yields.fetch_add(1, Ordering::Relaxed);
             }
+        } else if is_urgent && self.let_go_unstaged(tracked, state, index.as_ref(), waits, now)? {
+            is_urgent = false;
         }
         let snapshot = state.wants_snapshot(now) && state.queue.is_empty();
-        let room = state.queue.is_empty() || waits && state.queue.len() < MAX_QUEUE;
-        let wanted = asked || snapshot || state.dirty && room && (waits && !staged || now >= state.next_stage);
-        if may_stage && wanted {
+        // Whoever asks again and again while the store is away has no more staged for that.
+        let has_room = state.queue.len() < MAX_QUEUE;
+        let room = state.queue.is_empty() || is_urgent && has_room;
+        let wanted = asked && has_room || snapshot || state.dirty && room && (is_urgent || now >= state.next_stage);
+        if may_stage && wanted && state.may_stage(tracked.uploading.load(Ordering::Acquire), now) {
             self.push_stage(tracked);
         }
         if !state.queue.is_empty() && now >= state.next_stage {

@@ -2,6 +2,7 @@
 
 use super::risk::Waiting;
 use super::tracked::{MAX_QUEUE, NO_FILE, Outgoing, Phase, RESTART_FRAMES, Stall, State, Tracked};
+use super::yielding::Courtesy;
 use super::{Shared, wheel::TICK};
 use crate::clock::CLOCK_STEP_MILLIS;
 use crate::compaction::Levels;
@@ -37,8 +38,10 @@ const HAND_OVER: Duration = Duration::from_millis(200);
 const HAND_OVER_LOOK: Duration = Duration::from_micros(500);
 
 /// Why a staging came to nothing.
-enum Failure {
+pub(super) enum Failure {
     Source(SourceError),
+    /// Reading the whole database was given up for somebody else.
+    GaveWay(&'static str),
     Store(StoreError),
     /// None yet: the replica is to be read first, at this transaction, while nobody holds the state.
     Compare(u64),
@@ -98,6 +101,9 @@ impl Shared {
                 }
                 state.next_stage = now + self.settings.interval;
                 state.staged_request = state.staged_request.max(request);
+                if state.let_go.take().is_some() {
+                    tracing::info!(%path, "what was let go of is found, and staged");
+                }
                 if state.stall.take().is_some() {
                     tracing::info!(%path, "there is room again: what was committed is staged");
                 }
@@ -109,7 +115,7 @@ impl Shared {
                 }
                 state.busy = None;
             }
-            Err(Failure::Source(SourceError::Busy(why))) => {
+            Err(Failure::Source(SourceError::Busy(why)) | Failure::GaveWay(why)) => {
                 tracing::debug!(%path, why, "busy");
                 let since = *state.busy.get_or_insert(now);
                 state.next_stage = now + TICK;
@@ -203,7 +209,7 @@ impl Shared {
                     return Ok(());
                 }
                 // What is committed is staged already: who waits for that does not wait for a snapshot.
-                Err(Failure::Source(SourceError::Busy(why))) if snapshot => {
+                Err(Failure::Source(SourceError::Busy(why)) | Failure::GaveWay(why)) if snapshot => {
                     state.snapshot_is_late(&tracked.path, now, self.settings.interval, why.to_owned());
                     return Ok(());
                 }
@@ -218,7 +224,7 @@ impl Shared {
     }
 
     /// Stages what was committed since, if that can be proved to be all.
-    fn changes(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
+    pub(super) fn changes(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
         let next = state.last_txid.unwrap_or(0) + 1;
         let State { files: Some(files), position: Some(position), .. } = state else { return Ok(()) };
         let stamp = self.stamp(next, next, state.last_millis);
@@ -341,6 +347,7 @@ impl Shared {
     ///
     /// A snapshot has the time of the commit that it stands for, not its own: it may be the last file that tells it.
     fn image(&self, tracked: &Tracked, state: &mut State, snapshot: bool) -> Result<(), Failure> {
+        let courtesy = Courtesy::of(state, self.settings.wal_bytes_max);
         let State { files: Some(files), pin: Some(pin), .. } = state else { return Ok(()) };
         let last = state.last_txid.unwrap_or(0);
         let resized = last > 0 && crate::source::page_size(files.database())? != state.last_page_size;
@@ -369,10 +376,15 @@ impl Shared {
             // The first one as well: Litestream takes the end of level 0 for that of the replica.
             (0, self.stamp(last + 1, last + 1, state.last_millis), None)
         };
-        let image = stage_image(files, stamp, at, has, &self.arena);
+        let (files, reads) = (&*files, &*pin);
+        let gives_way = || courtesy.gives_way(files, reads.as_ref());
+        let image = stage_image(files, stamp, at, has, &self.arena, gives_way);
         // From here on the database file may change again.
         pin.hold(Hold::Frames, index.as_ref())?;
-        let image = image?;
+        let image = match image {
+            Err(SourceError::GaveWay(why)) => return Err(self.give_way(tracked, state, why)),
+            image => image?,
+        };
         if !snapshot {
             let is_compared = has.is_some_and(|has| has.page_size() == image.staged.file.header.page_size);
             let total = if is_compared { &self.totals.compared } else { &self.totals.anchors };
@@ -380,6 +392,7 @@ impl Shared {
             let (pages, of) = (image.pages, image.staged.file.header.commit);
             tracing::info!(path = %tracked.path.display(), pages, of, is_compared, "the whole database was read");
         }
+        state.gave_way = 0;
         state.push(level, image.staged);
         Ok(())
     }
@@ -451,7 +464,7 @@ impl State {
     }
 
     pub(super) fn forget_files(&mut self) {
-        (self.files, self.pin, self.seen, self.position) = (None, None, None, None);
+        (self.files, self.pin, self.seen, self.position, self.let_go) = (None, None, None, None, None);
         // Nobody knows any more whether something waits.
         self.waiting = Waiting::default();
     }

@@ -1,0 +1,155 @@
+//! What is known of peers, and with which block a node begins that has none.
+//!
+//! A peer is believed as far as it keeps its word. Who says of itself that it has blocks, and does not send them when they are asked for, is
+//! asked behind those who do, and begins nothing that another one could. Nor does a node wait for ever for a peer that brings nothing, whatever
+//! that says of itself: it may be as empty as this one, and wait for it.
+
+use service_kit::url::Url;
+use std::time::Duration;
+use tokio::time::Instant;
+
+use super::{FetchError, INTERVAL};
+
+/// A peer that fails is left alone for `INTERVAL` times two to the power of its failures in a row, and at most for this long.
+const REST_MAX: Duration = Duration::from_secs(60);
+/// A peer that has failed so often in a row is not waited for any more when an empty node chooses its first block, …
+const FAILURES_MAX: u32 = 3;
+/// … nor is one that has brought nothing so often in a row, though it did not fail each time.
+const LOOKS_IN_VAIN_MAX: u32 = 10;
+
+/// What is known of a peer.
+pub(super) struct Peer {
+    pub address: Url,
+    /// In a row.
+    failures: u32,
+    rests_until: Option<Instant>,
+    /// The first block that it has, where it does not have the next one of this node any more.
+    begins_behind: Option<u64>,
+    /// Looks in a row that have brought neither a block nor word of where its blocks begin.
+    looks_in_vain: u32,
+    /// How often it did not send what it said it had, since it last sent a block.
+    broken_words: u32,
+}
+
+impl Peer {
+    pub(super) fn new(address: Url) -> Peer {
+        Peer { address, failures: 0, rests_until: None, begins_behind: None, looks_in_vain: 0, broken_words: 0 }
+    }
+
+    pub(super) fn is_resting(&self) -> bool {
+        self.rests_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Peers are asked in this order.
+    pub(super) fn rank(&self) -> u32 {
+        self.failures.max(self.broken_words)
+    }
+
+    /// So many blocks have come from it.
+    pub(super) fn sent(&mut self, blocks: u64) {
+        self.failures = 0;
+        if blocks > 0 {
+            (self.looks_in_vain, self.broken_words, self.begins_behind) = (0, 0, None);
+        } else {
+            self.brought_nothing();
+        }
+    }
+
+    /// It has the blocks from this one on alone.
+    pub(super) fn begins_behind(&mut self, first: u64) {
+        (self.failures, self.looks_in_vain, self.begins_behind) = (0, 0, Some(first));
+    }
+
+    pub(super) fn failed(&mut self, error: &FetchError) {
+        self.brought_nothing();
+        self.broken_words = self.broken_words.saturating_add(u32::from(error.breaks_word()));
+        self.failures = self.failures.saturating_add(1);
+        let rest = rest(self.failures);
+        self.rests_until = Some(Instant::now() + rest);
+        let seconds = rest.as_secs();
+        tracing::warn!(peer = %self.address, "nothing was fetched: {error}; it is asked again in {seconds} s");
+    }
+
+    fn brought_nothing(&mut self) {
+        self.begins_behind = None;
+        self.looks_in_vain = self.looks_in_vain.saturating_add(1);
+    }
+
+    /// Nothing more that an empty node should wait for.
+    fn is_known(&self) -> bool {
+        self.begins_behind.is_some() || self.failures >= FAILURES_MAX || self.looks_in_vain >= LOOKS_IN_VAIN_MAX
+    }
+}
+
+/// How long to wait after so many failures in a row.
+pub(super) fn rest(failures: u32) -> Duration {
+    INTERVAL.saturating_mul(2_u32.saturating_pow(failures)).min(REST_MAX)
+}
+
+/// With which block an empty node begins, and who says that it has it: of those who keep their word best the one whose first block is the
+/// earliest; when all were asked that can be.
+pub(super) fn first_of_all(peers: &mut [Peer]) -> Option<(u64, &mut Peer)> {
+    if !peers.iter().all(Peer::is_known) {
+        return None;
+    }
+    let beginnings = peers.iter_mut().filter_map(|peer| Some((peer.begins_behind?, peer)));
+    beginnings.min_by_key(|(first, peer)| (peer.broken_words, *first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer() -> Peer {
+        Peer::new(crate::connect::address("127.0.0.1:1").unwrap())
+    }
+
+    fn first(peers: &mut [Peer]) -> Option<u64> {
+        first_of_all(peers).map(|(first, _)| first)
+    }
+
+    #[test]
+    fn an_empty_node_begins_with_the_first_block_of_any_peer_when_all_were_asked() {
+        let with = |failures, begins_behind| Peer { failures, begins_behind, ..peer() };
+        assert_eq!(first(&mut [with(0, Some(300)), with(0, Some(200))]), Some(200));
+        assert_eq!(first(&mut [with(0, Some(300)), with(2, None)]), None, "it may have more, and comes back");
+        assert_eq!(first(&mut [with(0, Some(300)), with(0, None)]), None, "it has the next block, or none yet");
+        assert_eq!(first(&mut [with(0, Some(300)), with(3, None)]), Some(300), "it is gone");
+        assert_eq!(first(&mut [with(9, None)]), None);
+    }
+
+    #[test]
+    fn a_peer_that_says_something_else_at_each_look_and_sends_nothing_is_not_waited_for_for_ever() {
+        let tricks: [fn(&mut Peer, u64); 3] = [
+            |liar, _| liar.sent(0),
+            // It says that it has the next block, then that it has none.
+            |liar, look| if look % 2 == 0 { liar.failed(&FetchError::Stalled) } else { liar.sent(0) },
+            // It begins just behind the next block, each time, and never has it.
+            |liar, look| if look % 2 == 0 { liar.begins_behind(look) } else { liar.failed(&FetchError::Stalled) },
+        ];
+        for (number, trick) in tricks.iter().enumerate() {
+            let mut peers = [peer(), peer()];
+            let began = (0..20).find(|look| {
+                trick(&mut peers[0], *look);
+                peers[1].begins_behind(300);
+                // What it says at first may be so.
+                first(&mut peers) == Some(300)
+            });
+            assert!(began.is_some_and(|look| look <= u64::from(LOOKS_IN_VAIN_MAX)), "trick {number}: {began:?}");
+        }
+    }
+
+    #[test]
+    fn who_breaks_its_word_is_asked_last_until_it_sends_a_block() {
+        let mut liar = peer();
+        liar.failed(&FetchError::Ended(0, 5));
+        liar.begins_behind(6);
+        assert_eq!((liar.failures, liar.rank()), (0, 1), "a lie is not made good by the next one");
+        liar.sent(1);
+        assert_eq!(liar.rank(), 0);
+        let mut honest = peer();
+        honest.failed(&FetchError::Range(2, 1));
+        honest.begins_behind(300);
+        assert_eq!(honest.broken_words, 0);
+    }
+}
