@@ -362,7 +362,7 @@ fn a_failover_is_refused_where_nobody_kills() {
     let parameters = json!({ "operation": "Failover", "killAfter": "1s", "restartAfter": "1s" });
     let (status, said) = Job::start(&key_value(&etcd, parameters, json!({ "duration": "4s" })), &[]).fail();
     assert_eq!(status.code(), Some(1), "it is no fault of the store");
-    assert!(said.contains("the job has no strikesMembers"), "{said}");
+    assert!(said.contains("the job has neither strikesMembers nor metersStrike"), "{said}");
 }
 
 /// Ten clients of a slow open loop: the last waits for nine seconds before its first request, longer than its lease lasts.

@@ -44,6 +44,10 @@ struct Arguments {
     /// Serve live counters at http://ADDRESS/metrics in OpenMetrics, such as 0.0.0.0:9464. Absent: not served.
     #[arg(long, value_name = "ADDRESS", env = "BENCH_JOB_METRICS_LISTEN")]
     metrics_listen: Option<SocketAddr>,
+    /// What a job with `metersStrike` shows to the meters beside the members. Better given as a variable, since a command line can be read by
+    /// others.
+    #[arg(long, value_name = "TOKEN", env = "BENCH_JOB_STRIKE_TOKEN", hide_env_values = true)]
+    strike_token: Option<String>,
     /// Write progress to standard error even if that is not a terminal.
     #[arg(long, short)]
     verbose: bool,
@@ -93,10 +97,12 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         true => Meters::begin(&spec, &report),
         false => Meters::none(),
     };
-    let control = match spec.strikes_members {
-        true => Some(Arc::new(Control::listen(std::io::BufReader::new(std::io::stdin()))?)),
-        false => None,
+    let control = match (spec.meters_strike, spec.strikes_members) {
+        (true, _) => Some(Control::of_meters(&spec, arguments.strike_token.as_deref().unwrap_or_default())?),
+        (false, true) => Some(Control::listen(std::io::BufReader::new(std::io::stdin()))?),
+        (false, false) => None,
     };
+    let control = control.map(Arc::new);
     let around = Surroundings {
         report: &report,
         board: &board,

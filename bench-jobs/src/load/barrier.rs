@@ -367,6 +367,7 @@ mod tests {
             shared_directory: None,
             companions: std::collections::BTreeMap::new(),
             strikes_members: false,
+            meters_strike: false,
             processes: 3,
             barrier: Some(format!("localhost:{port}")),
             workloads: Vec::new(),

@@ -1,4 +1,4 @@
-//! A fault of the store within the measured phase: has the driver strike a member, times what follows, and says which requests may fail. Shared
+//! A fault of the store within the measured phase: has a member struck ([`Control`]), times what follows, and says which requests may fail. Shared
 //! by all threads; the first client of the first thread runs it beside its load.
 //!
 //! A request may fail from the moment at which the fault is asked for until the member is back ([`Course::run`]), and at no other time.
@@ -52,7 +52,8 @@ pub struct Course {
     began: Moment,
     asked: Moment,
     struck: Moment,
-    /// When the fault was due to end. Not when that was heard: it would be shorter by how long the driver and this loader took.
+    /// When the fault was due to end, or ended where others start the member again. Not when that was heard: it would be shorter by how long
+    /// who strikes and this loader took.
     due: Moment,
     released: Moment,
     back: Moment,
@@ -73,7 +74,7 @@ impl Course {
     pub fn of(context: &Context, around: &Surroundings<'_>) -> io::Result<Option<Arc<Self>>> {
         let Some(fault) = &context.fault else { return Ok(None) };
         let Some(control) = around.control else {
-            let text = "a member of the store is to be struck, which who started this load does not do: the job has no strikesMembers";
+            let text = "a member of the store is to be struck, which nobody does for this load: the job has neither strikesMembers nor metersStrike";
             return Err(io::Error::other(text));
         };
         let has_others = context.endpoints.len() > 1;
@@ -103,7 +104,7 @@ impl Course {
         }
     }
 
-    /// What the driver did not do.
+    /// What was not done of what was asked for.
     pub fn broken(&self) -> Option<&str> {
         self.control.broken()
     }
@@ -160,8 +161,13 @@ impl Course {
         self.released.get().is_some_and(|released| sent > released)
     }
 
+    /// Whether a member is started again by others, when they like: only then is it known when the fault ended.
+    fn ends_by_itself(&self) -> bool {
+        self.kind == FaultKind::Kill && self.control.leaves_restarts_to_others()
+    }
+
     /// Has the member struck that `choose` names by its endpoint, and returns when `is_back` does: how long that took from the moment at
-    /// which the fault was due to end.
+    /// which the fault was due to end, or ended by itself.
     pub async fn run(
         &self,
         workload: &str,
@@ -174,12 +180,18 @@ impl Course {
         sleep(self.after).await;
         let endpoint = choose.await?;
         let asked = Instant::now();
-        let due = asked + self.duration;
-        self.due.set(self.nanos(due));
+        let mut due = asked + self.duration;
+        if !self.ends_by_itself() {
+            self.due.set(self.nanos(due));
+        }
         self.asked.set(self.nanos(asked));
         self.control.strike(workload, &endpoint, self.kind, self.duration).await?;
         self.struck.set(self.nanos(Instant::now()));
-        self.control.released(self.duration).await?;
+        let lasted = self.control.released(self.duration).await?;
+        if let Some(lasted) = lasted.filter(|_| self.ends_by_itself()) {
+            due = asked + lasted;
+            self.due.set(self.nanos(due));
+        }
         self.released.set(self.nanos(Instant::now()));
         is_back(&endpoint).await?;
         let now = Instant::now();
@@ -195,12 +207,27 @@ impl Course {
         session.count(UNKNOWN_WRITES, 0);
         let (from, first) = match self.has_others {
             true => (self.asked.get(), self.first_after_strike.get()),
+            // When it ended is heard after it did. What is acknowledged after a kill is acknowledged by the process that was started then.
+            false if self.ends_by_itself() => (self.due.get(), self.first_after_strike.get()),
             false => (self.due.get(), self.first_after_end.get()),
         };
         let recovery = from.zip(first).map(|(from, first)| Duration::from_nanos(first.saturating_sub(from)));
-        let recovery = recovery.ok_or_else(|| Failure::new("no write was acknowledged after the fault"))?;
+        let recovery = recovery.ok_or_else(|| self.without_recovery())?;
         session.took(RECOVERY, recovery);
         Ok(recovery)
+    }
+
+    /// No write was acknowledged after the fault. That is the store's fault, unless it was started too late.
+    fn without_recovery(&self) -> Failure {
+        let (due, ended) = (self.due.get().unwrap_or_default(), self.ended.load(Ordering::Acquire));
+        if self.ends_by_itself() && due >= ended {
+            let lasted = Duration::from_nanos(due.saturating_sub(self.asked.get().unwrap_or_default()));
+            return self.control.fault(format!(
+                "the killed member was started again only {:.1} s later, when the load was over: make load.duration longer",
+                lasted.as_secs_f64()
+            ));
+        }
+        Failure::new("no write was acknowledged after the fault")
     }
 }
 
@@ -234,6 +261,51 @@ impl Course {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::session::Source;
+
+    /// Of a member that others start again.
+    fn started_by_others() -> Course {
+        let job = serde_json::json!({
+            "run": "r", "arm": "a", "trial": 0, "seed": 7, "endpoints": ["a:1"], "meters": ["a:2"], "workloads": [],
+        });
+        let control = Control::of_meters(&serde_json::from_value(job).unwrap(), &"x".repeat(32)).unwrap();
+        Course::new(&Arc::new(control), FaultKind::Kill, Duration::ZERO, Duration::from_secs(1), false)
+    }
+
+    fn told(course: &Course) -> Result<Duration, Failure> {
+        course.tell(&Session::alone(None, Source::Closed { budget: None, deadline: None }))
+    }
+
+    /// It may be back before it is heard that it was started, and long before the time that the fault was to last.
+    #[test]
+    fn a_member_that_others_start_has_recovered_with_its_first_answer_after_it_was_struck() {
+        let course = started_by_others();
+        course.began.set(1);
+        course.asked.set(100 * MILLI);
+        course.struck.set(101 * MILLI);
+        course.acknowledged(at(&course, 99), at(&course, 100));
+        course.acknowledged(at(&course, 107), at(&course, 390));
+        course.due.set(370 * MILLI);
+        course.acknowledged(at(&course, 395), at(&course, 400));
+        assert_eq!(told(&course), Ok(Duration::from_millis(20)));
+    }
+
+    #[test]
+    fn a_member_that_others_start_when_the_load_is_over_is_no_failed_store() {
+        let course = started_by_others();
+        course.began.set(1);
+        course.asked.set(100 * MILLI);
+        course.struck.set(101 * MILLI);
+        course.ended(at(&course, 5_000));
+        course.due.set(4_900 * MILLI);
+        assert_eq!(told(&course).unwrap_err().text(), "no write was acknowledged after the fault");
+        assert_eq!(course.broken(), None, "the store had time");
+        course.due.set(10_100 * MILLI);
+        let said =
+            "the killed member was started again only 10.0 s later, when the load was over: make load.duration longer";
+        assert_eq!(told(&course).unwrap_err().text(), said);
+        assert_eq!(course.broken(), Some(said));
+    }
 
     fn course(has_others: bool) -> Course {
         let control = Arc::new(Control::listen(io::empty()).unwrap());

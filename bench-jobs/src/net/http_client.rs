@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client: one GET on a connection of its own.
+//! A small HTTP/1.1 client: one GET, or POST without a body, on a connection of its own.
 //!
 //! Bounded: everything from connecting to the last byte takes no longer than the time limit, and an answer is at most
 //! [`ANSWER_BYTES_MAX`] bytes. (The system's resolver is the exception: it has a time limit of its own for a name.)
@@ -33,7 +33,14 @@ pub enum HttpError {
 
 /// The body of the answer, whose status must be 200. `address` is `host:port`.
 pub fn get(address: &str, path: &str, limit: Duration) -> Result<String, HttpError> {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    ask(address, &format!("GET {path}"), None, limit)
+}
+
+/// As [`get`], for a method and a path such as `POST /strike`, showing a token where there is one.
+pub fn ask(address: &str, what: &str, token: Option<&str>, limit: Duration) -> Result<String, HttpError> {
+    let shown = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let request =
+        format!("{what} HTTP/1.1\r\nHost: {address}\r\n{shown}Content-Length: 0\r\nConnection: close\r\n\r\n");
     let answer = exchange(address, request.as_bytes(), limit, |_| false)?;
     let (status, body) = parse(&answer)?;
     match status {

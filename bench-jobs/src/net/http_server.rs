@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 server: GET only, a fixed number of threads, one connection at a time on each.
+//! A small HTTP/1.1 server: GET, and POST without a body where that is said, a fixed number of threads, one connection at a time on each.
 //!
 //! Bounded: a request is at most [`REQUEST_BYTES_MAX`] bytes and [`REQUEST_SECONDS_MAX`] seconds; every answer closes the
 //! connection. A server that nobody asks does not wake up. It is for a scraper, a kubelet or a loader on a trusted network,
@@ -27,12 +27,20 @@ pub struct Request {
     pub path: String,
     /// What follows the question mark; empty if there is none.
     pub query: String,
+    /// The token that is shown in `Authorization: Bearer`, if there is one.
+    pub token: Option<String>,
 }
 
 impl Request {
     /// Whether the query sets a name to a value, as in `?pss=true`.
     pub fn has(&self, name: &str, value: &str) -> bool {
-        self.query.split('&').any(|part| part.split_once('=') == Some((name, value)))
+        self.get(name) == Some(value)
+    }
+
+    /// What the query sets a name to, for the first time.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let mut parts = self.query.split('&').filter_map(|part| part.split_once('='));
+        parts.find(|(found, _)| *found == name).map(|(_, value)| value)
     }
 }
 
@@ -68,6 +76,16 @@ impl Answer {
         Self::line("503 Service Unavailable", &short_line(&reason.to_string()))
     }
 
+    /// Its status, such as `200 OK`.
+    pub fn status(&self) -> &str {
+        self.status
+    }
+
+    /// What it says.
+    pub fn body(&self) -> &str {
+        &self.body
+    }
+
     /// 404: `there_is` says what there is.
     pub fn not_found(there_is: &str) -> Self {
         Self::line("404 Not Found", there_is)
@@ -82,6 +100,17 @@ pub fn serve(
     threads: usize,
     answer: impl Fn(&Request) -> Answer + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {
+    serve_with_posts(address, name, threads, &[], answer)
+}
+
+/// As [`serve`]; what is done rather than told, at these paths, is asked for by POST and not by GET.
+pub fn serve_with_posts(
+    address: SocketAddr,
+    name: &str,
+    threads: usize,
+    posts: &'static [&'static str],
+    answer: impl Fn(&Request) -> Answer + Send + Sync + 'static,
+) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     let address = listener.local_addr()?;
     let answer = Arc::new(answer);
@@ -91,7 +120,7 @@ pub fn serve(
             for stream in listener.incoming() {
                 match stream {
                     // A client that goes away or misbehaves is its own problem.
-                    Ok(stream) => drop(converse(stream, &*answer)),
+                    Ok(stream) => drop(converse(stream, posts, &*answer)),
                     // Out of descriptors, for one: wait until the load has given some back.
                     Err(_) => thread::sleep(Duration::from_millis(100)),
                 }
@@ -101,8 +130,8 @@ pub fn serve(
     Ok(address)
 }
 
-fn converse(mut stream: TcpStream, answer: &impl Fn(&Request) -> Answer) -> io::Result<()> {
-    let Answer { status, content_type, body } = match read_request(&mut stream)? {
+fn converse(mut stream: TcpStream, posts: &[&str], answer: &impl Fn(&Request) -> Answer) -> io::Result<()> {
+    let Answer { status, content_type, body } = match read_request(&mut stream, posts)? {
         Ok(request) => answer(&request),
         Err(refusal) => refusal,
     };
@@ -115,7 +144,7 @@ fn converse(mut stream: TcpStream, answer: &impl Fn(&Request) -> Answer) -> io::
 }
 
 /// The request, or why it is refused.
-fn read_request(stream: &mut TcpStream) -> io::Result<Result<Request, Answer>> {
+fn read_request(stream: &mut TcpStream, posts: &[&str]) -> io::Result<Result<Request, Answer>> {
     let deadline = Instant::now() + Duration::from_secs(REQUEST_SECONDS_MAX);
     let mut request = Vec::new();
     let mut part = [0; 1024];
@@ -133,15 +162,24 @@ fn read_request(stream: &mut TcpStream) -> io::Result<Result<Request, Answer>> {
             count => request.extend_from_slice(&part[..count]),
         }
     }
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let mut words = line.split(' ');
-    if words.next() != Some("GET") {
-        return Ok(Err(Answer::line("405 Method Not Allowed", "only GET is served")));
-    }
+    let head = String::from_utf8_lossy(&request);
+    let mut lines = head.split("\r\n");
+    let mut words = lines.next().unwrap_or_default().split(' ');
+    let method = words.next().unwrap_or_default();
     let target = words.next().unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    Ok(Ok(Request { path: path.into(), query: query.into() }))
+    let wanted = if posts.contains(&path) { "POST" } else { "GET" };
+    if method != wanted {
+        return Ok(Err(Answer::line("405 Method Not Allowed", &format!("only {wanted} is served here"))));
+    }
+    Ok(Ok(Request { path: path.into(), query: query.into(), token: bearer(lines) }))
+}
+
+/// The token in the headers, which end with an empty line.
+fn bearer<'a>(headers: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut headers = headers.take_while(|line| !line.is_empty()).filter_map(|line| line.split_once(':'));
+    let (_, value) = headers.find(|(name, _)| name.eq_ignore_ascii_case("authorization"))?;
+    Some(value.trim().strip_prefix("Bearer ")?.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -178,6 +216,23 @@ mod tests {
         assert!(ask(address, b"POST /here HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
         assert!(ask(address, &[b'x'; REQUEST_BYTES_MAX + 1025]).starts_with("HTTP/1.1 431"));
         assert_eq!(ask(address, b"\r\n\r\n").split(' ').nth(1), Some("405"));
+    }
+
+    #[test]
+    fn what_is_done_is_asked_for_by_post_and_the_token_is_read_from_the_headers_alone() {
+        let answer = |request: &Request| {
+            Answer::line("200 OK", &format!("{:?} {:?}", request.token.as_deref(), request.get("kind")))
+        };
+        let address = serve_with_posts("127.0.0.1:0".parse().unwrap(), "test", 1, &["/do"], answer).unwrap();
+        let said = |request: &[u8]| ask(address, request);
+        assert!(said(b"GET /do HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+        assert!(said(b"POST /else HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+        let whole = said(b"POST /do?kind=Kill HTTP/1.1\r\nHost: x\r\nauthorization: Bearer abc\r\n\r\n");
+        assert!(whole.ends_with("Some(\"abc\") Some(\"Kill\")\n"), "{whole}");
+        for other in ["", "Authorization: abc\r\n", "X: Bearer abc\r\n"] {
+            let said = said(format!("POST /do HTTP/1.1\r\n{other}\r\nAuthorization: Bearer abc\r\n\r\n").as_bytes());
+            assert!(said.ends_with("None None\n"), "{said}");
+        }
     }
 
     #[test]

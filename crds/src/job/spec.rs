@@ -84,6 +84,10 @@ pub struct JobSpec {
     /// Whether who started the job does what [`crate::job::JobLine::Strike`] asks for, and answers on standard input.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strikes_members: bool,
+    /// Whether the meters do it instead, for whoever shows their token: there is one for each of `endpoints`, in their order. A member that is
+    /// killed is then started again by others, when they like.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub meters_strike: bool,
     /// Load processes of this trial, `parallelism` as in the run. The load is shared out among them: connections, clients, total, rate and key space.
     /// Which share is its own a process learns from its command line or `JOB_COMPLETION_INDEX`.
     #[serde(rename = "parallelism", default = "one_process")]

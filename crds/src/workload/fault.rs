@@ -18,7 +18,7 @@ const RULES: &[Rule] = &[Rule {
     otherwise: "syncDelay says by how much a sync takes longer where kind is SlowDisk: give it there, and nowhere else",
 }];
 
-/// What is done to a member of the store while it is loaded. Embedded runs only.
+/// What is done to a member of the store while it is loaded. In a cluster Kill and Stop alone.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = Rules(RULES))]
@@ -31,7 +31,7 @@ pub struct Fault {
     /// When, from the beginning of the measured phase.
     #[schemars(extend("example" = "3s"))]
     pub after: DurationText,
-    /// How long it lasts.
+    /// How long it lasts. In a cluster a Kill lasts until the kubelet starts the member again, whatever is said here.
     #[x_kube(validation = LONGER_THAN_ZERO)]
     #[schemars(extend("example" = "2s"))]
     pub duration: DurationText,
@@ -45,15 +45,16 @@ pub struct Fault {
 /// What is done to a member.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FaultKind {
-    /// It is killed with SIGKILL, and started again on its data when the time is over. What the store uses is then not measured.
+    /// It is killed with SIGKILL, and started again on its data when the time is over; in a cluster when the kubelet does so, mostly at once. What
+    /// the store uses is then not measured.
     Kill,
     /// It is stopped with SIGSTOP, and goes on where it was when the time is over.
     Stop,
     /// It is cut off from clients and from the other members, and they from it: nothing comes through, and what was sent arrives when the time is
-    /// over. All that is sent to any member goes through a relay on loopback for the whole trial, in every arm.
+    /// over. All that is sent to any member goes through a relay on loopback for the whole trial, in every arm. Embedded runs only.
     Partition,
     /// Each of its syncs takes longer by `syncDelay`. Needs `strace`, which also makes its other system calls slower meanwhile. What the store
-    /// uses is then not measured.
+    /// uses is then not measured. Embedded runs only.
     SlowDisk,
 }
 

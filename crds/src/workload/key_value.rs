@@ -333,8 +333,8 @@ pub enum KeyValueOperation {
     /// Write keys, and read them by `readPercent`, while the leader of three or five members is killed (SIGKILL), `killAfter` into the
     /// load, and started again `restartAfter` later. Measured are the time without an acknowledged write, what became of requests, and
     /// when the killed member has caught up. Every acknowledged write must be there at the end, at every member. A client that has no
-    /// answer for `load.timeout`, or whose connection breaks, asks the next member. In embedded runs only: in a cluster a load may kill
-    /// nothing.
+    /// answer for `load.timeout`, or whose connection breaks, asks the next member. In a cluster the kubelet starts
+    /// the member again, mostly at once, and `restartAfter` says nothing.
     Failover,
 }
 

@@ -93,7 +93,8 @@ pub struct Load {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub highest_rate: Option<HighestRate>,
     /// Strike a member of the store within `duration`, and measure what users feel of it: requests that fail meanwhile are counted and fail no
-    /// trial, the time to recover is measured, and what was acknowledged is read back at the end. Embedded runs only.
+    /// trial, the time to recover is measured, and what was acknowledged is read back at the end. In a cluster
+    /// kinds Kill and Stop alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
     /// A request without an answer after this long counts as an error.

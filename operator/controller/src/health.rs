@@ -20,6 +20,9 @@ const PULL_PATIENCE: Duration = Duration::from_secs(60);
 /// As much of a dying container's last line as a message can hold.
 const LAST_LINE_CHARACTERS_MAX: usize = 160;
 
+/// The exit code of what SIGKILL has ended.
+const KILLED: i32 = 137;
+
 /// How a set of pods is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
@@ -141,6 +144,33 @@ pub fn death(member: &str, pods: &[Pod], container: &str, since: Timestamp) -> O
         return Some(Death::Ended(format!("{member} {}", end(ended))));
     }
     taken(pod).map(Death::Taken)
+}
+
+/// How often a container of these members was killed (SIGKILL), so far; `None`: one has ended in another way, as far as that is still known.
+pub fn kills(members: &[String], pods: &[Pod], container: &str) -> Option<u32> {
+    let mut kills = 0;
+    let is_member = |pod: &&Pod| pod.metadata.name.as_ref().is_some_and(|name| members.contains(name));
+    for status in pods.iter().filter(is_member).flat_map(containers).filter(|status| status.name == container) {
+        let ended = |state: &Option<ContainerState>| state.as_ref().and_then(|state| state.terminated.clone());
+        let (now, before) = (ended(&status.state), ended(&status.last_state));
+        // One that the kernel killed for its memory has this exit code, too.
+        let is_kill = |ended: &ContainerStateTerminated| {
+            ended.exit_code == KILLED && ended.reason.as_deref() != Some("OOMKilled")
+        };
+        if ![&now, &before].into_iter().flatten().all(is_kill) {
+            return None;
+        }
+        kills += status.restart_count.unsigned_abs() + u32::from(now.is_some());
+    }
+    Some(kills)
+}
+
+/// Why a member is no longer the cluster's to run, if that is so: whatever became of its containers.
+pub fn taken_away(member: &str, pods: &[Pod]) -> Option<Death> {
+    match pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(member)) {
+        None => Some(Death::Taken(format!("{member} was deleted"))),
+        Some(pod) => taken(pod).map(Death::Taken),
+    }
 }
 
 /// Whether a container has ended since that time. The API's times are whole seconds.

@@ -95,6 +95,7 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
         retention,
         // No load is beside it.
         has_fault_proxy: false,
+        strike_token: None,
         operator_namespace: &context.settings.operator_namespace,
         images: &context.settings.images,
         pins: &Pins::new(),

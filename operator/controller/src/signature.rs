@@ -13,6 +13,7 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use sha2::{Digest as _, Sha256};
 use storebench_core::archive::{SIGNATURE_ANNOTATION, digest, is_signed, signed, signed_digest};
 use storebench_crds::status::SealedTrials;
 
@@ -59,6 +60,18 @@ impl Signer {
         SealedTrials { count: hashes.len() as u32, digest, signature }
     }
 
+    /// What whoever is to strike the store of a trial shows to its meters, 64 hexadecimal digits: the same whenever it is asked for, for this
+    /// trial and no other, and known to nobody who has neither the key nor been told.
+    pub fn strike_token(&self, run_uid: &str, trial: &str) -> String {
+        // Not what is signed of a record: that begins otherwise, and its signatures are there for everybody to read.
+        let mut bytes = b"storebench strike 1".to_vec();
+        for part in [run_uid, trial] {
+            bytes.extend((part.len() as u64).to_be_bytes());
+            bytes.extend(part.as_bytes());
+        }
+        Sha256::digest(self.0.sign(&bytes)).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Whether this key signed the data of a run's ConfigMap.
     pub fn has_signed(&self, run_uid: &str, map: &ConfigMap) -> bool {
         let signature = map.annotations().get(SIGNATURE_ANNOTATION);
@@ -79,4 +92,28 @@ fn secret() -> anyhow::Result<Secret> {
         immutable: Some(true),
         ..Secret::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signer() -> Signer {
+        let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+        Signer(Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap())
+    }
+
+    #[test]
+    fn a_trial_has_the_same_token_whenever_it_is_asked_for_and_no_other_has_it() {
+        let (one, other) = (signer(), signer());
+        let token = one.strike_token("uid", "run-0-a");
+        assert_eq!(token, one.strike_token("uid", "run-0-a"), "an operator that takes over gives the same");
+        assert!(token.len() == 64 && token.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token}");
+        let others = [
+            one.strike_token("uid", "run-1-a"),
+            one.strike_token("ui", "drun-0-a"),
+            other.strike_token("uid", "run-0-a"),
+        ];
+        assert!(!others.contains(&token));
+    }
 }

@@ -4,7 +4,7 @@
 //! What several processes measured is merged by [`merge`]: histograms are added, percentiles never averaged.
 
 use std::collections::BTreeMap;
-use storebench_crds::Metric;
+use storebench_crds::{Metric, Workload};
 
 use storebench_crds::api_requests::ApiRequests;
 use storebench_crds::job::{
@@ -13,8 +13,8 @@ use storebench_crds::job::{
 };
 use storebench_crds::measure::{Reading, Readings};
 use storebench_crds::status::LatencySummary;
-use storebench_crds::workload::Parameters;
 use storebench_crds::workload::sqlite_replication::{Outage, OutageKind};
+use storebench_crds::workload::{FaultKind, Parameters};
 
 use crate::engine;
 use crate::record::{
@@ -52,6 +52,7 @@ pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) ->
         restore_tool: None,
         fault_proxy: None,
         strikes_members: false,
+        meters_strike: false,
         processes: run.spec.parallelism,
         barrier: None,
         workloads: run.spec.workloads.clone(),
@@ -64,6 +65,17 @@ pub fn outages(run: &ValidatedRun) -> impl Iterator<Item = &Outage> {
         Parameters::SqliteReplication(replication) => replication.outage.as_ref(),
         _ => None,
     })
+}
+
+/// Whether members of the store are struck in this run.
+pub fn strikes(run: &ValidatedRun) -> bool {
+    run.spec.workloads.iter().any(|workload| workload.fault().is_some())
+}
+
+/// How often a load of this run has a member of the store killed.
+pub fn kills(run: &ValidatedRun) -> u32 {
+    let faults = run.spec.workloads.iter().filter_map(Workload::fault);
+    faults.filter(|fault| fault.kind == FaultKind::Kill).count() as u32
 }
 
 /// Whether the store of this run reaches its object store through the load, which lets it fail.

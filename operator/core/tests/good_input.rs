@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use storebench_core::input::{Input, load};
+use storebench_core::validate::{ValidatedRun, for_cluster};
 use storebench_crds::document::KINDS;
 use storebench_crds::workload::Parameters;
 use storebench_crds::{Durability, Isolation, LoadMode, schema};
@@ -39,6 +40,22 @@ fn valid_inputs_are_accepted() {
         accepted(&name, &format!("\u{feff}{text}"));
         accepted(&name, text.trim_end());
     }
+}
+
+#[test]
+fn a_cluster_takes_faults_of_kinds_kill_and_stop_and_no_others() {
+    let (name, text) = files(GOOD_INPUT).into_iter().find(|(name, _)| name.ends_with("/fault.yaml")).unwrap();
+    let refused = |run: &ValidatedRun| for_cluster(run).err().map(|problem| problem.to_string());
+    let said: Vec<_> = accepted(&name, &text).runs.iter().map(refused).collect();
+    let [None, Some(stopped)] = said.as_slice() else { panic!("{said:?}") };
+    assert!(
+        stopped.starts_with(
+            "BenchmarkRun/stopped spec.workloads[2].load.fault.kind: is Partition, which is not available in a cluster"
+        ),
+        "{stopped}"
+    );
+    let failover = include_str!("../../../manifests/samples/failover.yaml");
+    assert_eq!(refused(&accepted("failover.yaml", failover).runs[0]), None);
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl ProcessTree {
 }
 
 /// The processes themselves and everything below them, in the order found.
-fn descendants(roots: &[u32]) -> Vec<i32> {
+pub fn descendants(roots: &[u32]) -> Vec<i32> {
     let mut found: Vec<i32> = roots.iter().map(|pid| pid.cast_signed()).collect();
     let mut index = 0;
     while index < found.len() && found.len() < PROCESSES_MAX {

@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn without_an_api_server_nothing_is_ready_and_why_is_said() {
         let watch = Watch::new(Whose::Executable("no-such-thing".into()));
-        let request = Request { path: "/api-server".into(), query: String::new() };
+        let request = Request { path: "/api-server".into(), query: String::new(), token: None };
         assert_eq!(watch.read(&request), Err(NoStore::Absent));
     }
 }

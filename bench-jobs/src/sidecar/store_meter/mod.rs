@@ -2,9 +2,9 @@
 //!
 //! In a pod it is a native sidecar that starts before the store, sees its processes (`shareProcessNamespace: true`), runs
 //! as the same user and has its data directory mounted read-only. It needs no capability, writes nothing and, once the
-//! store has been watched for a moment after its start, does not wake up unless it is asked:
+//! store has been watched for a moment after its start, does not wake up unless it is asked, by `GET`:
 //!
-//! | `GET` | answers |
+//! | path | answers |
 //! | --- | --- |
 //! | `/livez` | 200 |
 //! | `/readyz` | 200 if the store answers what it is asked (`--ready`) now, else 503 and why not |
@@ -13,9 +13,12 @@
 //! | `/fsyncs` | how often the store has synced its disk so far, a number; 503 where it does not say |
 //! | `/protocol` | what of the protocol the store serves, tried out: a list of [`Check`](crate::family::check::Check) |
 //!
+//! With `--strike-token` it also strikes the store, for whoever shows the token ([`strike`]): `POST /strike`, and `GET /struck`.
+//!
 //! [`watch`] finds the store's processes, [`start_up`] measures their start.
 
 pub mod start_up;
+pub mod strike;
 pub mod watch;
 
 use std::ffi::OsString;
@@ -34,13 +37,14 @@ use crate::family::probe::{self, Protocol, Readiness};
 use crate::measure::disk;
 use crate::measure::machine;
 use crate::measure::meter::{MemberReading, Reading};
-use crate::net::http_server::{Answer, Request, serve};
+use crate::net::http_server::{Answer, Request, serve_with_posts};
 use crate::program;
 
 use start_up::StartUp;
+use strike::{Striker, Token};
 use watch::{Watch, Whose};
 
-/// Threads that answer: a kubelet, a loader and a person do not wait for one another.
+/// Threads that answer: a kubelet, a loader, who waits for the end of a strike, and a person do not wait for one another.
 const THREADS: usize = 4;
 
 /// Stands beside a store: says what it costs, what it uses, and whether it answers.
@@ -71,6 +75,10 @@ struct Arguments {
     /// The name of the store's executable, where the pod's other containers are not all of the store.
     #[arg(long, value_name = "NAME", env = "STORE_METER_EXECUTABLE", conflicts_with = "pid")]
     executable: Option<String>,
+    /// Kill the store, or let it stand still for a while, for whoever shows this token. Absent: for nobody. Better given as a variable,
+    /// since a command line can be read by others.
+    #[arg(long, value_name = "TOKEN", env = "STORE_METER_STRIKE_TOKEN", hide_env_values = true)]
+    strike_token: Option<Token>,
 }
 
 /// Runs `store-meter` with the given arguments, the first of which is the program's name.
@@ -83,21 +91,24 @@ where
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let watch = Arc::new(Watch::new(match (arguments.pid, arguments.executable) {
+        (Some(pid), _) => Whose::Process(pid),
+        (None, Some(name)) => Whose::Executable(watch::command_name(&name)),
+        (None, None) => Whose::Every,
+    }));
     let meter = Arc::new(StoreMeter {
         protocol: arguments.protocol,
         store: arguments.store,
         data: arguments.data,
         readiness: arguments.ready.of(arguments.protocol, arguments.store),
-        watch: Watch::new(match (arguments.pid, arguments.executable) {
-            (Some(pid), _) => Whose::Process(pid),
-            (None, Some(name)) => Whose::Executable(watch::command_name(&name)),
-            (None, None) => Whose::Every,
-        }),
+        striker: Striker::new(arguments.strike_token, Arc::clone(&watch)),
+        watch,
         start_up: Mutex::new(Err("the store's process has not been looked for yet".into())),
     });
     let asked = Arc::clone(&meter);
-    let address = serve(arguments.listen, "meter", THREADS, move |request| asked.answer(request))
-        .map_err(|error| anyhow::anyhow!("--listen {}: {error}", arguments.listen))?;
+    let address =
+        serve_with_posts(arguments.listen, "meter", THREADS, &[strike::STRIKE], move |request| asked.answer(request))
+            .map_err(|error| anyhow::anyhow!("--listen {}: {error}", arguments.listen))?;
     tell(&format!("at http://{address}, beside {:?} at {}", meter.protocol, meter.store));
     start_up::measure(&meter);
     loop {
@@ -158,7 +169,8 @@ pub struct StoreMeter {
     store: SocketAddr,
     readiness: Readiness,
     data: Option<PathBuf>,
-    watch: Watch,
+    watch: Arc<Watch>,
+    striker: Striker,
     /// What the store's start has shown, or why that is not known (yet), in one line.
     start_up: Mutex<Result<StartUp, String>>,
 }
@@ -181,6 +193,8 @@ impl StoreMeter {
                 Err(failure) => Answer::unavailable(&failure),
             },
             "/protocol" => Answer::json(&probe::surface(self.protocol, self.store)),
+            strike::STRIKE => self.striker.strike(request),
+            strike::STRUCK => self.striker.struck(request),
             _ => Answer::not_found("there are /livez, /readyz, /reading, /store, /fsyncs and /protocol"),
         }
     }

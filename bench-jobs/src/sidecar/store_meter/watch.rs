@@ -106,6 +106,12 @@ impl Watch {
         })
     }
 
+    /// Whether none of the processes that were found last lives any more.
+    pub fn has_ended(&self) -> bool {
+        let tracked = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        !tracked.roots.iter().any(|root| root.lives())
+    }
+
     /// What the processes use, with what a request's query asks for besides.
     pub fn read(&self, request: &Request) -> Result<Reading, NoStore> {
         let found = self.find()?;

@@ -15,7 +15,7 @@ use storebench_crds::job::JobSpec as LoadSpec;
 
 use super::control_plane::KUBECONFIG_KEY;
 use super::network::{dns, label, pods, tcp};
-use super::store::{BesideLoad, SHARED_DIRECTORY};
+use super::store::{BesideLoad, SHARED_DIRECTORY, strike_variable};
 use super::{
     COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, credentials, instance, pinning, pod_metadata, pull_secrets,
     security, selector, share,
@@ -57,6 +57,8 @@ pub struct LoadRequest<'a> {
     pub labels: &'a Labels,
     /// The Secret that says where and as whom the Kubernetes API is reached, which is loaded. Absent: a store is.
     pub kubeconfig: Option<String>,
+    /// Whether it has members of its store struck by their meters, to which it shows the trial's token.
+    pub is_struck: bool,
     /// The ports of a cluster or store that was there already, which may be anywhere.
     pub outside_ports: Vec<u16>,
     /// Whether the Secret for TLS to a store that was there already has a certificate to show.
@@ -81,6 +83,7 @@ pub fn build(request: LoadRequest) -> Result<LoadObjects, serde_json::Error> {
     if request.beside.is_some() {
         spec.shared_directory = Some(SHARED_DIRECTORY.into());
     }
+    spec.meters_strike = request.is_struck;
     spec.kubeconfig = request.kubeconfig.as_ref().map(|_| format!("{KUBECONFIG_DIRECTORY}/{KUBECONFIG_KEY}"));
     if spec.processes > 1 {
         let LoadRequest { name, owner, .. } = &request;
@@ -145,10 +148,16 @@ fn pod_template(
         name: LOAD_CONTAINER.into(),
         image: Some(settings.images.bench_job.clone()),
         command: Some(vec!["bench-job".into()]),
-        env: Some(vec![
-            variable("BENCH_JOB_JSON", spec.into()),
-            variable("BENCH_JOB_METRICS_LISTEN", format!("0.0.0.0:{METRICS_PORT}")),
-        ]),
+        env: Some(
+            [
+                Some(variable("BENCH_JOB_JSON", spec.into())),
+                Some(variable("BENCH_JOB_METRICS_LISTEN", format!("0.0.0.0:{METRICS_PORT}"))),
+                request.is_struck.then(|| strike_variable("BENCH_JOB_STRIKE_TOKEN", name)),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+        ),
         ports: Some(vec![ContainerPort {
             name: Some("metrics".into()),
             container_port: i32::from(METRICS_PORT),

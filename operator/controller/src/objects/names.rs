@@ -44,6 +44,11 @@ pub fn kubeconfig(control_plane: &str) -> String {
     format!("{control_plane}-kubeconfig")
 }
 
+/// The name of the Secret of a trial that has what is shown to strike its store.
+pub fn strike(trial: &str) -> String {
+    format!("{trial}-strike")
+}
+
 /// The name of everything of one trial of an arm, such as `redis-valkey-3-valkey-1f0c9a`. The hash tells apart what
 /// shortening makes alike, and the runs that have the same name one after the other.
 pub fn trial(run: &str, uid: &str, index: u32, arm: &str) -> String {

@@ -1,11 +1,13 @@
 //! A store: what a StorageService becomes, and what every trial with `isolation: Fresh` gets for itself. Each role of its plan
 //! that has pods of its own is a StatefulSet; a store that runs beside the load is built by [`beside_load`].
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::{
     StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec, StatefulSetUpdateStrategy,
 };
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, PodSpec, PodTemplateSpec, Service, ServicePort, ServiceSpec, Volume, VolumeMount,
+    ConfigMap, Container, EnvVar, EnvVarSource, PodSpec, PodTemplateSpec, Secret, SecretKeySelector, Service,
+    ServicePort, ServiceSpec, Volume, VolumeMount,
 };
 use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicySpec,
@@ -22,8 +24,8 @@ use storebench_crds::storage_service::VolumeRetention;
 use super::network::{dns, label, namespace, pods, tcp};
 pub use super::role::{FAULT_PROXY, METER_PORT, SHARED_DIRECTORY, STORE_CONTAINER};
 use super::{
-    CLIENT_LABEL, COMPANION, LOAD, Labels, Owner, ROLE_LABEL, STORE, instance, pinning, pod_metadata, pull_secrets,
-    role, security, selector,
+    CLIENT_LABEL, COMPANION, LOAD, Labels, Owner, ROLE_LABEL, STORE, instance, names, pinning, pod_metadata,
+    pull_secrets, role, security, selector,
 };
 use crate::settings::Images;
 
@@ -49,6 +51,8 @@ pub struct RoleObjects {
     pub disruption_budget: Option<PodDisruptionBudget>,
     /// What is written for the processes before they start; only where the plan has files.
     pub files: Option<ConfigMap>,
+    /// What is shown to its meters to strike it; only where a run does that.
+    pub strike: Option<Secret>,
 }
 
 /// What a store is built from.
@@ -66,6 +70,8 @@ pub struct StoreRequest<'a> {
     pub retention: VolumeRetention,
     /// It reaches its object store through the load beside it.
     pub has_fault_proxy: bool,
+    /// What is shown to its meters to strike its members. Absent: nobody strikes them.
+    pub strike_token: Option<&'a str>,
     /// Where the operator runs, which may read the meters.
     pub operator_namespace: &'a str,
     /// The platform's own images.
@@ -93,13 +99,46 @@ fn build_role(request: &StoreRequest, planned: &RolePlan) -> RoleObjects {
     let labels = labels(request, &planned.role);
     let files = role::files(planned, request.owner.metadata(&files_name(&name), &labels));
     let service = planned.role.service;
+    let token = request.strike_token.filter(|_| planned.role.is_store());
     RoleObjects {
+        strike: token.map(|token| strike_secret(request, token, &labels)),
         stateful_set: stateful_set(request, planned, &name, &labels),
         service: headless_service(request, planned, &name, &labels),
         network_policy: network_policy(request, planned, &name, &labels),
         disruption_budget: (service.replicas > 1).then(|| disruption_budget(request, planned, &name, &labels)),
         files,
     }
+}
+
+/// The key of the token in the Secret that [`names::strike`] names.
+const TOKEN_KEY: &str = "token";
+
+/// Pods are given it as a variable. Users' own pods are not: it lacks the label by which they may name a Secret.
+fn strike_secret(request: &StoreRequest, token: &str, labels: &Labels) -> Secret {
+    Secret {
+        metadata: request.owner.metadata(&names::strike(request.name), labels),
+        data: Some([(TOKEN_KEY.to_owned(), ByteString(token.into()))].into()),
+        ..Secret::default()
+    }
+}
+
+/// The variable by which a container of a trial has the token that is shown to strike its store.
+pub(super) fn strike_variable(variable: &str, trial: &str) -> EnvVar {
+    let key = SecretKeySelector { name: names::strike(trial), key: TOKEN_KEY.into(), ..SecretKeySelector::default() };
+    EnvVar {
+        name: variable.into(),
+        value_from: Some(EnvVarSource { secret_key_ref: Some(key), ..EnvVarSource::default() }),
+        ..EnvVar::default()
+    }
+}
+
+/// The meter beside a role.
+fn meter(request: &StoreRequest, planned: &RolePlan) -> Container {
+    let mut meter = role::meter(planned, request.images);
+    if request.strike_token.is_some() && planned.role.is_store() {
+        meter.env = Some(vec![strike_variable("STORE_METER_STRIKE_TOKEN", request.name)]);
+    }
+    meter
 }
 
 fn files_name(name: &str) -> String {
@@ -240,7 +279,7 @@ fn pod_template(request: &StoreRequest, planned: &RolePlan, name: &str, labels: 
             share_process_namespace: Some(true),
             security_context: Some(security::pod()),
             termination_grace_period_seconds: Some(10),
-            init_containers: Some(vec![role::meter(planned, request.images)]),
+            init_containers: Some(vec![meter(request, planned)]),
             containers: planned
                 .processes
                 .first()

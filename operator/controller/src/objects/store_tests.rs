@@ -48,6 +48,7 @@ fn with_images<T>(service: &ValidatedService, images: &Images, build: impl FnOnc
         labels: &Labels::new(),
         retention: VolumeRetention::Delete,
         has_fault_proxy: false,
+        strike_token: None,
         operator_namespace: "storebench-system",
         images,
         pins: &Pins::new(),
@@ -170,6 +171,7 @@ fn the_load_shares_its_pod_and_its_directory_with_such_a_store() {
         owner: &owner(),
         labels: &Labels::new(),
         kubeconfig: None,
+        is_struck: false,
         outside_ports: Vec::new(),
         shows_certificate: false,
         beside,
@@ -195,8 +197,8 @@ fn the_load_shares_its_pod_and_its_directory_with_such_a_store() {
     assert!(egress.contains(&format!("\"{COMPANION}\"")), "{egress}");
 }
 
-#[test]
-fn a_load_without_such_a_store_is_alone_in_its_pod() {
+/// A load without a store beside it.
+fn plain_load(is_struck: bool) -> PodSpec {
     let built = load::build(LoadRequest {
         spec: serde_json::from_value(serde_json::json!({
             "run": "run", "arm": "arm", "trial": 0, "seed": 1, "endpoints": ["s:1"], "workloads": [],
@@ -206,6 +208,7 @@ fn a_load_without_such_a_store_is_alone_in_its_pod() {
         owner: &owner(),
         labels: &Labels::new(),
         kubeconfig: None,
+        is_struck,
         outside_ports: Vec::new(),
         shows_certificate: false,
         beside: None,
@@ -215,9 +218,64 @@ fn a_load_without_such_a_store_is_alone_in_its_pod() {
         pins: &Pins::new(),
     })
     .unwrap();
-    let pod = built.job.spec.unwrap().template.spec.unwrap();
-    assert_eq!((pod.init_containers, pod.volumes, pod.share_process_namespace), (None, None, None));
     assert!(built.files.is_none());
+    built.job.spec.unwrap().template.spec.unwrap()
+}
+
+#[test]
+fn a_load_without_such_a_store_is_alone_in_its_pod() {
+    let pod = plain_load(false);
+    assert_eq!((pod.init_containers, pod.volumes, pod.share_process_namespace), (None, None, None));
+}
+
+/// The variable of a container that comes from a Secret, and which key of which.
+fn token_of(container: &Container) -> Option<[&str; 3]> {
+    let mut variables = container.env.iter().flatten();
+    variables.find_map(|variable| {
+        let key = variable.value_from.as_ref()?.secret_key_ref.as_ref()?;
+        Some([variable.name.as_str(), key.name.as_str(), key.key.as_str()])
+    })
+}
+
+#[test]
+fn only_the_meters_of_a_store_that_is_struck_and_its_load_have_the_token_and_only_from_a_secret() {
+    const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+    let mut service = service(&serde_json::json!({ "engine": "Etcd", "replicas": 3 }));
+    let companions = &[Companion { role: "object-store", engine: EngineKind::Versitygw }];
+    service.engine = Box::leak(Box::new(Engine { companions, ..*service.engine }));
+    service.companions = validate::companions(service.engine, &service.name);
+    let built = with(&service, |request| build(&StoreRequest { strike_token: Some(TOKEN), ..request.clone() }));
+    let store = built.store.as_ref().unwrap();
+    let secret = store.strike.as_ref().unwrap();
+    assert_eq!(secret.metadata.name.as_deref(), Some("trial-strike"));
+    assert_eq!(secret.data.as_ref().unwrap()["token"].0, TOKEN.as_bytes());
+    // Deleted with the store, and no user's pod may name it.
+    let labels = secret.metadata.labels.as_ref().unwrap();
+    assert_eq!((labels[COMPONENT_LABEL].as_str(), labels["app.kubernetes.io/instance"].as_str()), (STORE, "trial"));
+    assert!(!labels.contains_key("storebench.dev/allowed"), "{labels:?}");
+    let store_pod = pod(store);
+    assert_eq!(store_pod.share_process_namespace, Some(true), "the meter signals the store's process");
+    let meter = |pod: &PodSpec| pod.init_containers.as_ref().unwrap()[0].clone();
+    assert_eq!(token_of(&meter(store_pod)), Some(["STORE_METER_STRIKE_TOKEN", "trial-strike", "token"]));
+    assert!(token_of(&store_pod.containers[0]).is_none(), "the store itself is not told");
+    let [companion] = built.companions.as_slice() else { panic!("one companion") };
+    assert!(companion.strike.is_none() && token_of(&meter(pod(companion))).is_none());
+    let written = format!("{:?}{:?}", store.stateful_set, companion.stateful_set);
+    assert!(!written.contains(TOKEN), "who may read pods has not the token");
+    // Both share a user, or a signal would be refused.
+    assert!(store_pod.security_context.as_ref().unwrap().run_as_user.is_some());
+    let containers = store_pod.init_containers.iter().flatten().chain(&store_pod.containers);
+    let users: Vec<_> = containers.map(|one| one.security_context.as_ref().and_then(|own| own.run_as_user)).collect();
+    assert_eq!(users, [None, None]);
+    let told = plain_load(true).containers.remove(0);
+    assert_eq!(token_of(&told), Some(["BENCH_JOB_STRIKE_TOKEN", "trial-strike", "token"]));
+    assert!(told.env.as_ref().unwrap()[0].value.as_ref().unwrap().contains("\"metersStrike\":true"), "{told:?}");
+    // Nobody else has one.
+    let built = with(&service, build);
+    let store = built.store.as_ref().unwrap();
+    assert!(store.strike.is_none() && token_of(&meter(pod(store))).is_none());
+    let untold = plain_load(false).containers.remove(0);
+    assert!(token_of(&untold).is_none() && !format!("{untold:?}").contains("metersStrike"));
 }
 
 #[test]
@@ -273,23 +331,5 @@ fn every_pod_of_a_trial_asks_for_the_same_of_a_processor() {
     };
     let store = with(&service(&serde_json::json!({ "engine": "Etcd" })), build).store.unwrap();
     assert_eq!(millicores(pod(&store)), 50);
-    let load = load::build(LoadRequest {
-        spec: serde_json::from_value(serde_json::json!({
-            "run": "r", "arm": "a", "trial": 0, "seed": 1, "endpoints": ["s:1"], "workloads": [],
-        }))
-        .unwrap(),
-        name: "trial",
-        owner: &owner(),
-        labels: &Labels::new(),
-        kubeconfig: None,
-        outside_ports: Vec::new(),
-        shows_certificate: false,
-        beside: None,
-        deadline_seconds: 1,
-        started_at: "",
-        settings: &settings(),
-        pins: &Pins::new(),
-    });
-    let load = load.unwrap().job.spec.unwrap().template.spec.unwrap();
-    assert_eq!(millicores(&load), 50);
+    assert_eq!(millicores(&plain_load(false)), 50);
 }

@@ -18,7 +18,7 @@ use storebench_core::ledger;
 use storebench_core::record::{ArmRecord, Driver, RECORD_VERSION, RunRecord};
 use storebench_core::report::{self, Document, Report, document_markdown, document_text, two_runs};
 use storebench_core::status::{self, fit, progress};
-use storebench_core::trial::{restore_caveat, restores_after_an_outage};
+use storebench_core::trial::{kills, restore_caveat, restores_after_an_outage};
 use storebench_core::validate::ValidatedArm;
 use storebench_crds::BenchmarkRun;
 use storebench_crds::benchmark_run::TimeToLive;
@@ -194,6 +194,13 @@ fn caveats(references: &References) -> Vec<String> {
         }
     }
     caveats.extend(arms.iter().filter_map(|arm| arm.service()?.companions_caveat()));
+    if kills(&references.run) > 0 {
+        caveats.push(
+            "a killed member was started again by the kubelet, as soon as that saw it dead, and not when the time of the fault was over: \
+             recovery of a store of one member and catching up count from that start"
+                .into(),
+        );
+    }
     if restores_after_an_outage(&references.run) {
         let tool = |arm: &ValidatedArm| {
             let service = arm.service()?;

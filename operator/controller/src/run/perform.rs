@@ -14,7 +14,7 @@ use storebench_core::engine;
 use storebench_core::ledger::number;
 use storebench_core::placement::{self, Pins};
 use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
-use storebench_core::trial::{Loaded, job, needs_fault_proxy};
+use storebench_core::trial::{Loaded, job, needs_fault_proxy, strikes};
 use storebench_core::validate::{ExternalStore, ValidatedService};
 use storebench_crds::BenchmarkRun;
 use storebench_crds::engine::object_store;
@@ -45,6 +45,7 @@ pub async fn deploy_companions(
     let Some(service) = references.service(&trial.arm) else { return Ok(()) };
     let labels = objects::trial(trial.index, &trial.arm);
     let pins = placement::pins(record, &trial.arm);
+    // Nobody strikes these.
     for companion in store::build(&request(trial, service, owner, &labels, &pins, references, context)).companions {
         deploy::role(&context.client, companion).await?;
     }
@@ -62,7 +63,9 @@ pub async fn deploy(
     let Some(service) = references.service(&trial.arm) else { return Ok(()) };
     let labels = objects::trial(trial.index, &trial.arm);
     let pins = placement::pins(record, &trial.arm);
-    match store::build(&request(trial, service, owner, &labels, &pins, references, context)).store {
+    let request = request(trial, service, owner, &labels, &pins, references, context);
+    let token = strikes(&references.run).then(|| context.signer.strike_token(&owner.reference.uid, &trial.name));
+    match store::build(&StoreRequest { strike_token: token.as_deref(), ..request }).store {
         Some(store) => deploy::role(&context.client, store).await,
         None => Ok(()),
     }
@@ -86,6 +89,7 @@ fn request<'a>(
         // A trial's own data are of no use to anybody.
         retention: VolumeRetention::Delete,
         has_fault_proxy: has_fault_proxy(service, references),
+        strike_token: None,
         operator_namespace: &context.settings.operator_namespace,
         images: &context.settings.images,
         pins,
@@ -210,6 +214,7 @@ pub async fn load(
         labels: &labels,
         beside,
         kubeconfig: cluster.map(|cluster| cluster.secret.clone()).or(plane.as_deref().map(names::kubeconfig)),
+        is_struck: strikes(&references.run),
         outside_ports,
         shows_certificate: external.is_some_and(|store| references.certificates.contains(&store.name)),
         deadline_seconds: timeout.max(1).cast_signed(),

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Resource, ResourceExt as _};
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
+use storebench_core::trial::kills;
 use storebench_core::validate::{self, ExternalStore, ValidatedArm, ValidatedRun, ValidatedService};
 use storebench_crds::{BenchmarkRun, ControlPlane, Isolation, StorageService};
 
@@ -211,6 +212,7 @@ impl References {
             store: store::members(service, &name),
             control_plane: self.control_plane_name(arm, trial).map(|name| control_plane::member(&name)),
             is_shared: self.is_shared,
+            kills: kills(&self.run),
         }
     }
 

@@ -105,6 +105,8 @@ pub struct Members {
     pub control_plane: Option<String>,
     /// They were there before the trial, and what became of them before its load is none of its business.
     pub is_shared: bool,
+    /// How often the load has one of the store killed. The kubelet starts it again, which is no failure of the store.
+    pub kills: u32,
 }
 
 impl Members {
@@ -114,10 +116,16 @@ impl Members {
         let is_newer = |pod: &&Pod| pod.creation_timestamp().is_some_and(|created| created.0 > load_began);
         let mut members = self.store.iter().chain(&self.companions).chain(&self.control_plane);
         let replaced = members.find(|member| pods.iter().filter(is_newer).any(|pod| pod.name_any() == **member));
-        let in_pods = || self.store.iter().chain(&self.companions);
         // A store of the trial's own may not have restarted at all.
         let since = if self.is_shared { load_began } else { Timestamp::UNIX_EPOCH };
-        let of_store = || in_pods().find_map(|member| health::death(member, pods, STORE_CONTAINER, since));
+        let kills = health::kills(&self.store, pods, STORE_CONTAINER).filter(|kills| (1..=self.kills).contains(kills));
+        let of_members = |members: &[String], kills: Option<u32>| {
+            members.iter().find_map(|member| match kills {
+                Some(_) => health::taken_away(member, pods),
+                None => health::death(member, pods, STORE_CONTAINER, since),
+            })
+        };
+        let of_store = || of_members(&self.store, kills).or_else(|| of_members(&self.companions, None));
         let load = || pods.iter().filter(|pod| is_load_pod(pod, trial));
         let beside_load = || load().find_map(|pod| health::death_beside(pod, STORE_CONTAINER, LOAD_CONTAINER));
         let of_control_plane = || health::death_since(self.control_plane.as_ref()?, pods, load_began);

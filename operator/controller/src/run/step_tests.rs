@@ -80,6 +80,8 @@ struct World {
     has_companions: bool,
     /// The store runs beside the load, in its pod.
     is_beside_load: bool,
+    /// How often the load has its store killed.
+    kills: u32,
 }
 
 impl World {
@@ -93,6 +95,7 @@ impl World {
             has_control_planes: false,
             has_companions: false,
             is_beside_load: false,
+            kills: 0,
         }
     }
 
@@ -112,6 +115,7 @@ impl World {
                 store: (!self.is_beside_load).then(|| format!("{name}-0")).into_iter().collect(),
                 control_plane: self.has_control_planes.then(|| format!("{name}-k8s-0")),
                 is_shared: false,
+                kills: self.kills,
             },
         )
     }
@@ -291,6 +295,63 @@ fn a_store_that_was_replaced_under_the_load_ends_the_trial_at_once() {
     replacement.metadata.creation_timestamp = Some(Time(Timestamp::from_second(world.seconds + 5).unwrap()));
     world.existing.pods[0] = replacement;
     assert_eq!(failure(&world).detail, format!("{name}-0 was deleted, and replaced by another"));
+}
+
+/// What a store's container says that was killed so often and is there again, or is not yet.
+fn restarted(restarts: i32, is_dead: bool, exit_code: i32, reason: &str) -> serde_json::Value {
+    let ended = json!({ "terminated": { "exitCode": exit_code, "reason": reason } });
+    let (running, none) = (json!({ "running": {} }), json!({}));
+    json!({ "containerStatuses": [{
+        "name": "store", "image": "", "imageID": "", "ready": false, "restartCount": restarts,
+        "state": if is_dead { &ended } else { &running },
+        "lastState": if restarts > 0 { &ended } else { &none },
+    }] })
+}
+
+#[test]
+fn a_store_that_the_load_has_killed_is_no_failed_store_and_one_that_ends_in_another_way_is() {
+    let (mut world, name) = loading();
+    let mut after = |kills: u32, status: serde_json::Value| {
+        world.kills = kills;
+        world.existing.pods[0].status = serde_json::from_value(status).unwrap();
+        world.decide()
+    };
+    for (kills, status) in [
+        (1, restarted(0, false, 0, "")),
+        (1, restarted(0, true, 137, "Error")),
+        (1, restarted(1, false, 137, "Error")),
+        (2, restarted(1, true, 137, "Error")),
+        (2, restarted(2, false, 137, "Error")),
+    ] {
+        let said = format!("{status}");
+        assert!(matches!(after(kills, status), Step::Wait { .. }), "{kills}: {said}");
+    }
+    for (kills, status) in [
+        (0, restarted(1, false, 137, "Error")),
+        (1, restarted(1, false, 139, "Error")),
+        (1, restarted(1, false, 137, "OOMKilled")),
+        (1, restarted(2, false, 137, "Error")),
+        (1, restarted(1, true, 137, "Error")),
+    ] {
+        let said = format!("{status}");
+        let Step::Fail(_, failure) = after(kills, status) else { panic!("{kills}: {said}") };
+        assert_eq!(failure.cause, FailureCause::StoreFailed, "{}", failure.detail);
+        assert!(failure.detail.starts_with(&format!("{name}-0 was killed by signal")), "{}", failure.detail);
+    }
+}
+
+#[test]
+fn a_store_that_the_load_has_killed_may_yet_be_taken_away() {
+    let (mut world, name) = loading();
+    world.kills = 1;
+    let mut status = restarted(1, false, 137, "Error");
+    status["conditions"] = json!([{ "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI" }]);
+    world.existing.pods[0].status = serde_json::from_value(status).unwrap();
+    let said = failure(&world);
+    assert_eq!(said.cause, FailureCause::Disturbed);
+    assert!(said.detail.starts_with(&format!("{name}-0 was taken away: EvictionByEvictionAPI")), "{}", said.detail);
+    world.existing.pods.remove(0);
+    assert_eq!(failure(&world).detail, format!("{name}-0 was deleted"));
 }
 
 #[test]

@@ -29,31 +29,27 @@ pub fn for_kubernetes(service: &ValidatedService) -> Result<(), Problem> {
     service.spec.external.as_ref().map_or(Ok(()), |external| external::for_kubernetes(&service.name, external))
 }
 
-/// Refuses what a run in a cluster cannot honour, rather than leaving it out silently: a load has no right to kill pods there, and when
-/// a killed container starts again is the kubelet's decision.
+/// Refuses what a run in a cluster cannot honour, rather than leaving it out silently: nothing is slowed or cut off there, and when a killed
+/// container starts again is the kubelet's decision.
 pub fn for_cluster(run: &ValidatedRun) -> Result<(), Problem> {
     let mut external = run.arms.iter().filter_map(ValidatedArm::external);
     external.try_for_each(|store| external::for_kubernetes(&store.name, &store.external))?;
     run.arms.iter().filter_map(ValidatedArm::service).try_for_each(for_kubernetes)?;
+    let problem = |index: usize, field: &str, text: String| Problem {
+        object: format!("BenchmarkRun/{}", run.name),
+        field: format!("spec.workloads[{index}].{field}"),
+        text,
+    };
     for (index, workload) in run.spec.workloads.iter().enumerate() {
-        let (field, text) = match &workload.parameters {
-            Parameters::SqliteReplication(replication) if replication.outage_of_replicator().is_some() => (
-                "sqliteReplication.outage.kind".to_owned(),
-                "is Kill, but in a cluster the kubelet decides when a killed container starts again: choose BlackHole or \
-                 ServiceUnavailable, or run it embedded",
-            ),
-            _ => match faults::in_cluster(workload) {
-                Some(found) => found,
-                None => continue,
-            },
-        };
-        return Err(Problem {
-            object: format!("BenchmarkRun/{}", run.name),
-            field: format!("spec.workloads[{index}].{field}"),
-            text: text.into(),
-        });
+        if let Parameters::SqliteReplication(replication) = &workload.parameters
+            && replication.outage_of_replicator().is_some()
+        {
+            let text = "is Kill, but in a cluster the kubelet decides when a killed container starts again: choose BlackHole or \
+                        ServiceUnavailable, or run it embedded";
+            return Err(problem(index, "sqliteReplication.outage.kind", text.into()));
+        }
     }
-    Ok(())
+    faults::in_cluster(&run.spec.workloads).map_err(|(index, field, text)| problem(index, &field, text))
 }
 
 /// What an embedded run cannot honour, and refuses rather than leave out silently.

@@ -1,8 +1,10 @@
 //! What a run must be in which members of a store are struck while they are loaded.
 
+use std::time::Duration;
+
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation};
 use storebench_crds::storage_service::Durability;
-use storebench_crds::workload::{Fault, FaultMember};
+use storebench_crds::workload::{Fault, FaultKind, FaultMember};
 use storebench_crds::{DurationText, Workload};
 
 use super::{ValidatedArm, ValidatedService};
@@ -81,17 +83,103 @@ pub(super) fn check_members(service: &ValidatedService, spec: &BenchmarkRunSpec)
     }
 }
 
-/// Why a run in a cluster cannot have it: the field of the workload, and what is wrong with it.
-pub(super) fn in_cluster(workload: &Workload) -> Option<(String, &'static str)> {
-    workload.fault()?;
-    let text = match &workload.load.fault {
-        Some(_) => {
-            "is not available in a cluster, where a load may not strike a store's pods: the kubelet decides when a killed container starts again, \
-             and whether a NetworkPolicy cuts anything off depends on the network plugin: run it with `storebench run`"
+/// How long the kubelet waits before it starts a container again that was killed so often before, at least: not at all, then ten seconds, and
+/// twice as long each time.
+fn back_off(kills_before: u32) -> Duration {
+    match kills_before {
+        0 => Duration::ZERO,
+        // More than that is longer than any load.
+        again => Duration::from_secs(10 << (again - 1).min(5)),
+    }
+}
+
+/// What a run in a cluster cannot have: the index of the workload, its field, and what is wrong with it.
+pub(super) fn in_cluster(workloads: &[Workload]) -> Result<(), (usize, String, String)> {
+    let mut kills = 0;
+    for (index, workload) in workloads.iter().enumerate() {
+        let Some(Fault { kind, after, .. }) = workload.fault() else { continue };
+        match kind {
+            FaultKind::Stop => {}
+            FaultKind::Partition | FaultKind::SlowDisk => {
+                let why = match kind {
+                    FaultKind::Partition => "whether a NetworkPolicy cuts anything off depends on the network plugin",
+                    _ => "a store's pods have no right to be traced, by which its syncs are delayed",
+                };
+                let text = format!(
+                    "is {kind:?}, which is not available in a cluster, where {why}: choose Kill or Stop, or run it with `storebench run`"
+                );
+                return Err((index, place(workload, "kind"), text));
+            }
+            FaultKind::Kill => {
+                let waits = back_off(kills);
+                let length = workload.load.duration.as_ref().map(DurationText::duration).unwrap_or_default();
+                if after.duration() + waits >= length {
+                    let text = format!(
+                        "is kill {} of a trial, before which the kubelet waits for {} s until it starts the store again, so that the load \
+                         is over first: make load.duration longer, or give it a run of its own",
+                        kills + 1,
+                        waits.as_secs()
+                    );
+                    return Err((index, place(workload, "kind"), text));
+                }
+                kills += 1;
+            }
         }
-        None => {
-            "Failover is not available in a cluster, where a load may not kill a store's pods: run it with `storebench run`"
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn workload(fault: Option<Value>, seconds: u32) -> Workload {
+        let mut load = json!({ "connections": 3, "duration": format!("{seconds}s") });
+        if let Some(fault) = fault {
+            load["fault"] = fault;
         }
-    };
-    Some((place(workload, "kind"), text))
+        serde_json::from_value(json!({ "name": "w", "redis": { "command": "Set" }, "load": load })).unwrap()
+    }
+
+    fn fault(kind: &str) -> Option<Value> {
+        Some(json!({ "kind": kind, "after": "2s", "duration": "1s" }))
+    }
+
+    #[test]
+    fn a_cluster_kills_and_stops_members_and_does_nothing_else_to_them() {
+        for kind in ["Kill", "Stop"] {
+            assert_eq!(in_cluster(&[workload(None, 8), workload(fault(kind), 8)]), Ok(()), "{kind}");
+        }
+        for (kind, why) in [("Partition", "network plugin"), ("SlowDisk", "no right to be traced")] {
+            let (index, field, text) = in_cluster(&[workload(None, 8), workload(fault(kind), 8)]).unwrap_err();
+            assert_eq!((index, field.as_str()), (1, "load.fault.kind"));
+            assert!(text.contains(why) && text.contains("choose Kill or Stop"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_the_kubelet_starts_late_finds_load_when_it_is_back() {
+        let kills = |seconds: u32| workload(fault("Kill"), seconds);
+        assert_eq!(in_cluster(&[kills(8), workload(fault("Stop"), 8)]), Ok(()), "who stands still is not started");
+        let (index, _, text) = in_cluster(&[kills(8), kills(12)]).unwrap_err();
+        assert_eq!(index, 1);
+        assert!(text.starts_with("is kill 2 of a trial, before which the kubelet waits for 10 s"), "{text}");
+        assert_eq!(in_cluster(&[kills(8), kills(13)]), Ok(()));
+        assert!(in_cluster(&[kills(8), kills(13), kills(22)]).unwrap_err().2.contains("kill 3 of a trial"));
+        assert_eq!(in_cluster(&[kills(8), kills(13), kills(23)]), Ok(()));
+        assert_eq!(back_off(7), Duration::from_secs(320), "and no longer");
+    }
+
+    #[test]
+    fn a_failover_is_a_kill() {
+        let failover = json!({
+            "name": "w", "keyValue": { "operation": "Failover", "keySpace": 100, "killAfter": "2s", "restartAfter": "1s" },
+            "load": { "connections": 3, "duration": "8s" },
+        });
+        let failover: Workload = serde_json::from_value(failover).unwrap();
+        assert_eq!(in_cluster(std::slice::from_ref(&failover)), Ok(()));
+        let (index, field, _) = in_cluster(&[failover.clone(), failover]).unwrap_err();
+        assert_eq!((index, field.as_str()), (1, "keyValue.operation"));
+    }
 }

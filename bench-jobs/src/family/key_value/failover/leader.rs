@@ -1,9 +1,11 @@
 //! Which member leads: asked of the members, whatever they speak.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use prost::Message;
-use tokio::time::sleep;
+use tokio::net::lookup_host;
+use tokio::time::{sleep, timeout_at};
 
 use super::super::store::{Connection, Spoken};
 use crate::failure::Failure;
@@ -54,7 +56,7 @@ pub(super) async fn find(spoken: Spoken, endpoints: &[String], timeout: Duration
     loop {
         for endpoint in endpoints {
             if let Ok(Some(leader)) = ask(spoken, endpoint, timeout).await
-                && endpoints.contains(&leader)
+                && let Some(leader) = of(&leader, endpoints, deadline).await
             {
                 return Ok(leader);
             }
@@ -64,6 +66,16 @@ pub(super) async fn find(spoken: Spoken, endpoints: &[String], timeout: Duration
         }
         sleep(PAUSE).await;
     }
+}
+
+/// Which endpoint an address is. In a cluster members know one another by names, and the load knows where they are.
+async fn of(address: &str, endpoints: &[String], deadline: Instant) -> Option<String> {
+    if endpoints.iter().any(|endpoint| endpoint == address) {
+        return Some(address.to_owned());
+    }
+    let found: Vec<SocketAddr> = timeout_at(deadline.into(), lookup_host(address)).await.ok()?.ok()?.collect();
+    let is_found = |endpoint: &&String| endpoint.parse().is_ok_and(|at: SocketAddr| found.contains(&at));
+    endpoints.iter().find(is_found).cloned()
 }
 
 /// Who leads, as far as a member can say.
@@ -82,5 +94,26 @@ async fn ask(spoken: Spoken, endpoint: &str, timeout: Duration) -> Result<Option
             let found: LeaderResponse = channel.unary(&call, &request).await.map_err(Failure::new)?;
             Ok(Some(found.leader_address))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_leader_is_known_by_its_address_or_by_a_name_of_it() {
+        let endpoints = ["127.0.0.1:7001", "127.0.0.1:7002"].map(str::to_owned);
+        let deadline = Instant::now() + PATIENCE;
+        for (address, expected) in [
+            ("127.0.0.1:7002", Some("127.0.0.1:7002")),
+            ("localhost:7001", Some("127.0.0.1:7001")),
+            ("localhost:7003", None),
+            ("", None),
+        ] {
+            assert_eq!(of(address, &endpoints, deadline).await.as_deref(), expected, "{address}");
+        }
+        let names = ["store-0:7001".to_owned()];
+        assert_eq!(of("store-0:7001", &names, deadline).await.as_deref(), Some("store-0:7001"));
     }
 }
