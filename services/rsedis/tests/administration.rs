@@ -195,6 +195,24 @@ fn a_replica_acknowledges_nothing_before_its_new_file_has_a_base_and_neither_doe
     assert_eq!(replica.call("GET old"), "$-1\r\n");
 }
 
+/// Whoever watches a replica by its master's INFO sees how far it is in Redis's words.
+#[test]
+fn who_is_sent_keys_while_they_are_taken_waits_for_the_save() {
+    for diskless in ["yes", "no"] {
+        let options = ["--repl-diskless-sync", diskless, "--repl-diskless-sync-delay", "0"];
+        for master in [Node::ours(&options), Node::theirs(&options)] {
+            let replica = Node::ours(&[]);
+            master.call("DEBUG POPULATE 100");
+            master.call("CONFIG SET rdb-key-save-delay 100000");
+            replica.follow(master.server.port);
+            harness::until("the save", || master.info("rdb_bgsave_in_progress") == "1");
+            let slave = master.info("slave0");
+            assert!(slave.contains("state=wait_bgsave"), "{diskless}: {slave}");
+            master.call("CONFIG SET rdb-key-save-delay 0");
+        }
+    }
+}
+
 #[test]
 fn who_wants_no_replies_gets_none_later_either() {
     let node = Node::ours(&[]);

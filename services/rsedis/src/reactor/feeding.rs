@@ -107,7 +107,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             if !replica.is_silent {
                 reply.simple(&line);
             }
-            (replica.stage, replica.heard_at) = (stage, now);
+            (replica.stage, replica.heard_at, replica.has_file) = (stage, now, false);
             self.touched.push(receiver.0);
         }
     }
@@ -215,7 +215,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             let now = self.server.now;
             let Some(session) = self.receiver(receiver) else { continue };
             let Session { replica: Some(replica), reply, .. } = session else { continue };
-            (replica.stage, replica.heard_at) = (Stage::Receiving, now);
+            (replica.stage, replica.heard_at, replica.has_file) = (Stage::Receiving, now, true);
             reply.bytes.extend_from_slice(format!("${bytes}\r\n").as_bytes());
             self.transfers.push(Transfer { receiver, file, at: 0, bytes });
         }

@@ -55,6 +55,8 @@ pub struct Replica {
     pub is_rdb_only: bool,
     /// What that file is to hold.
     pub contents: Contents,
+    /// The keys are in a file that is whole.
+    pub has_file: bool,
     /// It asked by SYNC, and acknowledges nothing.
     pub is_silent: bool,
     /// Bytes of the stream that it has applied.
@@ -89,8 +91,9 @@ impl Replica {
     /// The word that INFO has for its stage.
     pub fn stage_word(&self) -> &'static str {
         match self.stage {
-            Stage::Introducing | Stage::Waiting | Stage::Snapshot => "wait_bgsave",
-            Stage::Receiving => "send_bulk",
+            Stage::Receiving if self.has_file => "send_bulk",
+            // As in Redis, where who is sent keys while they are taken waits for the process that takes them.
+            Stage::Introducing | Stage::Waiting | Stage::Snapshot | Stage::Receiving => "wait_bgsave",
             Stage::Loading | Stage::Online => "online",
         }
     }
