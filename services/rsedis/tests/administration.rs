@@ -319,3 +319,18 @@ fn numbers_at_their_ends_are_taken_as_by_redis_and_end_nothing() {
     harness::until("three seconds", || began.elapsed().as_secs() >= 3);
     assert_eq!([mine.call("PING"), following.call("PING")], ["+PONG\r\n", "+PONG\r\n"]);
 }
+
+/// The kernel refuses such a keepalive, as it does any file where there are too many.
+#[test]
+fn a_connection_that_cannot_be_taken_ends_the_server() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let mut client = server.client();
+    assert_eq!(client.call("CONFIG SET tcp-keepalive 2147483647"), "+OK\r\n");
+    let refused = std::net::TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let began = Instant::now();
+    harness::until("a second", || client.call("PING") == "+PONG\r\n" && began.elapsed().as_secs() >= 1);
+    assert_eq!(client.call("CONFIG SET tcp-keepalive 300"), "+OK\r\n");
+    drop(refused);
+    assert_eq!(server.client().call("PING"), "+PONG\r\n");
+}
