@@ -295,8 +295,10 @@ fn where_the_arguments_of_an_unfinished_command_are_is_not_counted() {
 /// Every number that Redis takes is taken, and no other; and what is far away stays far away.
 #[test]
 fn numbers_at_their_ends_are_taken_as_by_redis_and_end_nothing() {
-    // What would take the connections away, is bounded otherwise on purpose, or takes as long as it says.
-    const LEFT_ALONE: [&str; 5] = ["port", "tls-port", "maxclients", "hz", "maxmemory-samples"];
+    // What would take the connections away (the kernel refuses such a keepalive), is bounded otherwise on purpose, or cannot change in
+    // Redis.
+    const LEFT_ALONE: [&str; 7] =
+        ["tcp-keepalive", "port", "tls-port", "maxclients", "hz", "maxmemory-samples", "socket-mark-id"];
     let directories = [harness::folder(), harness::folder()];
     let ours = start(rsedis_program(), directories[0].path(), &[]);
     let theirs = start(&redis_program("redis-server"), directories[1].path(), &[]);
@@ -334,4 +336,19 @@ fn numbers_at_their_ends_are_taken_as_by_redis_and_end_nothing() {
     let began = Instant::now();
     harness::until("three seconds", || began.elapsed().as_secs() >= 3);
     assert_eq!([mine.call("PING"), following.call("PING")], ["+PONG\r\n", "+PONG\r\n"]);
+}
+
+/// The kernel refuses such a keepalive, as it does any file where there are too many.
+#[test]
+fn a_connection_that_cannot_be_taken_ends_the_server() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let mut client = server.client();
+    assert_eq!(client.call("CONFIG SET tcp-keepalive 2147483647"), "+OK\r\n");
+    let refused = std::net::TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let began = Instant::now();
+    harness::until("a second", || client.call("PING") == "+PONG\r\n" && began.elapsed().as_secs() >= 1);
+    assert_eq!(client.call("CONFIG SET tcp-keepalive 300"), "+OK\r\n");
+    drop(refused);
+    assert_eq!(server.client().call("PING"), "+PONG\r\n");
 }

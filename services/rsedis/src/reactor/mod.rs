@@ -272,7 +272,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     fn accept(&mut self) {
-        if let Err(error) = greeting::accept(&mut *self.sockets.borrow_mut(), &mut self.server) {
+        let accepted = greeting::accept(&mut *self.sockets.borrow_mut(), &mut self.server);
+        // Behind the statement: what is borrowed in the condition stays so in the block.
+        if let Err(error) = accepted {
             // Whoever waits stays, and would wake the loop at every turn.
             self.is_full = self.sockets.borrow_mut().want_clients(false).is_ok();
             if self.last_complaint.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
