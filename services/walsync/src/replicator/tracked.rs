@@ -158,6 +158,8 @@ pub struct State {
     pub let_go: Option<LetGo>,
     /// How often in a row reading the whole database was given up for a check point.
     pub gave_way: u32,
+    /// The same, for a WAL that grew.
+    pub outgrown: u32,
     /// Nothing is held before.
     pub gives_way_until: Duration,
     /// The number of the sync request that the last staging answered.

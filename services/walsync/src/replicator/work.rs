@@ -24,8 +24,8 @@ const REFUSED: Duration = Duration::from_secs(5);
 /// Between two tries of a snapshot that finds no room. What is committed meanwhile goes on being sent.
 const SNAPSHOT_WITHOUT_ROOM: Duration = Duration::from_secs(300);
 
-/// Until what found no room is tried again: 1 s, 2 s, … 30 s. Asking is cheap.
-fn until_room(tries: u32) -> Duration {
+/// Until what found no room, on a disk or in a WAL, is tried again: 1 s, 2 s, … 30 s.
+pub(super) fn until_room(tries: u32) -> Duration {
     Duration::from_secs(1 << tries.saturating_sub(1).min(5)).min(Duration::from_secs(30))
 }
 
@@ -210,7 +210,9 @@ impl Shared {
                 }
                 // What is committed is staged already: who waits for that does not wait for a snapshot.
                 Err(Failure::Source(SourceError::Busy(why)) | Failure::GaveWay(why)) if snapshot => {
-                    state.snapshot_is_late(&tracked.path, now, self.settings.interval, why.to_owned());
+                    let retry = if state.outgrown > 0 { until_room(state.outgrown) } else { Duration::ZERO };
+                    let wait = self.settings.interval.max(retry);
+                    state.snapshot_is_late(&tracked.path, now, wait, why.to_owned());
                     return Ok(());
                 }
                 result => result?,
@@ -392,7 +394,7 @@ impl Shared {
             let (pages, of) = (image.pages, image.staged.file.header.commit);
             tracing::info!(path = %tracked.path.display(), pages, of, is_compared, "the whole database was read");
         }
-        state.gave_way = 0;
+        (state.gave_way, state.outgrown) = (0, 0);
         state.push(level, image.staged);
         Ok(())
     }

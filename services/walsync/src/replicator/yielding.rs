@@ -5,7 +5,7 @@
 
 use super::Shared;
 use super::tracked::{MAX_QUEUE, Phase, State, Tracked};
-use super::work::Failure;
+use super::work::{Failure, until_room};
 use crate::pin::{Hold, Pin};
 use crate::source::Source;
 use crate::wal_index::WalIndex;
@@ -99,7 +99,8 @@ impl Courtesy {
 impl Shared {
     /// Reading the whole database was given up: lets pass whoever waits, once what it would write over is staged.
     pub(super) fn give_way(&self, tracked: &Tracked, state: &mut State, why: &'static str) -> Failure {
-        state.gave_way = state.gave_way.saturating_add(u32::from(why == CHECK_POINT));
+        let times = if why == CHECK_POINT { &mut state.gave_way } else { &mut state.outgrown };
+        *times = times.saturating_add(1);
         if let Err(failure) = self.changes(tracked, state) {
             return failure;
         }
@@ -110,7 +111,9 @@ impl Shared {
             return error.into();
         }
         self.totals.yields.fetch_add(1, Ordering::Relaxed);
-        (state.last_wait, state.gives_way_until) = (now, now + WAY);
+        // Where changes go on being sent nothing else waits for the next try.
+        let wait = if state.position.is_none() && state.outgrown > 0 { until_room(state.outgrown) } else { WAY };
+        (state.last_wait, state.gives_way_until) = (now, now + wait);
         Failure::GaveWay(why)
     }
 
