@@ -39,23 +39,30 @@ impl Doubts {
         self.unknown.borrow_mut().entry(slot).or_default().insert(version);
     }
 
-    /// A version that was sent after the fault was acknowledged: what is acknowledged of this key from now on must be there.
+    /// A version that was sent after the fault was acknowledged: what is acknowledged of this key must be there for whoever asks from now on.
     pub fn survived(&self, slot: u32) {
         if self.may_lose {
             self.safe.borrow_mut().insert(slot);
         }
     }
 
-    /// Why an answer that the ledger finds wrong, for the reason in `detail`, is right all the same. Errors: it is wrong, and why.
+    /// Whether a read that is sent now may miss what was acknowledged of this key. A reader takes it before it sends and hands it to
+    /// [`Doubts::judge`]: its answer may come after that of a write which the store had after it.
+    pub fn may_miss(&self, slot: u32) -> bool {
+        self.may_lose && !self.safe.borrow().contains(&slot)
+    }
+
+    /// Why an answer that the ledger finds wrong, for the reason in `detail`, is right all the same. `may_miss`: when it was asked for.
+    /// Errors: it is wrong, and why.
     pub fn judge(
         &self,
         ledger: &Ledger,
         values: &Values,
-        slot: u32,
+        (slot, may_miss): (u32, bool),
         found: Option<&[u8]>,
         detail: String,
     ) -> Result<Excuse, String> {
-        match self.excuse(ledger, values, slot, found) {
+        match self.excuse(ledger, values, (slot, may_miss), found) {
             Some(excuse) => Ok(excuse),
             None if is_older(ledger, values, slot, found) => {
                 Err(format!("a write that was acknowledged is not there: {detail}"))
@@ -64,7 +71,13 @@ impl Doubts {
         }
     }
 
-    fn excuse(&self, ledger: &Ledger, values: &Values, slot: u32, found: Option<&[u8]>) -> Option<Excuse> {
+    fn excuse(
+        &self,
+        ledger: &Ledger,
+        values: &Values,
+        (slot, may_miss): (u32, bool),
+        found: Option<&[u8]>,
+    ) -> Option<Excuse> {
         let key = ledger.keys().key(slot);
         let is_unknown = |found: &[u8]| {
             let unknown = self.unknown.borrow();
@@ -75,8 +88,7 @@ impl Doubts {
         if found.is_some_and(is_unknown) {
             return Some(Excuse::WasInDoubt);
         }
-        let may_be_lost = self.may_lose && !self.safe.borrow().contains(&slot);
-        (may_be_lost && is_older(ledger, values, slot, found)).then_some(Excuse::MayBeLost)
+        (may_miss && is_older(ledger, values, slot, found)).then_some(Excuse::MayBeLost)
     }
 }
 
@@ -117,7 +129,8 @@ mod tests {
     fn a_write_of_unknown_outcome_may_be_found_and_no_other_of_the_past() {
         let (ledger, values, value) = written();
         let doubts = Doubts::new(false);
-        let judge = |found: Option<&[u8]>| doubts.judge(&ledger, &values, SLOT, found, "other".into());
+        let judge =
+            |found: Option<&[u8]>| doubts.judge(&ledger, &values, (SLOT, doubts.may_miss(SLOT)), found, "other".into());
         let lost = || Err("a write that was acknowledged is not there: other".to_owned());
         assert_eq!(judge(Some(&value(2))), lost());
         doubts.add(SLOT, 2);
@@ -130,10 +143,23 @@ mod tests {
     fn a_store_that_may_lose_writes_may_not_lose_those_after_the_fault() {
         let (ledger, values, value) = written();
         let doubts = Doubts::new(true);
-        let judge = |found: Option<&[u8]>| doubts.judge(&ledger, &values, SLOT, found, "other".into());
-        assert_eq!([judge(Some(&value(1))), judge(None)], [Ok(Excuse::MayBeLost), Ok(Excuse::MayBeLost)]);
-        assert_eq!(judge(Some(b"something else")), Err("other".into()), "what was never written is no loss");
+        let judge = |may_miss: bool, found: Option<&[u8]>| {
+            doubts.judge(&ledger, &values, (SLOT, may_miss), found, "other".into())
+        };
+        let asked_before = doubts.may_miss(SLOT);
+        assert_eq!(judge(asked_before, Some(&value(1))), Ok(Excuse::MayBeLost));
+        assert_eq!(
+            judge(asked_before, Some(b"something else")),
+            Err("other".into()),
+            "what was never written is no loss"
+        );
         doubts.survived(SLOT);
-        assert!(judge(Some(&value(1))).is_err() && judge(None).is_err());
+        assert_eq!(
+            judge(asked_before, None),
+            Ok(Excuse::MayBeLost),
+            "the answer has come later than that to the write"
+        );
+        let asked_since = doubts.may_miss(SLOT);
+        assert!(judge(asked_since, Some(&value(1))).is_err() && judge(asked_since, None).is_err());
     }
 }

@@ -325,7 +325,11 @@ impl Line {
                 return Err(ErrorKind::TimedOut.into());
             }
             self.0.get_mut().set_read_timeout(Some(left))?;
-            let received = self.0.fill_buf()?;
+            let received = match self.0.fill_buf() {
+                // So ends a wait that is bounded when the process was stopped and goes on.
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                received => received?,
+            };
             let end = received.iter().position(|byte| *byte == b'\n');
             line.extend_from_slice(&received[..end.unwrap_or(received.len())]);
             let taken = end.map_or(received.len(), |end| end + 1);

@@ -77,9 +77,12 @@ pub fn exchange(
             return Err(io::Error::other(format!("the answer is longer than {ANSWER_BYTES_MAX} bytes")));
         }
         stream.set_read_timeout(left()?)?;
-        match stream.read(&mut part).map_err(said)? {
-            0 => break,
-            count => answer.extend_from_slice(&part[..count]),
+        match stream.read(&mut part) {
+            Ok(0) => break,
+            Ok(count) => answer.extend_from_slice(&part[..count]),
+            // So ends a wait that is bounded when the process was stopped and goes on.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(said(error)),
         }
     }
     Ok(answer)

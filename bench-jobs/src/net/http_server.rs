@@ -157,9 +157,12 @@ fn read_request(stream: &mut TcpStream, posts: &[&str]) -> io::Result<Result<Req
             return Err(ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut part)? {
-            0 => return Err(ErrorKind::UnexpectedEof.into()),
-            count => request.extend_from_slice(&part[..count]),
+        match stream.read(&mut part) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => request.extend_from_slice(&part[..count]),
+            // So ends a wait that is bounded when the process was stopped and goes on.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
     let head = String::from_utf8_lossy(&request);

@@ -44,6 +44,8 @@ struct Pending {
     /// Of a write: the version sent. Of a read: the floor.
     version: u32,
     is_read: bool,
+    /// Of a read: see [`Doubts::may_miss`].
+    may_miss: bool,
 }
 
 /// One client in one load phase.
@@ -156,14 +158,15 @@ impl<'a> Measured<'a> {
     fn write(&mut self) -> (u32, u32) {
         let slot = self.picker.slot_to_write();
         let version = self.ledger.issue(slot);
-        self.pending.push(Pending { slot, version, is_read: false });
+        self.pending.push(Pending { slot, version, is_read: false, may_miss: false });
         (self.ledger.keys().key(slot), version)
     }
 
     #[inline]
     fn read(&mut self, out: &mut Vec<u8>) {
         let slot = self.picker.slot_to_read();
-        self.pending.push(Pending { slot, version: self.ledger.floor(slot), is_read: true });
+        let may_miss = self.doubts.as_ref().is_some_and(|(doubts, _)| doubts.may_miss(slot));
+        self.pending.push(Pending { slot, version: self.ledger.floor(slot), is_read: true, may_miss });
         self.encoder.get(self.ledger.keys().key(slot), out);
     }
 
@@ -213,14 +216,15 @@ impl<'a> Measured<'a> {
     fn receive_get(&mut self, pending: Pending, found: Option<&[u8]>) {
         match self.ledger.check(&self.plan.values, pending.slot, pending.version, found) {
             Ok(()) => self.verified += 1,
-            Err(mismatch) => self.receive_mismatch(pending.slot, mismatch, found),
+            Err(mismatch) => self.receive_mismatch(pending, mismatch, found),
         }
     }
 
     #[cold]
-    fn receive_mismatch(&mut self, slot: u32, Mismatch { key, detail }: Mismatch, found: Option<&[u8]>) {
+    fn receive_mismatch(&mut self, pending: Pending, Mismatch { key, detail }: Mismatch, found: Option<&[u8]>) {
+        let asked = (pending.slot, pending.may_miss);
         let judged = match &self.doubts {
-            Some((doubts, _)) => doubts.judge(self.ledger, &self.plan.values, slot, found, detail).map(drop),
+            Some((doubts, _)) => doubts.judge(self.ledger, &self.plan.values, asked, found, detail).map(drop),
             None => Err(detail),
         };
         match judged {

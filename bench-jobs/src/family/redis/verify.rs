@@ -247,7 +247,7 @@ impl Around<'_> {
             };
             let found = if let Token::Bulk(found) = token { Some(found) } else { None };
             let judged = match doubts {
-                Some(doubts) => doubts.judge(ledger, &plan.values, slot, found, detail),
+                Some(doubts) => doubts.judge(ledger, &plan.values, (slot, doubts.may_miss(slot)), found, detail),
                 None => Err(detail),
             };
             match judged {

@@ -98,9 +98,12 @@ impl Client {
                 return Ok(self.buffer.drain(..length).collect());
             }
             let mut piece = [0; 64 << 10];
-            match self.stream.read(&mut piece)? {
-                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-                count => self.buffer.extend_from_slice(&piece[..count]),
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.buffer.extend_from_slice(&piece[..count]),
+                // So ends a wait that is bounded when the process was stopped and goes on.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }

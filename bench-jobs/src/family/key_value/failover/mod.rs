@@ -105,11 +105,11 @@ async fn requests(key_value: &KeyValue, session: &Session, course: &Course) -> R
         if read_percent > 0 && picker.is_read(read_percent) {
             let slot = picker.slot_to_read();
             key_value.name(slot, &mut key);
-            let floor = key_value.ledger.floor(slot);
+            let (floor, may_miss) = (key_value.ledger.floor(slot), key_value.doubts.may_miss(slot));
             match caller.ask(async |store: &mut Store| store.get(&key, ReadLevel::Linearizable).await).await {
                 Ok(found) => {
                     session.delivered(due, sent, Instant::now());
-                    key_value.check_in_doubt(session, slot, floor, found.as_deref());
+                    key_value.check_in_doubt(session, (slot, may_miss), floor, found.as_deref());
                 }
                 Err(failure) => gave_up(session, course, sent, failure)?,
             }
@@ -162,14 +162,15 @@ pub(super) async fn verify(key_value: &KeyValue, session: &Session) -> Result<()
         if key_value.ledger.sent(slot) == 0 {
             continue;
         }
-        let floor = key_value.ledger.floor(slot);
+        let (floor, may_miss) = (key_value.ledger.floor(slot), key_value.doubts.may_miss(slot));
         key_value.name(slot, &mut key);
         let mut is_lost = false;
         for member in &mut members {
             let mut batch = session.begin(1);
             let found = member.get(&key, ReadLevel::Linearizable).await?;
             session.answered_uncounted(&mut batch, 1);
-            is_lost |= key_value.check_in_doubt(session, slot, floor, found.as_deref()) == Some(Excuse::MayBeLost);
+            let excuse = key_value.check_in_doubt(session, (slot, may_miss), floor, found.as_deref());
+            is_lost |= excuse == Some(Excuse::MayBeLost);
         }
         session.count(LOST_WRITES, u64::from(is_lost));
     }
@@ -178,12 +179,18 @@ pub(super) async fn verify(key_value: &KeyValue, session: &Session) -> Result<()
 
 impl KeyValue {
     /// As [`KeyValue::check`], where what a fault leaves in doubt is right, too.
-    fn check_in_doubt(&self, session: &Session, slot: u32, floor: u32, found: Option<&[u8]>) -> Option<Excuse> {
+    fn check_in_doubt(
+        &self,
+        session: &Session,
+        (slot, may_miss): (u32, bool),
+        floor: u32,
+        found: Option<&[u8]>,
+    ) -> Option<Excuse> {
         let Err(mismatch) = self.ledger.check(&self.values, slot, floor, found) else {
             session.verified(1);
             return None;
         };
-        match self.doubts.judge(&self.ledger, &self.values, slot, found, mismatch.detail) {
+        match self.doubts.judge(&self.ledger, &self.values, (slot, may_miss), found, mismatch.detail) {
             Ok(excuse) => {
                 session.verified(1);
                 Some(excuse)

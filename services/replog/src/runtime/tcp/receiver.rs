@@ -275,8 +275,9 @@ pub(super) fn read_frame(
     payload: &mut Vec<u8>,
 ) -> io::Result<bool> {
     let mut head = [0; HEAD_BYTES];
-    if stream.read(&mut head[..1])? == 0 {
-        return Ok(false);
+    match stream.bytes().next().transpose()? {
+        Some(first) => head[0] = first,
+        None => return Ok(false),
     }
     stream.read_exact(&mut head[1..])?;
     let head = Head::decode(head, bytes_max).map_err(malformed)?;
