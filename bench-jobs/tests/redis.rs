@@ -289,6 +289,27 @@ fn a_store_that_hangs_has_failed() {
     }
 }
 
+/// A machine that is frozen or suspended: the loader and the store.
+#[test]
+fn a_store_that_hangs_while_the_loader_stands_still_too_has_not_failed() {
+    let redis = Redis::start(&[]);
+    let load = json!({ "connections": 3, "duration": "20s", "warmUp": "0s", "timeout": "400ms" });
+    let mut job = start(redis.port, workload(parameters("Get", "Resp2", 1), load), &[]);
+    job.until(Phase::Measure);
+    redis.signal(Signal::STOP);
+    job.signal(Signal::STOP);
+    thread::sleep(Duration::from_secs(1));
+    job.signal(Signal::CONT);
+    let ended = job.end();
+    redis.signal(Signal::CONT);
+    match &ended.summary.outcome {
+        JobOutcome::Hindered { hindrance: Hindrance::ProcessorWithheld, detail, .. } => {
+            assert!(detail.ends_with("before it failed: no answer within 400ms"), "{detail}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_store_that_is_not_there_has_failed() {
     let started = Instant::now();

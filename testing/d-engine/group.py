@@ -1,6 +1,7 @@
 """A group of d-engine servers on loopback, killed and stopped by their process identifiers, cut off from each other by relays between
 them, and gone when the program ends."""
 
+import itertools
 import os
 import signal
 import socket
@@ -14,16 +15,22 @@ from wire import first
 
 LEADER = "/d_engine.server.cluster.ClusterManagementService/DiscoverLeader"
 PATIENCE_SECONDS = 30
+# Each is tried once in ten thousand; another process begins elsewhere.
+NEXT_PORT = (20_000 + (os.getpid() * 797 + number) % 10_000 for number in itertools.count())
 
 
 def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """Below those that the system gives to connections: one of these could be taken before a server listens there."""
+    ports = []
+    for port in itertools.islice(NEXT_PORT, 10_000):
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise OSError("no port from 20000 to 29999 is free")
 
 
 def call(channel, path, request, timeout=5, metadata=None):

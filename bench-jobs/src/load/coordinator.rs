@@ -34,7 +34,8 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use hdrhistogram::Histogram;
 use storebench_crds::Arrivals;
 use storebench_crds::job::{
-    ControlPlaneUsage, JobLine, JobOutcome, LatencyKind, MachineUse, Phase, Usage, WorkloadSummary, encode_histogram,
+    ControlPlaneUsage, Hindrance, JobLine, JobOutcome, LatencyKind, MachineUse, Phase, Usage, WorkloadSummary,
+    encode_histogram,
 };
 use storebench_crds::measure::{FSYNCS, Reading};
 use storebench_crds::status::LatencySummary;
@@ -47,6 +48,7 @@ use crate::load::barrier::Passage;
 use crate::load::contract::{Context, Ending, Family, Onlooker, Seat, Surroundings};
 use crate::load::durability;
 use crate::load::pace::Timetable;
+use crate::load::pulse::Pulse;
 use crate::load::thread::{Answer, Order, thread_main};
 use crate::measure::meters::{Sampler, Samplers};
 use crate::measure::{machine, meter};
@@ -77,7 +79,8 @@ pub fn run<F: Family>(context: Context, plan: F::Plan, around: &Surroundings<'_>
     }
     around.board.begin(&context.workload, lives);
     let rate = Cell::new(context.rate);
-    let coordinator = Coordinator { context, around, orders, answered, rate, releases: Cell::new(0) };
+    let pulse = Pulse::begin()?;
+    let coordinator = Coordinator { context, around, orders, answered, rate, releases: Cell::new(0), pulse };
     let ending = coordinator.run();
     coordinator.announce(Phase::Done)?;
     // Threads end when nobody can give orders any more.
@@ -97,6 +100,7 @@ struct Coordinator<'a> {
     rate: Cell<Option<u64>>,
     /// How often threads were released: chance differs each time.
     releases: Cell<u64>,
+    pulse: Pulse,
 }
 
 /// The measured phase: what was recorded and the loader's state around it.
@@ -487,11 +491,18 @@ impl Coordinator<'_> {
         }
     }
 
+    /// A request failed; that of a loader which stood still says nothing of the store.
     fn store_failed(&self, detail: &str) -> Ending {
-        Ending {
-            summary: None,
-            outcome: JobOutcome::StoreFailed { workload: self.context.workload.clone(), detail: detail.to_owned() },
-        }
+        let workload = self.context.workload.clone();
+        let outcome = match self.pulse.standstill() {
+            Some(standstill) => {
+                let detail =
+                    format!("for {standstill:.1?}, and the store may have been, too, before it failed: {detail}");
+                JobOutcome::Hindered { workload, hindrance: Hindrance::ProcessorWithheld, detail }
+            }
+            None => JobOutcome::StoreFailed { workload, detail: detail.to_owned() },
+        };
+        Ending { summary: None, outcome }
     }
 }
 

@@ -4,8 +4,8 @@
 //! ([`thread`]), each with connections, clients and keys of its own. A client sees the machinery through its [`session`]; when
 //! it sends is decided in [`pace`], by chance if the load asks for that ([`arrivals`]); an [`alarm`] wakes it. The highest rate that keeps to
 //! a target is looked for by a pure [`search`]. Several load processes divide the load by [`share`] and
-//! begin together at a [`barrier`]. Whether the loader can be believed is decided in [`audit`], and whether the store kept its
-//! durability in [`durability`]. A store that is somebody's is treated as [`outside`] says. A [`fault`] of the store is caused by
+//! begin together at a [`barrier`]. Whether the loader can be believed is decided in [`audit`], and where a request failed by its
+//! [`pulse`]; whether the store kept its durability in [`durability`]. A store that is somebody's is treated as [`outside`] says. A [`fault`] of the store is caused by
 //! the driver, who is asked for it through its [`control`].
 
 pub mod alarm;
@@ -20,6 +20,7 @@ pub mod fault;
 pub mod highest_rate;
 pub mod outside;
 pub mod pace;
+pub mod pulse;
 pub mod search;
 pub mod session;
 pub mod share;

@@ -128,6 +128,10 @@ impl Ended {
                 assert!(!detail.contains('\n') && !detail.is_empty());
                 detail
             }
+            // Had the machine stood still, it is said so besides.
+            JobOutcome::Hindered { hindrance: Hindrance::ProcessorWithheld, detail, .. } => {
+                detail.split_once("before it failed: ").map_or_else(|| panic!("{detail}"), |(_, detail)| detail)
+            }
             other => panic!("{other:?}"),
         }
     }

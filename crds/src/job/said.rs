@@ -64,15 +64,13 @@ pub enum JobOutcome {
 /// What can keep a loader from doing what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Hindrance {
-    /// The control group's CPU quota stopped it. In records of before a quota was held against nobody who does not use it up.
-    CpuThrottled,
     /// Open loop: fewer than 98 % of the requests that were due could be sent.
     RateNotReached,
     /// Open loop: requests left late although clients were free.
     ScheduleLag,
     /// The wall clock was stepped during the measurement.
     ClockStepped,
-    /// The system withheld the processor for too long. In records of before a loader that waits was held to be the limit.
+    /// A request failed, and the loader had stood still shortly before: the machine was suspended or frozen, and the store may have been, too.
     ProcessorWithheld,
     /// Open loop: requests were late or unsent, and a thread of the loader had no time left: whose delay it was cannot be told.
     Saturated,

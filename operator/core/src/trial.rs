@@ -241,7 +241,6 @@ fn failure(outcome: &JobOutcome) -> Option<TrialFailure> {
 
 fn in_words(hindrance: Hindrance) -> &'static str {
     match hindrance {
-        Hindrance::CpuThrottled => "the loader was stopped by a CPU quota",
         Hindrance::RateNotReached => "the rate was not reached",
         Hindrance::ScheduleLag => "the loader sent late",
         Hindrance::ClockStepped => "the clock was stepped",
