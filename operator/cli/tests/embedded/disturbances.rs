@@ -57,7 +57,7 @@ impl Told {
 
     /// Waits until a line holds this.
     fn until(&self, part: &str) -> String {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(240);
         loop {
             let text = self.stderr();
             if let Some(line) = text.lines().find(|line| line.contains(part)) {
