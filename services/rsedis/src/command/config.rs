@@ -155,6 +155,9 @@ fn adopt(server: &mut Server, settings: Settings) -> Settings {
     // A limit that is lower now is kept at once, not when the next command comes.
     server.eviction.is_under_way = server.settings.memory_max > 0;
     server.users.allows_channels = server.settings.text("acl-pubsub-default") == "allchannels";
+    if let Some(backlog) = &mut server.replication.backlog {
+        backlog.resize(server.settings.backlog_bytes);
+    }
     if server.settings.clients_max > 0 && before.clients_max == 0 {
         server.count_clients();
     }
