@@ -167,10 +167,15 @@ pub fn follow_settings(server: &mut Server) {
     }
 }
 
+/// All of them, also those that are read beside those that are served.
+fn databases(server: &mut Server) -> impl Iterator<Item = &mut Database> {
+    server.databases.iter_mut().chain(server.aside.iter_mut().flat_map(|aside| &mut aside.databases))
+}
+
 fn keep(server: &mut Server, clock: Option<ClockKind>) {
     server.eviction.clock = clock;
     let word = clock.map(|kind| first_word(kind, server.now));
-    server.databases.iter_mut().for_each(|database| database.keep_clocks(word));
+    databases(server).for_each(|database| database.keep_clocks(word));
 }
 
 /// Sets the time, which new keys' clocks tell.
@@ -179,7 +184,7 @@ pub fn set_time(server: &mut Server, now: i64) {
     if let Some(kind) = server.eviction.clock
         && first_word(kind, before) != first_word(kind, now)
     {
-        server.databases.iter_mut().for_each(|database| database.set_first_clock(first_word(kind, now)));
+        databases(server).for_each(|database| database.set_first_clock(first_word(kind, now)));
     }
 }
 
@@ -279,7 +284,13 @@ fn is_the_masters_business(server: &Server) -> bool {
 pub fn make_room(server: &mut Server) -> bool {
     server.eviction.is_under_way = false;
     server.eviction.told_bytes = 0;
-    if server.is_loading || server.is_paused() || is_the_masters_business(server) || excess(server) == 0 {
+    // Keys that come beside those that are served are the master's business as well, and no key goes for them.
+    if server.is_loading
+        || server.aside.is_some()
+        || server.is_paused()
+        || is_the_masters_business(server)
+        || excess(server) == 0
+    {
         return true;
     }
     if server.settings.policy.choice.is_none() {
