@@ -5,7 +5,8 @@
 //! evicts for at most as long as `maxmemory-eviction-tenacity` allows, at least one key; what is left to do is done in the turns
 //! that follow.
 //!
-//! A clock is one word for each key ([`ClockKind`]), and is only kept where a policy needs it, or once OBJECT IDLETIME was asked.
+//! A clock is one word for each key ([`ClockKind`]), and is only kept where a policy needs it, or once somebody has asked
+//! for idle times (OBJECT IDLETIME) or told one (RESTORE).
 
 use std::time::{Duration, Instant};
 
@@ -155,19 +156,26 @@ fn count_up(count: u32, settings: FrequencySettings, random: &mut Random) -> u32
     if count < 255 && drawn < chance { count + 1 } else { count }
 }
 
-/// Keeps the clocks that the settings ask for, and no others. Clocks that begin say that every key was used just now.
+/// Keeps the clocks that the settings ask for. Clocks that begin say that every key was used just now. Clocks of last use stay where
+/// no others are asked for: in Redis there always are some, and OBJECT IDLETIME goes on.
 pub fn follow_settings(server: &mut Server) {
-    let wanted = server.settings.policy.clock();
+    let last_use = server.eviction.clock.filter(|kind| *kind == ClockKind::LastUse);
+    let wanted = server.settings.policy.clock().or(last_use);
     server.eviction.pool.clear();
     if wanted != server.eviction.clock {
         keep(server, wanted);
     }
 }
 
+/// All of them, also those that are read beside those that are served.
+fn databases(server: &mut Server) -> impl Iterator<Item = &mut Database> {
+    server.databases.iter_mut().chain(server.aside.iter_mut().flat_map(|aside| &mut aside.databases))
+}
+
 fn keep(server: &mut Server, clock: Option<ClockKind>) {
     server.eviction.clock = clock;
     let word = clock.map(|kind| first_word(kind, server.now));
-    server.databases.iter_mut().for_each(|database| database.keep_clocks(word));
+    databases(server).for_each(|database| database.keep_clocks(word));
 }
 
 /// Sets the time, which new keys' clocks tell.
@@ -176,7 +184,7 @@ pub fn set_time(server: &mut Server, now: i64) {
     if let Some(kind) = server.eviction.clock
         && first_word(kind, before) != first_word(kind, now)
     {
-        server.databases.iter_mut().for_each(|database| database.set_first_clock(first_word(kind, now)));
+        databases(server).for_each(|database| database.set_first_clock(first_word(kind, now)));
     }
 }
 
@@ -217,9 +225,13 @@ pub fn frequency(server: &Server, database: usize, place: Place) -> Option<i64> 
     is_counted.then(|| i64::from(count(word, server.settings.frequency, server.now)))
 }
 
-/// A key comes with its clock: seconds that it was not used, or how often it was. One that is not kept is forgotten.
+/// A key comes with its clock: seconds that it was not used, or how often it was. Where there are no clocks, idle times begin now; a
+/// clock of another kind than what is kept is forgotten.
 pub fn restore(server: &mut Server, database: usize, place: Place, idle_seconds: Option<i64>, frequency: Option<u8>) {
     let now = server.now;
+    if idle_seconds.is_some() && server.eviction.clock.is_none() {
+        keep(server, Some(ClockKind::LastUse));
+    }
     let word = match (server.eviction.clock, idle_seconds, frequency) {
         (Some(ClockKind::LastUse), Some(seconds), _) => {
             // What is older than half of what the clock can tell is that old: it must not come round again.
@@ -272,7 +284,13 @@ fn is_the_masters_business(server: &Server) -> bool {
 pub fn make_room(server: &mut Server) -> bool {
     server.eviction.is_under_way = false;
     server.eviction.told_bytes = 0;
-    if server.is_loading || server.is_paused() || is_the_masters_business(server) || excess(server) == 0 {
+    // Keys that come beside those that are served are the master's business as well, and no key goes for them.
+    if server.is_loading
+        || server.aside.is_some()
+        || server.is_paused()
+        || is_the_masters_business(server)
+        || excess(server) == 0
+    {
         return true;
     }
     if server.settings.policy.choice.is_none() {

@@ -7,7 +7,7 @@ mod support;
 use std::net::TcpListener;
 use std::time::Instant;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use support::node::Node;
 use support::{Client, redis_program, rsedis_program, start};
 
@@ -292,10 +292,8 @@ fn where_the_arguments_of_an_unfinished_command_are_is_not_counted() {
 /// Every number that Redis takes is taken, and no other; and what is far away stays far away.
 #[test]
 fn numbers_at_their_ends_are_taken_as_by_redis_and_end_nothing() {
-    // What would take the connections away (the kernel refuses such a keepalive), is bounded otherwise on purpose, or cannot change in
-    // Redis.
-    const LEFT_ALONE: [&str; 7] =
-        ["tcp-keepalive", "port", "tls-port", "maxclients", "hz", "maxmemory-samples", "socket-mark-id"];
+    // What is bounded otherwise on purpose, or cannot change in Redis.
+    const LEFT_ALONE: [&str; 6] = ["port", "tls-port", "maxclients", "hz", "maxmemory-samples", "socket-mark-id"];
     let directories = [harness::folder(), harness::folder()];
     let ours = start(rsedis_program(), directories[0].path(), &[]);
     let theirs = start(&redis_program("redis-server"), directories[1].path(), &[]);
@@ -332,20 +330,39 @@ fn numbers_at_their_ends_are_taken_as_by_redis_and_end_nothing() {
     }
     let began = Instant::now();
     harness::until("three seconds", || began.elapsed().as_secs() >= 3);
-    assert_eq!([mine.call("PING"), following.call("PING")], ["+PONG\r\n", "+PONG\r\n"]);
+    for client in [&mut mine, &mut following, &mut ours.client(), &mut follower.client()] {
+        assert_eq!(client.call("PING"), "+PONG\r\n");
+    }
 }
 
-/// The kernel refuses such a keepalive, as it does any file where there are too many.
+/// The kernel refuses such a keepalive, and the connection is none the worse for it.
+#[test]
+fn a_keepalive_that_the_kernel_refuses_costs_the_connection() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    let mut client = server.client();
+    assert_eq!(client.call("CONFIG SET tcp-keepalive 2147483647"), "+OK\r\n");
+    assert_eq!(server.client().call("PING"), "+PONG\r\n");
+    // The same of the connection to a master.
+    let master = Node::ours(&[]);
+    assert_eq!(client.call(&format!("REPLICAOF 127.0.0.1 {}", master.server.port)), "+OK\r\n");
+    harness::until("the link to the master", || client.call("INFO replication").contains("master_link_status:up"));
+}
+
+/// The system refuses any file where there are too many.
 #[test]
 fn a_connection_that_cannot_be_taken_ends_the_server() {
     let directory = harness::folder();
     let server = start(rsedis_program(), directory.path(), &[]);
     let mut client = server.client();
-    assert_eq!(client.call("CONFIG SET tcp-keepalive 2147483647"), "+OK\r\n");
+    assert_eq!(client.call("PING"), "+PONG\r\n", "it is taken before there are too many");
+    let process = Pid::from_raw(server.process.id() as i32).unwrap();
+    let limit = |current| Rlimit { current: Some(current), maximum: getrlimit(Resource::Nofile).maximum };
+    let before = prlimit(Some(process), Resource::Nofile, limit(0)).unwrap();
     let refused = std::net::TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     let began = Instant::now();
     harness::until("a second", || client.call("PING") == "+PONG\r\n" && began.elapsed().as_secs() >= 1);
-    assert_eq!(client.call("CONFIG SET tcp-keepalive 300"), "+OK\r\n");
+    prlimit(Some(process), Resource::Nofile, before).unwrap();
     drop(refused);
     assert_eq!(server.client().call("PING"), "+PONG\r\n");
 }

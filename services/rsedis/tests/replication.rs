@@ -217,6 +217,21 @@ fn a_cut_connection_costs_what_was_missed_and_no_more() {
 }
 
 #[test]
+fn a_smaller_backlog_holds_more_than_it_may_until_the_next_second() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&[]));
+    replica.follow(master.server.port);
+    replica.wait_for_link();
+    let mut client = master.client();
+    let value = "v".repeat(16384);
+    client.call("MULTI");
+    client.call("CONFIG SET repl-backlog-size 16384");
+    (0..10).for_each(|key| drop(client.call(&format!("SET key:{key} {value}"))));
+    assert!(client.call("EXEC").starts_with("*11"));
+    let info = client.call("INFO replication");
+    assert!(info.contains("repl_backlog_histlen:16384\r\n"), "{info}");
+}
+
+#[test]
 fn who_missed_more_than_the_backlog_holds_gets_all_keys() {
     let master = Node::ours(&["--repl-backlog-size", "16kb"]);
     let replica = Node::theirs(&[]);

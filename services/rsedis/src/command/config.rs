@@ -75,7 +75,7 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
         if !PARAMETERS[index].can_change {
             return Err(failed(&shown, "can't set immutable config"));
         }
-        if server.is_loading && PARAMETERS[index].waits_for_data() {
+        if (server.is_loading || server.aside.is_some()) && PARAMETERS[index].waits_for_data() {
             return Err(Failure::new("LOADING Failed to set the specified configuration while loading data"));
         }
         if PARAMETERS[index].is_protected() {
@@ -155,6 +155,9 @@ fn adopt(server: &mut Server, settings: Settings) -> Settings {
     // A limit that is lower now is kept at once, not when the next command comes.
     server.eviction.is_under_way = server.settings.memory_max > 0;
     server.users.allows_channels = server.settings.text("acl-pubsub-default") == "allchannels";
+    if let Some(backlog) = &mut server.replication.backlog {
+        backlog.resize(server.settings.backlog_bytes);
+    }
     if server.settings.clients_max > 0 && before.clients_max == 0 {
         server.count_clients();
     }

@@ -441,14 +441,12 @@ fn store(
     packing: crate::value::Packing,
 ) -> Outcome {
     let (key, database) = (Key::new(target), client.database);
-    let was_there = server.find(database, &key).is_some();
-    server.databases[database].remove(&key);
+    let mut zset = Zset::default();
+    for one in found {
+        zset.insert(&one.member, if stores_distance { one.distance } else { one.score }, &packing);
+    }
+    let was_there = server.put(database, &key, Value::Zset(zset));
     if !found.is_empty() {
-        let mut zset = Zset::default();
-        for one in found {
-            zset.insert(&one.member, if stores_distance { one.distance } else { one.score }, &packing);
-        }
-        server.databases[database].insert_value(&key, Value::Zset(zset));
         server.changed_string(database, target);
     } else if was_there {
         server.effects.say(database, &[b"DEL", target]);

@@ -141,7 +141,7 @@ fn about_persistence(server: &Server, _: &Session, text: &mut String) {
     let ok = |failed: bool| if failed { "err" } else { "ok" };
     let is_enabled = server.settings.is_yes("appendonly");
     line!(text, "loading:{}", u8::from(server.is_loading));
-    line!(text, "async_loading:0");
+    line!(text, "async_loading:{}", u8::from(server.serves_old_keys()));
     let save = &server.save;
     line!(text, "rdb_changes_since_last_save:{}", server.dirty.saturating_sub(save.dirty));
     line!(text, "rdb_bgsave_in_progress:{}", u8::from(save.saves || save.feeds));
@@ -166,7 +166,7 @@ fn about_persistence(server: &Server, _: &Session, text: &mut String) {
         line!(text, "aof_buffer_length:{}", server.effects.bytes.len());
         line!(text, "aof_syncs:{}", aof.syncs);
     }
-    if server.is_loading {
+    if server.is_loading || server.aside.is_some() {
         about_loading(server, text);
     }
 }
@@ -174,15 +174,20 @@ fn about_persistence(server: &Server, _: &Session, text: &mut String) {
 /// How far it is with what is read, and when it will be done at this pace.
 fn about_loading(server: &Server, text: &mut String) {
     let load = &server.load;
-    let loaded = load.bytes.min(load.total_bytes);
+    // How many bytes a master will send is not always known.
+    let loaded = if load.total_bytes == 0 { load.bytes } else { load.bytes.min(load.total_bytes) };
     // The clock of commands stands still while the start reads data.
     let seconds = (crate::reactor::now_millis() - load.began).max(0) / 1000;
-    let left = i128::from(load.total_bytes - loaded) * i128::from(seconds) / i128::from(loaded.max(1));
+    let left = i128::from(load.total_bytes.saturating_sub(loaded)) * i128::from(seconds) / i128::from(loaded.max(1));
     line!(text, "loading_start_time:{}", load.began / 1000);
     line!(text, "loading_total_bytes:{}", load.total_bytes);
     line!(text, "loading_rdb_used_mem:0");
     line!(text, "loading_loaded_bytes:{loaded}");
-    line!(text, "loading_loaded_perc:{:.2}", loaded as f64 * 100.0 / load.total_bytes.max(1) as f64);
+    line!(
+        text,
+        "loading_loaded_perc:{:.2}",
+        load.bytes.min(load.total_bytes) as f64 * 100.0 / load.total_bytes.max(1) as f64
+    );
     line!(text, "loading_eta_seconds:{left}");
 }
 

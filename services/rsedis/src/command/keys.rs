@@ -84,13 +84,19 @@ pub(super) fn randomkey(server: &mut Server, client: &mut Session, _: Args<'_>) 
     Ok(())
 }
 
+/// A key that was put somewhere else goes on with the clock that it had.
+fn carry_clock(server: &mut Server, database: usize, place: Place, clock: Option<u32>) {
+    if let Some(clock) = clock {
+        server.databases[database].set_clock(place, clock);
+    }
+}
+
 /// Whether the key was renamed; where `if_absent`, only if the new name is free.
 fn rename_key(server: &mut Server, client: &mut Session, args: Args<'_>, if_absent: bool) -> Outcome<bool> {
     let database = client.database;
     let (from, to) = (Key::new(args.at(1)), Key::new(args.at(2)));
-    if server.find(database, &from).is_none() {
-        return Err(NO_KEY);
-    }
+    let place = server.find(database, &from).ok_or(NO_KEY)?;
+    let clock = server.databases[database].clock(place);
     if from.bytes == to.bytes {
         return Ok(!if_absent);
     }
@@ -101,7 +107,8 @@ fn rename_key(server: &mut Server, client: &mut Session, args: Args<'_>, if_abse
         server.databases[database].remove(&to);
     }
     if let Some(entry) = server.databases[database].remove(&from) {
-        server.databases[database].insert(&to, entry.rename(to.bytes));
+        let place = server.databases[database].insert(&to, entry.rename(to.bytes));
+        carry_clock(server, database, place, clock);
     }
     server.changed_string(database, from.bytes);
     server.touch(database, to.bytes);
@@ -171,9 +178,11 @@ pub(super) fn move_key(server: &mut Server, client: &mut Session, args: Args<'_>
     if from == to {
         return Err(Failure::new("ERR source and destination objects are the same"));
     }
-    let is_moved = server.find(from, &key).is_some() && server.find(to, &key).is_none();
+    let clock = server.find(from, &key).map(|place| server.databases[from].clock(place));
+    let is_moved = clock.is_some() && server.find(to, &key).is_none();
     if is_moved && let Some(entry) = server.databases[from].remove(&key) {
-        server.databases[to].insert(&key, entry);
+        let place = server.databases[to].insert(&key, entry);
+        carry_clock(server, to, place, clock.flatten());
         if server.is_own_change() {
             server.note_own_expiry(to, key.bytes);
         }

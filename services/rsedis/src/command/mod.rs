@@ -345,8 +345,8 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, args: Arg
     if client.is_replica() && (may_write(command) || command.is(READONLY)) {
         return Err(Failure::new("ERR Replica can't interact with the keyspace"));
     }
-    if server.is_loading {
-        check_loading(client, command)?;
+    if server.is_loading || server.aside.is_some() {
+        check_loading(server, client, command)?;
     }
     if server.replication.is_replica() {
         check_link(server, client, command)?;
@@ -354,10 +354,11 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, args: Arg
     Ok(())
 }
 
-/// What is refused while data are read.
+/// What is refused while data are read; where the keys of before answer meanwhile, that is little.
 #[cold]
-fn check_loading(client: &Session, command: &Command) -> Outcome {
-    match client.is_master || command.is(LOADING) {
+fn check_loading(server: &Server, client: &Session, command: &Command) -> Outcome {
+    let may_run = if server.is_loading { command.is(LOADING) } else { !command.is(NO_ASYNC_LOADING) };
+    match client.is_master || may_run {
         true => Ok(()),
         false => Err(Failure::new("LOADING Redis is loading the dataset in memory")),
     }

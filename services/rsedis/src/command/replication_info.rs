@@ -1,7 +1,7 @@
 //! What INFO says of replication.
 
 use super::info::line;
-use crate::replication::{Backlog, Failover, Link, Master};
+use crate::replication::{Backlog, Failover, Master};
 use crate::server::Server;
 use crate::session::Session;
 
@@ -59,8 +59,8 @@ fn about_master(server: &Server, master: &Master, text: &mut String) {
     line!(text, "master_sync_in_progress:{}", u8::from(master.is_syncing()));
     line!(text, "slave_read_repl_offset:{}", replication.applied());
     line!(text, "slave_repl_offset:{}", replication.offset);
-    if let Link::Receiving(receipt) = &master.link {
-        let (read, total) = (receipt.bytes.len() as u64, receipt.total().unwrap_or(0));
+    if let Some(receipt) = master.receipt() {
+        let (read, total) = (receipt.received(), receipt.total().unwrap_or(0));
         line!(text, "master_sync_total_bytes:{total}");
         line!(text, "master_sync_read_bytes:{read}");
         line!(text, "master_sync_left_bytes:{}", total as i64 - read as i64);

@@ -29,14 +29,14 @@ pub(super) fn restore(server: &mut Server, client: &mut Session, args: Args<'_>)
             replaces = true;
         } else if is(word, "ABSTTL") {
             is_absolute = true;
-        } else if is(word, "IDLETIME") && at + 1 < args.len() {
+        } else if is(word, "IDLETIME") && at + 1 < args.len() && frequency.is_none() {
             let seconds = integer(args.at(at + 1))?;
             if seconds < 0 {
                 return Err(Failure::new("ERR Invalid IDLETIME value, must be >= 0"));
             }
             idle_seconds = Some(seconds);
             at += 1;
-        } else if is(word, "FREQ") && at + 1 < args.len() {
+        } else if is(word, "FREQ") && at + 1 < args.len() && idle_seconds.is_none() {
             let count = u8::try_from(integer(args.at(at + 1))?);
             frequency = Some(count.map_err(|_| Failure::new("ERR Invalid FREQ value, must be >= 0 and <= 255"))?);
             at += 1;

@@ -254,14 +254,12 @@ fn store_combined(server: &mut Server, client: &mut Session, args: Args<'_>, ope
     let (target, database) = (Key::new(args.at(1)), client.database);
     let members = combine(server, database, args.from(2), operation, usize::MAX)?;
     let limit = server.packing().intset_entries;
-    let was_there = server.find(database, &target).is_some();
-    server.databases[database].remove(&target);
+    let mut set = Set::default();
+    for member in &members {
+        set.insert(member, limit);
+    }
+    let was_there = server.put(database, &target, Value::Set(set));
     if !members.is_empty() {
-        let mut set = Set::default();
-        for member in &members {
-            set.insert(member, limit);
-        }
-        server.databases[database].insert_value(&target, Value::Set(set));
         server.changed_string(database, target.bytes);
     } else if was_there {
         server.effects.say(database, &[b"DEL", target.bytes]);

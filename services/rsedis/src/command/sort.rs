@@ -180,12 +180,10 @@ fn sort_elements(server: &mut Server, client: &mut Session, args: Args<'_>, may_
         return Ok(());
     };
     let (key, size) = (Key::new(target), server.packing().list_size);
-    let was_there = server.find(database, &key).is_some();
-    server.databases[database].remove(&key);
+    let mut list = List::default();
+    output.iter().for_each(|element| list.push(End::Back, element.as_deref().unwrap_or_default(), size));
+    let was_there = server.put(database, &key, Value::List(list));
     if !output.is_empty() {
-        let mut list = List::default();
-        output.iter().for_each(|element| list.push(End::Back, element.as_deref().unwrap_or_default(), size));
-        server.databases[database].insert_value(&key, Value::List(list));
         server.changed_string(database, target);
         server.dirty += output.len() as u64 - 1;
     } else if was_there {

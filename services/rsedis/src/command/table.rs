@@ -233,7 +233,7 @@ pub static COMMANDS: &[Command] = &[
     c("keys", keys::keys, 2, READONLY, CATEGORY_KEYSPACE | CATEGORY_DANGEROUS, (0, 0, 0)),
     c("move", keys::move_key, 3, WRITE | FAST, CATEGORY_KEYSPACE, (1, 1, 1)),
     c("object", container, -2, 0, 0, (0, 0, 0)).with(OBJECT_COMMANDS),
-    c("randomkey", keys::randomkey, 1, READONLY, CATEGORY_KEYSPACE, (0, 0, 0)),
+    c("randomkey", keys::randomkey, 1, READONLY | NO_TOUCH, CATEGORY_KEYSPACE, (0, 0, 0)),
     c("rename", keys::rename, 3, WRITE, CATEGORY_KEYSPACE, (1, 2, 1)),
     c("renamenx", keys::renamenx, 3, WRITE | FAST, CATEGORY_KEYSPACE, (1, 2, 1)),
     c("touch", keys::touch, -2, READONLY | FAST, CATEGORY_KEYSPACE, (1, -1, 1)),

@@ -242,11 +242,10 @@ pub(super) fn zrangestore(server: &mut Server, client: &mut Session, args: Args<
 /// Gives a key a sorted set, or nothing if that is empty; replies with its size.
 pub(super) fn store(server: &mut Server, client: &mut Session, name: &[u8], zset: Zset) {
     let (key, database) = (Key::new(name), client.database);
-    let was_there = server.find(database, &key).is_some();
-    server.databases[database].remove(&key);
-    client.reply.count(zset.len());
-    if !zset.is_empty() {
-        server.databases[database].insert_value(&key, Value::Zset(zset));
+    let count = zset.len();
+    let was_there = server.put(database, &key, Value::Zset(zset));
+    client.reply.count(count);
+    if count > 0 {
         server.changed_string(database, name);
     } else if was_there {
         server.effects.say(database, &[b"DEL", name]);

@@ -17,12 +17,10 @@ const TURN_COMMANDS: u64 = 1_000;
 
 /// Reads an RDB file, and serves those who ask meanwhile; how many bytes it has.
 fn read_rdb(server: &mut Server, loader: &mut rdb::Loader, bytes: &[u8]) -> Result<usize, rdb::RdbError> {
-    loop {
-        if let Some(length) = loader.step(server, bytes, TURN)? {
-            return Ok(length);
-        }
+    while !loader.step(server, &bytes[loader.at()..], false, TURN)? {
         server.serve_while_loading();
     }
+    Ok(loader.at())
 }
 
 /// Bytes of the files of an append-only file, for who wants to know how far the reading is. What is wrong with them is found by who

@@ -32,6 +32,8 @@ struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
     packing: Packing,
+    /// How many bytes there would have to be for what was asked for last and was not there; 0: all was there.
+    lacks: usize,
 }
 
 /// A length, or the code of a special string.
@@ -41,9 +43,17 @@ enum Length {
 }
 
 impl<'a> Reader<'a> {
+    fn new(bytes: &'a [u8], packing: Packing) -> Self {
+        Self { bytes, at: 0, packing, lacks: 0 }
+    }
+
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let piece = self.bytes.get(self.at..self.at.checked_add(count)?)?;
-        self.at += count;
+        let end = self.at.checked_add(count)?;
+        let Some(piece) = self.bytes.get(self.at..end) else {
+            self.lacks = end;
+            return None;
+        };
+        self.at = end;
         Some(piece)
     }
 
@@ -77,7 +87,12 @@ impl<'a> Reader<'a> {
     /// A number of things of at least one byte each.
     fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(self.length()?).ok()?;
-        (count <= self.bytes.len() - self.at).then_some(count)
+        let end = self.at.checked_add(count)?;
+        if end > self.bytes.len() {
+            self.lacks = end;
+            return None;
+        }
+        Some(count)
     }
 
     fn string(&mut self) -> Option<Vec<u8>> {
@@ -356,7 +371,7 @@ pub fn is_whole(payload: &[u8], skips_checksum: bool) -> bool {
 /// The entry that RESTORE makes; nothing if the value cannot be read.
 pub fn restore(key: &[u8], payload: &[u8], expiry: Option<i64>, packing: Packing) -> Option<Entry> {
     let body = payload.get(..payload.len().checked_sub(10)?)?;
-    let mut reader = Reader { bytes: body, at: 0, packing };
+    let mut reader = Reader::new(body, packing);
     let kind = reader.byte()?;
     let read = reader.value(kind)?;
     (reader.at == body.len()).then(|| entry(key, read, expiry))
@@ -365,7 +380,7 @@ pub fn restore(key: &[u8], payload: &[u8], expiry: Option<i64>, packing: Packing
 /// The texts of the libraries of FUNCTION DUMP; nothing if it is none.
 pub fn restore_libraries(payload: &[u8]) -> Option<Vec<Vec<u8>>> {
     let body = payload.get(..payload.len().checked_sub(10)?)?;
-    let mut reader = Reader { bytes: body, at: 0, packing: Packing::default() };
+    let mut reader = Reader::new(body, Packing::default());
     let mut codes = Vec::new();
     while reader.at < body.len() {
         (reader.byte()? == opcode::FUNCTION).then_some(())?;
@@ -377,22 +392,22 @@ pub fn restore_libraries(payload: &[u8]) -> Option<Vec<Vec<u8>>> {
 /// Reads a file's keys into the server; how many bytes it is long. Keys that have expired are left out.
 pub fn read(server: &mut Server, bytes: &[u8]) -> Result<usize, RdbError> {
     let mut loader = Loader::default();
-    loop {
-        if let Some(length) = loader.step(server, bytes, Duration::MAX)? {
-            return Ok(length);
-        }
-    }
+    while !loader.step(server, &bytes[loader.at()..], false, Duration::MAX)? {}
+    Ok(loader.at())
 }
 
 fn failed(offset: usize, what: &str) -> RdbError {
     RdbError { offset, what: what.to_owned() }
 }
 
-/// Reads a file that is there as a whole, a little at a time.
+/// Reads a file a little at a time, also one that comes while it is read. A value is read once all of it is there.
 #[derive(Default)]
 pub struct Loader {
     at: usize,
-    version: i64,
+    /// How many bytes there must be behind these before it is worth a try.
+    wanted: usize,
+    /// Nothing: not read yet.
+    version: Option<i64>,
     database: usize,
     expiry: Option<i64>,
     idle_seconds: Option<i64>,
@@ -431,45 +446,74 @@ impl Loader {
         self.at
     }
 
-    /// Goes on for about so long; the file's length once all was read. `bytes`: the whole file, the same each time.
-    pub fn step(&mut self, server: &mut Server, bytes: &[u8], most: Duration) -> Result<Option<usize>, RdbError> {
-        let began = Instant::now();
-        let mut reader = Reader { bytes, at: self.at, packing: server.packing() };
-        if self.at == 0 {
-            self.version = version(&mut reader)?;
-            (server.load.keys, server.load.expired_keys) = (0, 0);
+    /// Whether it can go on with so many bytes behind those that were read.
+    pub fn is_content_with(&self, count: usize) -> bool {
+        count >= self.wanted
+    }
+
+    /// Goes on for about so long; whether all was read. `bytes`: what is there of the file behind what was read; `may_grow`: more comes,
+    /// so that an end in the middle of something is none.
+    pub fn step(
+        &mut self,
+        server: &mut Server,
+        bytes: &[u8],
+        may_grow: bool,
+        most: Duration,
+    ) -> Result<bool, RdbError> {
+        if may_grow && !self.is_content_with(bytes.len()) {
+            return Ok(false);
         }
-        let (mut is_whole, delay) = (false, server.settings.load_delay);
+        let began = Instant::now();
+        let mut reader = Reader::new(bytes, server.packing());
+        // Where the last piece that is whole ends.
+        let (mut is_whole, mut end, delay) = (false, 0, server.settings.load_delay);
+        self.wanted = 0;
         while !is_whole && !self.is_waiting() {
-            is_whole = self.piece(server, &mut reader)?;
+            reader.lacks = 0;
+            match self.piece(server, &mut reader) {
+                Ok(is_last) => (is_whole, end) = (is_last, reader.at),
+                Err(_) if may_grow && reader.lacks > 0 => {
+                    // Who tries a large value again with each packet reads it thousands of times.
+                    let there = bytes.len() - end;
+                    self.wanted = (reader.lacks - end).max(there + there / 4);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
             self.next = (!delay.is_zero()).then(|| Instant::now() + delay);
             if began.elapsed() >= most {
                 break;
             }
         }
-        let digest = self.digest.get_or_insert_with(|| CRC.digest());
-        digest.update(&bytes[self.at..reader.at]);
-        self.at = reader.at;
-        server.load.bytes = reader.at as u64;
-        if !is_whole {
-            return Ok(None);
-        }
-        if self.version >= 5 {
-            let sum = reader.array().map(u64::from_le_bytes);
-            let sum = sum.ok_or_else(|| failed(reader.at, "the file ends before its checksum"))?;
+        let has_sum = is_whole && self.version >= Some(5);
+        let (read, sum) = bytes[..end].split_at(end - if has_sum { size_of::<u64>() } else { 0 });
+        self.digest.get_or_insert_with(|| CRC.digest()).update(read);
+        self.at += end;
+        server.load.bytes = self.at as u64;
+        if has_sum && !server.skips_checksums {
+            let sum = u64::from_le_bytes(sum.try_into().unwrap_or_default());
             let found = self.digest.take().map_or(0, Digest::finalize);
-            if sum != 0 && !server.skips_checksums && sum != found {
-                return Err(failed(reader.at - 8, "wrong checksum (CRC error)"));
+            if sum != 0 && sum != found {
+                return Err(failed(self.at - size_of::<u64>(), "wrong checksum (CRC error)"));
             }
         }
-        Ok(Some(reader.at))
+        Ok(is_whole)
     }
 
-    /// Reads what one opcode says; whether that was the end.
+    /// Reads what one opcode says, or what stands before all of them; whether that was the end.
     fn piece(&mut self, server: &mut Server, reader: &mut Reader<'_>) -> Result<bool, RdbError> {
-        let offset = reader.at;
+        let Some(version) = self.version else {
+            self.version = Some(version(reader)?);
+            (server.load.keys, server.load.expired_keys) = (0, 0);
+            return Ok(false);
+        };
+        let offset = self.at + reader.at;
         let cut = || failed(offset, "not what an RDB file has here, or the file ends too early");
         match reader.byte().ok_or_else(cut)? {
+            opcode::END if version >= 5 => {
+                let sum = reader.take(size_of::<u64>());
+                return sum.map(|_| true).ok_or_else(|| failed(offset + 1, "the file ends before its checksum"));
+            }
             opcode::END => return Ok(true),
             opcode::DATABASE => {
                 let number = reader.length().and_then(|number| usize::try_from(number).ok());

@@ -116,3 +116,56 @@ fn old_packed_values_are_read() {
     assert_eq!(old::zipmap(&zipmap), Some(vec![b"f".to_vec(), b"vw".to_vec()]));
     assert_eq!(old::zipmap(&zipmap[..6]), None);
 }
+
+/// Reads a file that comes in pieces of these sizes, again and again.
+fn read_in_pieces(server: &mut Server, bytes: &[u8], sizes: &[usize]) -> Result<usize, RdbError> {
+    let (mut loader, mut there) = (Loader::default(), 0);
+    for size in sizes.iter().cycle() {
+        if loader.step(server, &bytes[loader.at()..there], there < bytes.len(), std::time::Duration::MAX)? {
+            break;
+        }
+        there = (there + size).min(bytes.len());
+    }
+    Ok(loader.at())
+}
+
+#[test]
+fn damage_in_a_file_that_comes_is_found() {
+    let bytes = write(&filled(), false);
+    for at in (0..bytes.len()).step_by(37) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        assert!(read_in_pieces(&mut server(), &damaged, &[1_000]).is_err(), "byte {at}");
+        assert!(read_in_pieces(&mut server(), &bytes[..at], &[1_000]).is_err(), "cut at {at}");
+    }
+}
+
+/// Each packet brought another attempt at the whole value.
+#[test]
+fn a_large_value_that_comes_slowly_is_read_with_every_packet() {
+    let mut filled = server();
+    (0..2_000).for_each(|member| run(&mut filled, &format!("SADD set {member}:{}", "x".repeat(1_000))));
+    let bytes = write(&filled, false);
+    let (mut loader, mut attempts) = (Loader::default(), 0);
+    let mut copy = server();
+    for there in 0..=bytes.len() {
+        let (rest, may_grow) = (&bytes[loader.at()..there], there < bytes.len());
+        if loader.is_content_with(rest.len()) || !may_grow {
+            attempts += 1;
+            loader.step(&mut copy, rest, may_grow, std::time::Duration::MAX).unwrap();
+        }
+    }
+    assert_eq!(crate::digest::of_server(&copy), crate::digest::of_server(&filled));
+    assert!(attempts < 300, "{attempts} attempts at {} bytes", bytes.len());
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_file_that_comes_in_any_pieces_is_read(sizes in proptest::collection::vec(1usize..3_000, 1..20)) {
+        let filled = filled();
+        let bytes = write(&filled, false);
+        let mut copy = server();
+        proptest::prop_assert_eq!(read_in_pieces(&mut copy, &bytes, &sizes), Ok(bytes.len()));
+        proptest::prop_assert_eq!(crate::digest::of_server(&copy), crate::digest::of_server(&filled));
+    }
+}

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use wal::files::Directory;
 
-use super::sockets::{Event, Received, Sockets};
-use super::{RECEIVE_BYTES, Reactor, interlude, now_millis};
+use super::sockets::{Event, Sockets};
+use super::{Reactor, interlude, now_millis};
 use crate::protocol::Limits;
 use crate::server::{Heard, Request, Server};
 use crate::{eviction, log, waiting};
@@ -66,7 +66,7 @@ pub(super) fn hear<S: Sockets>(sockets: &RefCell<S>, server: &mut Server, slot: 
         events.sort_by_key(|event| !matches!(event, Event::Readable(readable) if *readable == slot));
         for event in events.drain(..) {
             match event {
-                Event::Readable(readable) if readable == slot => receive(sockets, server, slot),
+                Event::Readable(readable) if readable == slot => drop(interlude::receive(sockets, server, slot)),
                 Event::Accept | Event::Readable(_) if is_gone(server, slot) => {}
                 event => interlude::take(sockets, server, event),
             }
@@ -79,19 +79,6 @@ pub(super) fn hear<S: Sockets>(sockets: &RefCell<S>, server: &mut Server, slot: 
 
 fn is_gone(server: &Server, slot: usize) -> bool {
     server.sessions.get(slot).and_then(Option::as_deref).is_none_or(|session| session.is_killed)
-}
-
-fn receive(sockets: &mut impl Sockets, server: &mut Server, slot: usize) {
-    let (Some(Some(connection)), Some(Some(session))) =
-        (server.connections.get_mut(slot), server.sessions.get_mut(slot))
-    else {
-        return;
-    };
-    match sockets.receive(slot, &mut connection.query, RECEIVE_BYTES) {
-        Received::Nothing => {}
-        Received::End => session.is_killed = true,
-        Received::Bytes(count) => server.stats.input_bytes += count as u64,
-    }
 }
 
 /// What there is to tell the debugger, if there is something.
@@ -138,7 +125,7 @@ mod tests {
     use std::io;
     use std::net::TcpStream;
 
-    use super::super::sockets::Accepted;
+    use super::super::sockets::{Accepted, Received};
     use super::*;
     use crate::connection::Connection;
     use crate::session::Session;

@@ -122,9 +122,12 @@ impl EpollSockets {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         if keepalive_seconds > 0 {
-            rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
             let seconds = Duration::from_secs(u64::from(keepalive_seconds));
-            rustix::net::sockopt::set_tcp_keepidle(&stream, seconds)?;
+            // Linux takes 32,767 s at most, and CONFIG SET more: a connection that is asked after as rarely as the system does on its own
+            // is better than none, as in Redis.
+            rustix::net::sockopt::set_socket_keepalive(&stream, true)
+                .and_then(|()| rustix::net::sockopt::set_tcp_keepidle(&stream, seconds))
+                .ok();
         }
         let local = stream.local_addr()?;
         let is_local = match peer.ip().to_canonical() {

@@ -290,11 +290,6 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.touched.push(slot);
         }
         let server = &mut self.server;
-        if let Some(backlog) = &mut server.replication.backlog
-            && backlog.size() != server.settings.backlog_bytes
-        {
-            backlog.resize(server.settings.backlog_bytes);
-        }
         let patience = server.settings.integer("repl-backlog-ttl");
         let replication = &server.replication;
         let is_unneeded = patience > 0 && replication.replicas.is_empty() && !replication.is_replica();

@@ -1,8 +1,10 @@
 //! The replica's side of replication: the connection to the master, its keys, its stream.
 //!
 //! The connection is made by a thread, since names must be looked up. Keys are kept in memory until they have come as a whole, so that
-//! what is there is served meanwhile; then they take its place, a little in each turn of the loop, while clients hear `-LOADING`. What is
-//! acknowledged to the master is what this server's own append-only file has taken as its policy demands.
+//! what is there is served meanwhile; then they take its place, a little in each turn of the loop, while clients hear `-LOADING`. With
+//! `repl-diskless-load` they are read while they come: in the place of nothing, or aside, so that a transfer that breaks changes nothing;
+//! where they are of the history of those that are there, these are served meanwhile. What is acknowledged to the master is what this
+//! server's own append-only file has taken as its policy demands.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -18,10 +20,12 @@ use crate::protocol::{Limits, push_command};
 use crate::replication::link::{self, Asked, Introduction, Loading, Next, Receipt};
 use crate::replication::{Failover, Link, Master, Question, Verdict};
 use crate::session::Session;
-use crate::{command, log, rdb};
+use crate::{command, log};
 
 /// What a turn of the loop may spend on reading keys.
 const BUDGET: Duration = Duration::from_millis(5);
+/// The same while others are served.
+const BUDGET_BESIDE_OTHERS: Duration = Duration::from_millis(1);
 
 /// The connection to a master.
 #[derive(Default)]
@@ -93,6 +97,16 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// The same, where the socket is closed already.
     pub(super) fn note_lost_master(&mut self, why: &str) {
+        if let Some(Link::Loading(loading)) = self.master().map(|master| &master.link) {
+            let at = loading.at();
+            let what_is_left = match self.server.aside {
+                Some(_) => "what was read of them is dropped, and the keys of before stay",
+                None => "what was read of them is dropped",
+            };
+            log::warning(format_args!(
+                "Internal error in RDB reading offset {at}, keys of the master: {why}: {what_is_left}"
+            ));
+        }
         self.server.abandon_loading();
         self.socket = Socket::default();
         // Whoever was asked to lead may have done so before the connection was over, or may yet: a lead is not taken back.
@@ -118,6 +132,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let is_silent = now - master.heard_at > patience;
         match &master.link {
             Link::Down => self.connect_to_master(),
+            Link::Loading(loading) if is_silent && !loading.receipt.is_whole() && !loading.is_ahead() => {
+                self.lose_master("Timeout receiving bulk data from MASTER, see repl-timeout")
+            }
             Link::Loading(_) => self.tell_master(b"\n"),
             // It may speak, and is not heard.
             Link::Up if self.server.aof.failure.is_some() => {
@@ -274,7 +291,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     fn try_go_on_with_master(&mut self, slot: usize) -> Result<(), String> {
         loop {
-            let introduction = self.introduction();
+            let (introduction, may_be_direct) = (self.introduction(), self.server.reads_while_keys_come());
             let (Some(Some(connection)), Some(master)) =
                 (self.server.connections.get_mut(slot), self.server.replication.master.as_mut())
             else {
@@ -335,16 +352,25 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     }
                 }
                 Link::Receiving(receipt) => {
-                    if !receipt.take(query)? {
-                        return Ok(());
+                    // Asked when the first of them come, and not again.
+                    let is_direct = !receipt.has_begun() && may_be_direct;
+                    let is_whole = receipt.take(query)?;
+                    if is_whole || is_direct && receipt.has_begun() {
+                        connection.is_paused = is_whole;
+                        let receipt = std::mem::take(&mut **receipt);
+                        self.begin_loading(receipt, is_direct);
                     }
-                    connection.is_paused = true;
-                    let receipt = std::mem::replace(receipt, Box::new(Receipt::new(Default::default())));
-                    self.begin_loading(*receipt);
+                    return Ok(());
+                }
+                Link::Loading(loading) => {
+                    if !loading.receipt.is_whole() {
+                        connection.is_paused = loading.receipt.take(query)? || loading.is_ahead();
+                        self.touched.push(slot);
+                    }
                     return Ok(());
                 }
                 Link::Up => return self.apply_stream(slot),
-                Link::Down | Link::Connecting | Link::Loading(_) => return Ok(()),
+                Link::Down | Link::Connecting => return Ok(()),
             }
         }
     }
@@ -381,8 +407,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.server.choose_effects();
     }
 
-    /// Everything goes, and the master's keys come.
-    fn begin_loading(&mut self, receipt: Receipt) {
+    /// Everything goes.
+    fn let_go(&mut self) {
         self.abandon_walks();
         if let Some(aof) = self.aof.take() {
             // What it holds is of another history, and is replaced once that of the master is there.
@@ -391,11 +417,21 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.server.aof.failure = None;
         }
         self.server.forget_everything();
-        let reader = rdb::Loader::new(true);
-        let Receipt { bytes, history, .. } = receipt;
-        self.server.begin_loading(bytes.len() as u64);
+    }
+
+    /// The master's keys come: aside, or in the place of all that is there.
+    fn begin_loading(&mut self, receipt: Receipt, is_direct: bool) {
+        let is_aside = is_direct && self.server.settings.text("repl-diskless-load") == "swapdb";
+        // What is there is an earlier state of the same keys: better than none.
+        let serves = is_aside && receipt.history.0 == self.server.replication.id;
+        match is_aside {
+            true => self.server.begin_aside(),
+            false => self.let_go(),
+        }
+        self.server.begin_loading(receipt.total().unwrap_or(0));
+        self.server.is_loading = !serves;
         if let Some(master) = self.master() {
-            master.link = Link::Loading(Box::new(Loading { bytes, reader, history }));
+            master.link = Link::Loading(Box::new(Loading::new(receipt)));
         }
         self.touched.extend(self.socket.slot);
         log::notice("MASTER <-> REPLICA sync: Loading DB in memory");
@@ -405,35 +441,61 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     fn step_loading(&mut self) -> bool {
         let Some(master) = self.server.replication.master.as_mut() else { return false };
         let Link::Loading(loading) = &mut master.link else { return false };
-        let (bytes, mut reader) = (std::mem::take(&mut loading.bytes), std::mem::take(&mut loading.reader));
-        let outcome = reader.step(&mut self.server, &bytes, BUDGET);
+        let mut loading = std::mem::take(&mut **loading);
+        let budget = if self.server.serves_old_keys() { BUDGET_BESIDE_OTHERS } else { BUDGET };
+        self.server.exchange_aside();
+        let outcome = loading.step(&mut self.server, budget);
+        self.server.exchange_aside();
+        if outcome == Ok(true) {
+            self.end_loading(loading);
+            return true;
+        }
+        let has_more = loading.has_more();
+        let hears_more = !loading.receipt.is_whole() && !loading.is_ahead();
+        if let Some(Link::Loading(placed)) = self.master().map(|master| &mut master.link) {
+            **placed = loading;
+        }
         match outcome {
-            Ok(None) => {
-                let has_more = !reader.is_waiting();
-                if let Some(Link::Loading(loading)) = self.master().map(|master| &mut master.link) {
-                    (loading.bytes, loading.reader) = (bytes, reader);
-                }
-                has_more
-            }
-            Ok(Some(_)) => {
-                self.end_loading(reader.stream_database.unwrap_or(0));
-                true
-            }
             Err(error) => {
                 self.lose_master(&format!("its keys: {error}"));
                 false
             }
+            Ok(_) => {
+                if hears_more {
+                    self.hear_more_keys();
+                }
+                has_more
+            }
         }
     }
 
-    fn end_loading(&mut self, database: usize) {
+    /// The master is listened to again if it was not for the keys that had come and were not read.
+    fn hear_more_keys(&mut self) {
+        let now = self.server.now;
+        if let Some(slot) = self.socket.slot
+            && let Some(Some(connection)) = self.server.connections.get_mut(slot)
+            && std::mem::take(&mut connection.is_paused)
+        {
+            self.touched.push(slot);
+            if let Some(master) = self.master() {
+                // It could not be heard.
+                master.heard_at = now;
+            }
+        }
+    }
+
+    fn end_loading(&mut self, loading: Loading) {
         self.server.is_loading = false;
+        if self.server.aside.is_some() {
+            log::notice("MASTER <-> REPLICA sync: Swapping active DB with loaded DB");
+            self.let_go();
+            self.server.adopt_aside();
+        }
         let Some(master) = self.server.replication.master.as_mut() else { return };
-        let Link::Loading(loading) = std::mem::replace(&mut master.link, Link::Up) else { return };
-        master.database = database;
+        (master.link, master.database) = (Link::Up, loading.stream_database());
         let size = self.server.settings.backlog_bytes;
         let replication = &mut self.server.replication;
-        (replication.id, replication.offset) = loading.history;
+        (replication.id, replication.offset) = loading.receipt.history;
         replication.second = None;
         replication.pending.clear();
         replication.begin_backlog(size);

@@ -65,23 +65,24 @@ pub(super) fn end_if_asked(sockets: &mut impl Sockets, server: &Server) {
 
 /// Takes what a client has sent. The client whose script runs is not listened to, nor is the master.
 fn listen(sockets: &mut impl Sockets, server: &mut Server, slot: usize) {
-    if is_for_later(server, slot) {
+    if is_for_later(server, slot) || receive(sockets, server, slot).is_none() {
         return;
-    }
-    let (Some(Some(connection)), Some(Some(session))) =
-        (server.connections.get_mut(slot), server.sessions.get_mut(slot))
-    else {
-        return;
-    };
-    match sockets.receive(slot, &mut connection.query, RECEIVE_BYTES) {
-        Received::Nothing => {}
-        Received::End => session.is_killed = true,
-        Received::Bytes(count) => server.stats.input_bytes += count as u64,
     }
     // The loop closes it, and sends what is left.
     server.woken.push(slot);
     run(server, slot);
     answer(sockets, server, slot);
+}
+
+/// Takes into its buffer what somebody has sent, who may have gone; nothing if nobody is there.
+pub(super) fn receive(sockets: &mut impl Sockets, server: &mut Server, slot: usize) -> Option<()> {
+    let (connection, session) = (server.connections.get_mut(slot)?.as_mut()?, server.sessions.get_mut(slot)?.as_mut()?);
+    match sockets.receive(slot, &mut connection.query, RECEIVE_BYTES) {
+        Received::Nothing => {}
+        Received::End => session.is_killed = true,
+        Received::Bytes(count) => server.stats.input_bytes += count as u64,
+    }
+    Some(())
 }
 
 fn is_for_later(server: &Server, slot: usize) -> bool {

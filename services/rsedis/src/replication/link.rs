@@ -1,7 +1,10 @@
 //! The master that is followed, and what is said to it before its stream comes: the handshake, line by line, and all keys.
 
+use std::time::Duration;
+
 use crate::protocol::push_command;
 use crate::rdb;
+use crate::server::Server;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -35,7 +38,16 @@ impl Master {
 
     /// Whether its keys are on their way, or are being read.
     pub fn is_syncing(&self) -> bool {
-        matches!(self.link, Link::Receiving(_) | Link::Loading(_))
+        self.receipt().is_some()
+    }
+
+    /// The keys that are on their way, or are being read.
+    pub fn receipt(&self) -> Option<&Receipt> {
+        match &self.link {
+            Link::Receiving(receipt) => Some(receipt),
+            Link::Loading(loading) => Some(&loading.receipt),
+            _ => None,
+        }
     }
 
     /// The word that ROLE has for the link.
@@ -61,7 +73,7 @@ pub enum Link {
     Handshake(Asked),
     /// Keys are coming.
     Receiving(Box<Receipt>),
-    /// Keys have come and are being read.
+    /// Keys are being read, which have come or come.
     Loading(Box<Loading>),
     /// The stream comes.
     Up,
@@ -189,19 +201,25 @@ impl Introduction {
 /// Bytes of the mark behind keys whose length was not told before.
 const MARK_BYTES: usize = 40;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum End {
+    #[default]
     Unknown,
     Length(u64),
     Mark(Vec<u8>),
 }
 
 /// Keys that come: an RDB file, its length told before (`$length`) or a mark behind it (`$EOF:mark`).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Receipt {
     end: End,
-    /// The file so far.
-    pub bytes: Vec<u8>,
+    /// The file so far, without what was read and let go of.
+    bytes: Vec<u8>,
+    /// So many of the bytes were read.
+    read: usize,
+    /// How many bytes of the file have come.
+    received: u64,
+    is_whole: bool,
     /// The history that follows, and where it goes on.
     pub history: (String, u64),
 }
@@ -209,19 +227,62 @@ pub struct Receipt {
 impl Receipt {
     /// Of the keys before a history's offset.
     pub fn new(history: (String, u64)) -> Self {
-        Self { end: End::Unknown, bytes: Vec::new(), history }
+        Self { history, ..Self::default() }
     }
 
-    /// How long the file will be, if that was told.
+    /// How long the file is, if that is known.
     pub fn total(&self) -> Option<u64> {
         match self.end {
             End::Length(length) => Some(length),
-            _ => None,
+            _ => self.is_whole.then_some(self.received),
+        }
+    }
+
+    /// How many bytes of the file have come.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Whether the master has said how the file will end: from here on it comes.
+    pub fn has_begun(&self) -> bool {
+        self.end != End::Unknown
+    }
+
+    /// Whether the file has come whole.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// What has come and was not read.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.read..]
+    }
+
+    /// So many bytes more were read.
+    fn note_read(&mut self, count: usize) {
+        self.read += count;
+        // Of a file that is whole nothing comes behind that would need the room.
+        if !self.is_whole && self.read > self.bytes.len() / 2 {
+            self.bytes.drain(..self.read);
+            self.read = 0;
+        }
+    }
+
+    /// Whether the file, all of which was read, has come whole, with its mark. Errors: something else follows.
+    fn has_ended(&self) -> Result<bool, String> {
+        match self.end {
+            End::Mark(_) if !self.is_whole && self.rest().len() > MARK_BYTES => {
+                Err("something else follows the keys than the mark that was announced".to_owned())
+            }
+            _ => Ok(self.is_whole),
         }
     }
 
     /// Takes what has come, and leaves what follows the file; whether the file is whole. Errors: it is none.
     pub fn take(&mut self, query: &mut Vec<u8>) -> Result<bool, String> {
+        if self.is_whole {
+            return Ok(true);
+        }
         while self.end == End::Unknown {
             let Some(at) = memchr::memchr(b'\n', query) else {
                 return match query.len() > 256 {
@@ -245,34 +306,80 @@ impl Receipt {
         }
         match &self.end {
             End::Length(length) => {
-                let missing = usize::try_from(*length).unwrap_or(usize::MAX) - self.bytes.len();
+                let missing = usize::try_from(*length - self.received).unwrap_or(usize::MAX);
                 let taken = missing.min(query.len());
                 self.bytes.extend(query.drain(..taken));
-                Ok(taken == missing)
+                self.received += taken as u64;
+                self.is_whole = taken == missing;
             }
             End::Mark(mark) => {
                 // The master waits for an acknowledgement before it sends more.
+                self.received += query.len() as u64;
                 self.bytes.append(query);
-                let is_whole = self.bytes.ends_with(mark);
-                if is_whole {
+                // What was read is no part of the mark.
+                self.is_whole = self.bytes[self.read..].ends_with(mark);
+                if self.is_whole {
                     self.bytes.truncate(self.bytes.len() - MARK_BYTES);
+                    self.received -= MARK_BYTES as u64;
                 }
-                Ok(is_whole)
             }
-            End::Unknown => Ok(false),
+            End::Unknown => {}
         }
+        Ok(self.is_whole)
     }
 }
 
-/// Keys that have come, being read a little in each turn of the loop.
-#[derive(Debug)]
+/// Bytes that are received ahead of those that are read.
+const AHEAD_BYTES: usize = 1 << 20;
+
+/// Keys that have come, or come, being read a little in each turn of the loop.
+#[derive(Debug, Default)]
 pub struct Loading {
     /// The file.
-    pub bytes: Vec<u8>,
-    /// How far it was read.
-    pub reader: rdb::Loader,
-    /// See [`Receipt::history`].
-    pub history: (String, u64),
+    pub receipt: Receipt,
+    reader: rdb::Loader,
+    /// All of the file was read.
+    is_read: bool,
+}
+
+impl Loading {
+    /// Of a file that has begun.
+    pub fn new(receipt: Receipt) -> Self {
+        Self { receipt, reader: rdb::Loader::new(true), is_read: false }
+    }
+
+    /// Reads on for about so long; whether the file has come whole and was read. Errors: it is none.
+    pub fn step(&mut self, server: &mut Server, most: Duration) -> Result<bool, String> {
+        if !self.is_read {
+            let (before, may_grow) = (self.reader.at(), !self.receipt.is_whole);
+            let outcome = self.reader.step(server, self.receipt.rest(), may_grow, most);
+            self.is_read = outcome.map_err(|error| error.to_string())?;
+            self.receipt.note_read(self.reader.at() - before);
+        }
+        if self.is_read { self.receipt.has_ended() } else { Ok(false) }
+    }
+
+    /// Whether it can read on at once.
+    pub fn has_more(&self) -> bool {
+        let has_enough = self.receipt.is_whole || self.reader.is_content_with(self.receipt.rest().len());
+        has_enough && !self.is_read && !self.reader.is_waiting()
+    }
+
+    /// Whether so much waits to be read that nothing needs to be received.
+    pub fn is_ahead(&self) -> bool {
+        let count = self.receipt.rest().len();
+        count >= AHEAD_BYTES && self.reader.is_content_with(count) && !self.is_read
+    }
+
+    /// How many bytes were read.
+    pub fn at(&self) -> usize {
+        self.reader.at()
+    }
+
+    /// The database that the stream behind the file has selected.
+    pub fn stream_database(&self) -> usize {
+        self.reader.stream_database.unwrap_or(0)
+    }
 }
 
 #[cfg(test)]
@@ -395,8 +502,62 @@ mod tests {
                 }
             }
             prop_assert!(is_whole);
-            prop_assert_eq!(&receipt.bytes, &file);
+            prop_assert_eq!(receipt.rest(), &file);
             prop_assert_eq!(query, if has_mark { Vec::new() } else { follows });
+        }
+
+        /// However the bytes come, they are read with the last of them, and what follows is left; a mark that is another one is none.
+        #[test]
+        fn keys_are_read_as_they_come(
+            keys in 1usize..60,
+            length in 0usize..200,
+            end in 0..3,
+            pieces in proptest::collection::vec(1usize..4_000, 1..20),
+        ) {
+            let now = 1_700_000_000_000;
+            let mut master = Server::new(crate::settings::Settings::default(), now, 7);
+            for number in 0..keys {
+                let name = number.to_string();
+                let key = crate::keyspace::Key::new(name.as_bytes());
+                master.databases[number % 3].set_string(&key, None, "x".repeat(number * length).as_bytes(), None);
+            }
+            let file = rdb::write(&master, false);
+            let (head, tail) = match end {
+                0 => (format!("${}\r\n", file.len()), &b"*1\r\n$4\r\nPING\r\n"[..]),
+                _ => (format!("$EOF:{ID}\r\n"), if end == 1 { ID.as_bytes() } else { &[b'z'; MARK_BYTES + 1] }),
+            };
+            let sent = [head.as_bytes(), &file, tail].concat();
+            let mut replica = Server::new(crate::settings::Settings::default(), now, 8);
+            let mut receipt = Receipt::new((ID.to_owned(), 0));
+            let (mut query, mut rest, mut loading, mut outcome) = (Vec::new(), &sent[..], None, Ok(false));
+            for piece in pieces.iter().cycle() {
+                let (some, later) = rest.split_at((*piece).min(rest.len()));
+                query.extend_from_slice(some);
+                rest = later;
+                match &mut loading {
+                    None => {
+                        prop_assert!(receipt.take(&mut query).is_ok());
+                        loading = receipt.has_begun().then(|| Loading::new(std::mem::take(&mut receipt)));
+                    }
+                    Some(loading) => {
+                        prop_assert!(loading.receipt.take(&mut query).is_ok());
+                        outcome = loading.step(&mut replica, Duration::MAX);
+                    }
+                }
+                if rest.is_empty() && loading.is_some() && outcome != Ok(false) {
+                    break;
+                }
+                prop_assert!(outcome != Ok(true) || end == 0, "with {} bytes to come", rest.len());
+                prop_assert!(outcome.is_ok() || end == 2);
+                if outcome.is_err() {
+                    break;
+                }
+            }
+            prop_assert_eq!(outcome.is_err(), end == 2);
+            if end < 2 {
+                prop_assert_eq!(crate::digest::of_server(&replica), crate::digest::of_server(&master));
+                prop_assert_eq!(query, if end == 0 { tail } else { &[] });
+            }
         }
 
         #[test]

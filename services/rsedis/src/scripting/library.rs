@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::server::Server;
 
 /// A function of a library.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Registered {
     /// Its name, as it was written.
     pub name: String,

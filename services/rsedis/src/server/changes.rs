@@ -92,6 +92,23 @@ impl Server {
         }
     }
 
+    /// Gives a key another value, or none if there is nothing in it, whatever it held before; whether it held something. Its clock goes on.
+    pub fn put(&mut self, database: usize, key: &Key<'_>, value: Value) -> bool {
+        let place = self.find(database, key);
+        let keys = &mut self.databases[database];
+        match place {
+            Some(place) if !value.is_empty() => keys.replace(place, value),
+            _ => {
+                // What has expired may be there still.
+                keys.remove(key);
+                if !value.is_empty() {
+                    keys.insert_value(key, value);
+                }
+            }
+        }
+        place.is_some()
+    }
+
     /// Removes all keys of a database; how many it had. `lazily`: they may be freed later.
     pub fn take_database(&mut self, database: usize, lazily: bool) -> usize {
         let empty = eviction::empty_database(self);

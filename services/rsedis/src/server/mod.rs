@@ -2,6 +2,7 @@
 //! sets the time, takes effects to the file and replies to the sockets.
 
 mod access;
+mod aside;
 mod busy;
 mod changes;
 mod client_memory;
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 pub use access::Typed;
+pub use aside::Aside;
 pub use busy::{DEBUGGER_PATIENCE, Heard, Interlude, RunningScript};
 pub use client_memory::{ClientMemory, bytes_of};
 pub use ending::{PendingShutdown, Shutdown};
@@ -169,6 +171,8 @@ pub struct Server {
     pub pauses: Pauses,
     /// The end of the server, which waits for replicas.
     pub pending_shutdown: Option<PendingShutdown>,
+    /// A master's keys that are read while others are served, or kept.
+    pub aside: Option<Box<Aside>>,
     /// Who follows this server, and whom it follows.
     pub replication: Replication,
     /// On a replica: keys that clients let expire.
@@ -265,6 +269,7 @@ impl Server {
             current: 0,
             pauses: Pauses::default(),
             pending_shutdown: None,
+            aside: None,
             replication: Replication::new(replication_id, now),
             own_expiries: OwnExpiries::default(),
             writes_aof: false,

@@ -1,6 +1,7 @@
 //! The replication stream as commands, failovers and the loop change it: what goes into it and to whom, who follows whom.
 
 use super::{Request, Server};
+use crate::keyspace::Database;
 use crate::protocol::push_command;
 use crate::replication::{Link, Master, Replica, Replication, Stage};
 use crate::session::Session;
@@ -171,17 +172,30 @@ impl Server {
         self.choose_effects();
     }
 
-    /// Half of a master's keys are nobody's keys.
+    /// Half of a master's keys are nobody's keys. Where those of before were kept, they are served again.
     pub fn abandon_loading(&mut self) {
         if self.replication.master.as_ref().is_some_and(|master| matches!(master.link, Link::Loading(_))) {
             self.is_loading = false;
-            self.forget_everything();
+            match self.aside {
+                Some(_) => self.discard_aside(),
+                None => self.forget_everything(),
+            }
+        }
+    }
+
+    /// Whether a master's keys are to be read while they come (`repl-diskless-load`).
+    pub fn reads_while_keys_come(&self) -> bool {
+        match self.settings.text("repl-diskless-load") {
+            "swapdb" => true,
+            "on-empty-db" => self.databases.iter().all(Database::is_empty),
+            _ => false,
         }
     }
 
     /// Drops all keys and functions, and the history that they were a state of.
     pub fn forget_everything(&mut self) {
-        let lazily = self.settings.lazily.follows;
+        // Where others take their place at once, nobody waits until these are freed.
+        let lazily = self.settings.lazily.follows || self.aside.is_some();
         crate::command::flush_all(self, lazily);
         if let Some(scripts) = &mut self.scripts {
             scripts.flush_libraries();

@@ -244,7 +244,7 @@ pub static PARAMETERS: &[Parameter] = &[
         has_effect: true,
     },
     changeable("cluster-require-full-coverage", Kind::Boolean, "yes").without_effect(),
-    changeable("repl-diskless-load", Kind::Words(&["disabled", "on-empty-db", "swapdb"]), "disabled").without_effect(),
+    changeable("repl-diskless-load", Kind::Words(&["disabled", "on-empty-db", "swapdb"]), "disabled"),
     changeable("crash-log-enabled", Kind::Boolean, "yes").without_effect(),
     changeable("active-defrag-threshold-upper", Kind::Integer(0, 1000), "100").without_effect(),
     changeable("tls-session-cache-timeout", Kind::Fixed(&["300"]), "300"),
