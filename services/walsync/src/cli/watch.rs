@@ -58,12 +58,13 @@ fn run(settings: Settings, listen: Option<&Url>, mut look: impl FnMut() -> anyho
     let listening = listen.map(Listening::bind).transpose()?;
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
     let patterns = Patterns::default();
-    let serve = |listening: Listening| listening.serve(replicator.observer(), patterns.clone());
-    let readiness = listening.map(serve).transpose()?;
     let (found, empty) = look()?;
     tracing::info!(databases = found.databases.len(), "watching");
     add(&replicator, found);
     patterns.set(empty);
+    // Before that who asks for one of them would be told that nobody watches it.
+    let serve = |listening: Listening| listening.serve(replicator.observer(), patterns.clone());
+    let readiness = listening.map(serve).transpose()?;
     readiness.iter().for_each(operations::is_watching);
     let mut scanned = Instant::now();
     let mut told = None;
