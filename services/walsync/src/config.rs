@@ -18,6 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub mod litestream;
+mod place;
+
+pub use place::{Place, Places};
 
 /// What is wrong with what the user wrote.
 #[derive(Debug, thiserror::Error)]
@@ -268,15 +271,16 @@ impl Config {
         Ok(empty)
     }
 
-    /// The databases that are there now, each with its place in the store. Who has a name in `names` keeps it.
+    /// The databases that are there now, each with its place in the store. Who has one in `places` keeps it.
     ///
     /// # Errors
     /// What was written cannot be meant. A file that a pattern stands for and that cannot be replicated is refused alone.
-    pub fn databases(&self, store: &Location, names: &mut Names) -> Result<Found, ConfigError> {
+    pub fn databases(&self, store: &Location, places: &mut Places) -> Result<Found, ConfigError> {
         if self.databases.is_empty() {
             return refuse("databases", "names none: nothing would be replicated");
         }
         let mut found = Found::default();
+        let mut known: BTreeMap<PathBuf, Place> = BTreeMap::new();
         // What is named one by one is named rightly, or not begun.
         let (patterns, named): (Vec<_>, Vec<_>) = self.databases.iter().partition(|options| is_pattern(&options.path));
         for (options, path) in expand_all(&named)?.into_iter().chain(expand_all(&patterns)?) {
@@ -290,17 +294,25 @@ impl Config {
                 }
                 (None, name) => name.flatten().unwrap_or_default().to_owned(),
             };
-            if name.is_empty() || name.split('/').any(|part| part.is_empty() || part == "..") {
+            if name.is_empty() || name.split('/').any(|part| matches!(part, "" | "..")) {
                 return refuse("databases.name", format!("\"{name}\" cannot be a folder in the store"));
             }
-            match names.0.get(&name).filter(|other| **other != path) {
-                None => {
-                    found.databases.push((path.clone(), store.replica(&name)));
-                    names.0.insert(name, path);
+            let place = store.place(&name);
+            match known.get(&path) {
+                Some(before) if *before != place && !is_pattern(&options.path) => {
+                    return refuse("databases.path", place::named_twice(&path, before, &place));
                 }
-                Some(other) => {
-                    let (a, b) = (other.display(), path.display());
-                    let problem = format!("{a} and {b} would both be \"{name}\": name one of them");
+                // What is named by itself is no less so for a pattern that it fits.
+                Some(_) => continue,
+                None => {}
+            }
+            match places.take(place.clone(), &path) {
+                Ok(()) => {
+                    found.databases.push((path.clone(), store.replica(&name)));
+                    known.insert(path, place);
+                }
+                Err(problem) => {
+                    let problem = format!("{problem}: give one of them another name");
                     if !is_pattern(&options.path) {
                         return refuse("databases.name", problem);
                     }
@@ -311,10 +323,6 @@ impl Config {
         Ok(found)
     }
 }
-
-/// Which database has which name in the store, for as long as this is kept: of two that would have one the first keeps it.
-#[derive(Default)]
-pub struct Names(BTreeMap<String, PathBuf>);
 
 /// What there is to replicate.
 #[derive(Default)]
@@ -388,6 +396,7 @@ pub struct Location {
     store: Arc<dyn Store>,
     layout: Layout,
     prefix: String,
+    place: Place,
 }
 
 /// Keys of the environment or its file, or on loan from whom the environment names, or at last from the machine's metadata service.
@@ -409,7 +418,8 @@ fn credentials(
 
 impl Location {
     fn folder(path: PathBuf) -> Location {
-        Location { store: Arc::new(FileStore::new(path)), layout: Layout::Files, prefix: String::new() }
+        let place = Place::folder(&path);
+        Location { store: Arc::new(FileStore::new(path)), layout: Layout::Files, prefix: String::new(), place }
     }
 
     /// Opens `s3://bucket/prefix`, `file:///folder`, or a folder. Credentials come from `options`, else from the machine.
@@ -475,6 +485,8 @@ impl Location {
             certificates: options.certificates.clone(),
             ..found
         };
+        let prefix = prefix.trim_matches('/').to_owned();
+        let place = Place::bucket(&settings.endpoint, bucket, &prefix);
         let store = S3Store::new(settings, credentials)?;
         let store: Arc<dyn Store> = match options.part_bytes {
             None => Arc::new(store),
@@ -484,7 +496,7 @@ impl Location {
                 return refuse("s3.part-bytes", format!("must be from {least} to {most}, as S3 takes parts"));
             }
         };
-        Ok(Location { store, layout: Layout::Objects, prefix: prefix.trim_matches('/').to_owned() })
+        Ok(Location { store, layout: Layout::Objects, prefix, place })
     }
 
     /// The same, to say what it means: nobody logs in for that, so that credentials which are not there are made up.
@@ -499,6 +511,11 @@ impl Location {
     /// What Litestream 0.3 has written to the place itself.
     pub fn legacy(&self) -> LegacyReplica {
         LegacyReplica::new(self.store.clone(), &self.prefix)
+    }
+
+    /// Where the replica called `name` lies.
+    pub fn place(&self, name: &str) -> Place {
+        self.place.of(name)
     }
 
     /// The replica called `name`; the place itself where that is empty.

@@ -1,5 +1,5 @@
-//! Many databases, one process: one thread that looks, two that stage, a few that upload, one that merges and removes, and where it is asked
-//! for one that restores for a trial.
+//! Many databases, one process: one thread that looks, a few that stage and a few that upload, one that merges and removes, and where it is
+//! asked for one that restores for a trial.
 //!
 //! ```text
 //! poller (one wheel of ticks) ──► stage: files → LTX ──► queue of the database ──► upload ──► durable
@@ -20,6 +20,7 @@ mod maintenance;
 mod recovery;
 pub mod risk;
 mod shown;
+mod staging;
 mod tracked;
 mod wheel;
 mod work;
@@ -43,8 +44,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracked::Tracked;
 
-/// Threads that read databases.
-const STAGERS: usize = 2;
 /// Stack of each thread: none recurses.
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -157,7 +156,8 @@ struct Shared {
     arena: Arc<Arena>,
     node_id: u64,
     databases: RwLock<Databases>,
-    staging: Queue,
+    /// One for each [`staging::Work`].
+    staging: [Queue; 4],
     uploading: Queue,
     maintaining: Queue,
     recovery: recovery::Recovery,
@@ -240,7 +240,7 @@ impl Replicator {
             clock,
             node_id: rand::random(),
             databases: RwLock::default(),
-            staging: Queue::default(),
+            staging: Default::default(),
             uploading: Queue::default(),
             maintaining: Queue::default(),
             recovery: recovery::Recovery::default(),
@@ -256,12 +256,11 @@ impl Replicator {
             builder.spawn(move || body(&shared)).map(|thread| threads.push(thread))
         };
         spawn("poller", |shared| shared.poll_until_stopped())?;
-        for _ in 0..STAGERS {
-            spawn("stager", |shared| {
-                while let Some(next) = shared.staging.pop(&shared.stop) {
-                    shared.stage(&next)
-                }
-            })?;
+        for _ in 0..staging::STAGERS_EACH {
+            spawn("stager", |shared| shared.stage_until_stopped(staging::Work::Few))?;
+            spawn("stager of many", |shared| shared.stage_until_stopped(staging::Work::Many))?;
+            spawn("reader of large", |shared| shared.stage_until_stopped(staging::Work::Large))?;
+            spawn("reader", |shared| shared.stage_until_stopped(staging::Work::Small))?;
         }
         spawn("maintainer", |shared| {
             while let Some(next) = shared.maintaining.pop(&shared.stop) {
@@ -351,7 +350,7 @@ impl Replicator {
 impl Drop for Replicator {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.staging.arrived.notify_all();
+        self.shared.staging.iter().for_each(|queue| queue.arrived.notify_all());
         self.shared.uploading.arrived.notify_all();
         self.shared.maintaining.arrived.notify_all();
         self.shared.wheel.wake();

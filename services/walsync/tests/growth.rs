@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use support::{Application, content};
+use support::{Application, content, is_read_whole};
 use walsync::clock::SystemClock;
 use walsync::database::with_suffix;
 use walsync::replica::Replica;
@@ -222,27 +222,13 @@ const LARGE: [&str; 2] = [
     "PRAGMA wal_checkpoint(TRUNCATE)",
 ];
 
-/// Whether a database is read whole at the moment.
-fn is_read_whole(scene: &Scene) -> bool {
-    let index = std::fs::File::options().read(true).write(true).open(with_suffix(&scene.database, "-shm")).unwrap();
-    let mut mark_0 = nix::libc::flock {
-        l_type: nix::libc::F_WRLCK as i16,
-        l_whence: nix::libc::SEEK_SET as i16,
-        l_start: 123,
-        l_len: 1,
-        l_pid: 0,
-    };
-    nix::fcntl::fcntl(&index, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut mark_0)).unwrap();
-    i32::from(mark_0.l_type) != nix::libc::F_UNLCK
-}
-
 #[test]
 fn a_check_point_does_not_wait_until_a_large_database_is_read() {
     let settings = Settings { snapshot_interval: Duration::from_secs(4), arena_bytes: 0, ..Settings::default() };
     let mut scene = Scene::start(settings, &LARGE);
     scene.application.run("PRAGMA busy_timeout=500");
     scene.application.commit(10);
-    until("a snapshot that is being taken", || is_read_whole(&scene));
+    until("a snapshot that is being taken", || is_read_whole(&scene.database));
     scene.application.run("PRAGMA wal_checkpoint(TRUNCATE)");
     assert_eq!(scene.wal_bytes(), 0, "it waited in vain");
     let last = scene.status().staged_txid;
@@ -259,7 +245,7 @@ fn a_wal_does_not_grow_for_ever_while_a_large_database_is_read() {
     let settings = Settings { snapshot_interval: Duration::from_secs(4), arena_bytes: 0, ..Settings::default() };
     let mut scene = Scene::start(settings, &LARGE);
     scene.application.commit(10);
-    until("a snapshot that is being taken", || is_read_whole(&scene));
+    until("a snapshot that is being taken", || is_read_whole(&scene.database));
     scene.application.commit(20_000);
     assert!(scene.wal_bytes() < BOUND + 2 * SLACK, "{} bytes", scene.wal_bytes());
     scene.assert_replicated();

@@ -5,7 +5,7 @@
 
 mod support;
 
-use harness::{folder, until};
+use harness::{Process, folder, until};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use support::{Application, Walsync, content, walsync};
@@ -162,5 +162,81 @@ fn a_name_that_is_taken_and_one_that_is_no_text_refuse_that_database_alone() {
     assert_eq!(status.code(), Some(1), "{log}");
     for application in [first, second, other] {
         application.close();
+    }
+}
+
+/// What walsync says that is refused at its start for what its configuration says.
+fn refused_at_the_start(words: &[&str], configuration: &str) -> String {
+    let folder = folder();
+    let (file, log) = (folder.path().join("configuration.yml"), folder.path().join("log"));
+    std::fs::write(&file, configuration).unwrap();
+    let mut command = walsync();
+    for name in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] {
+        command.env(name, "key");
+    }
+    command.args(words).arg(&file).env("NO_COLOR", "1");
+    let mut process = Process::start(command.stderr(std::fs::File::create(&log).unwrap()));
+    let said = || std::fs::read_to_string(&log).unwrap();
+    until("its end", || {
+        assert!(!said().contains("watching"), "not refused: {configuration}");
+        process.ended().is_some()
+    });
+    assert_eq!(process.wait().code(), Some(2), "{}", said());
+    said()
+}
+
+#[test]
+fn two_databases_that_have_one_place_are_refused_at_the_start() {
+    let folder = folder();
+    let there = folder.path().to_str().unwrap();
+    symlink(folder.path(), folder.path().join("link")).unwrap();
+    let places = [
+        ("{path: STORE/a}", "{path: STORE/a/}", "STORE/a"),
+        ("{url: \"file://STORE/a\"}", "{type: file, path: STORE/b/..//./a}", "STORE/a"),
+        // Of two links to one folder both lead there, also before there is anything in it.
+        ("{path: STORE/link/new/a}", "{path: STORE/new/a}", "STORE/new/a"),
+        ("{url: \"s3://b/a\"}", "{bucket: b, path: a}", "s3://b/a"),
+        ("{url: \"s3://b/a/c\"}", "{type: s3, bucket: b, path: /a/c/, region: eu-west-1}", "s3://b/a/c"),
+        ("{url: \"s3://b\"}", "{bucket: b}", "s3://b"),
+        (
+            "{url: \"s3://b/a\", endpoint: \"http://Store:80\", access-key-id: other, secret-access-key: other}",
+            "{url: \"s3://b/a?endpoint=http://store/&force-path-style=true\"}",
+            "s3://b/a at store",
+        ),
+    ];
+    for (one, other, place) in places {
+        let configuration =
+            format!("dbs: [{{path: STORE/one.db, replica: {one}}}, {{path: STORE/other.db, replica: {other}}}]");
+        let said = refused_at_the_start(&["replicate", "-config"], &configuration.replace("STORE", there));
+        let expected = format!(
+            "STORE/one.db and STORE/other.db would both be replicated to {place}, and each would stop the other: \
+             give one of them another"
+        );
+        assert!(said.contains(&expected.replace("STORE", there)), "{said}");
+    }
+    let configuration = "{store: STORE, databases: [{path: STORE/one.db, name: a}, {path: STORE/other.db, name: ./a}]}";
+    let said = refused_at_the_start(&["watch", "--config"], &configuration.replace("STORE", there));
+    let expected = format!("{there}/one.db and {there}/other.db would both be replicated to {there}/a");
+    assert!(said.contains(&expected), "{said}");
+}
+
+#[test]
+fn a_database_that_is_named_twice_for_two_places_is_refused_at_the_start() {
+    let folder = folder();
+    let there = folder.path().to_str().unwrap();
+    let cases: [(&[&str], &str); 2] = [
+        (
+            &["replicate", "-config"],
+            "dbs: [{path: STORE/a.db, replica: {path: STORE/a}}, {path: STORE/a.db, replica: {path: STORE/b}}]",
+        ),
+        (
+            &["watch", "--config"],
+            "{store: STORE, databases: [{path: STORE/a.db, name: a}, {path: STORE/a.db, name: b}]}",
+        ),
+    ];
+    for (words, configuration) in cases {
+        let said = refused_at_the_start(words, &configuration.replace("STORE", there));
+        let expected = format!("{there}/a.db is named twice, for {there}/a and for {there}/b");
+        assert!(said.contains(&expected), "{said}");
     }
 }

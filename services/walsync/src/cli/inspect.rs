@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use walsync::arena::Arena;
 use walsync::clock::{Clock, SystemClock};
-use walsync::config::{Config, Found, Location, Names};
+use walsync::config::{Config, Found, Location, Places};
 use walsync::database::DatabaseFiles;
 use walsync::pin::PinKind;
 use walsync::replicator::Settings;
@@ -165,7 +165,7 @@ fn pins<'a>(wanted: Option<PinKind>, paths: impl Iterator<Item = &'a Path>) -> B
 pub fn explain(config: &Config) -> anyhow::Result<()> {
     let settings = config.settings()?;
     let store = Location::to_explain(&config.store, &config.s3)?;
-    let Found { databases, refused } = config.databases(&store, &mut Names::default())?;
+    let Found { databases, refused } = config.databases(&store, &mut Places::default())?;
     for (path, why) in &refused {
         console::print(format_args!("{} is not replicated: {why}\n", path.display()))?;
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use walsync::clock::SystemClock;
-use walsync::config::{Config, ConfigError, Found, Location, Names, litestream::Litestream};
+use walsync::config::{Config, ConfigError, Found, Location, Places, litestream::Litestream};
 use walsync::database::DatabaseFiles;
 use walsync::replica::Replica;
 use walsync::replicator::{Phase, Replicator, Settings, Status};
@@ -58,12 +58,13 @@ fn run(settings: Settings, listen: Option<&Url>, mut look: impl FnMut() -> anyho
     let listening = listen.map(Listening::bind).transpose()?;
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
     let patterns = Patterns::default();
-    let serve = |listening: Listening| listening.serve(replicator.observer(), patterns.clone());
-    let readiness = listening.map(serve).transpose()?;
     let (found, empty) = look()?;
     tracing::info!(databases = found.databases.len(), "watching");
     add(&replicator, found);
     patterns.set(empty);
+    // Before that who asks for one of them would be told that nobody watches it.
+    let serve = |listening: Listening| listening.serve(replicator.observer(), patterns.clone());
+    let readiness = listening.map(serve).transpose()?;
     readiness.iter().for_each(operations::is_watching);
     let mut scanned = Instant::now();
     let mut told = None;
@@ -126,9 +127,9 @@ fn named(databases: &[&Status]) -> Option<String> {
 pub fn watch(config: &Config, listen: Option<&Url>) -> anyhow::Result<()> {
     config.check_drill_folder()?;
     let store = Location::open(&config.store, &config.s3)?;
-    let mut names = Names::default();
-    config.databases(&store, &mut names)?;
-    run(config.settings()?, listen, || Ok((config.databases(&store, &mut names)?, config.patterns_without_files()?)))
+    let mut places = Places::default();
+    config.databases(&store, &mut places)?;
+    run(config.settings()?, listen, || Ok((config.databases(&store, &mut places)?, config.patterns_without_files()?)))
 }
 
 /// Where a replicator of Litestream's configuration serves, if it does.
@@ -144,6 +145,7 @@ pub fn replicate(config: Litestream) -> anyhow::Result<()> {
         let problem = "names no database: nothing would be replicated".into();
         return Err(ConfigError::Value { field: "dbs".into(), problem }.into());
     }
+    config.check_places()?;
     run(config.settings, listen.as_ref(), || {
         let databases = config.databases.iter().map(|database| (database.path.clone(), database.replica.clone()));
         Ok((Found { databases: databases.collect(), ..Found::default() }, BTreeSet::new()))
@@ -174,7 +176,7 @@ pub fn snapshot(config: &Config, elsewhere: bool) -> anyhow::Result<()> {
     logs();
     let store = Location::open(&config.store, &config.s3)?;
     let settings = Settings { snapshot_interval: Duration::ZERO, drill: None, ..config.settings()? };
-    let found = config.databases(&store, &mut Names::default())?;
+    let found = config.databases(&store, &mut Places::default())?;
     anyhow::ensure!(found.databases.len() + found.refused.len() > 0, "no file matches: nothing was sent");
     if !elsewhere {
         refuse_beside_a_watcher(&found.databases)?;

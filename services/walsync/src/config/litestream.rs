@@ -1,12 +1,13 @@
 //! Litestream's configuration, as far as it is honoured. What would change what is replicated, or where to, is refused by its name;
 //! what is about Litestream's own check points is taken and has no meaning, for walsync makes none.
 
-use super::{ConfigError, Location, S3Options, expand, read, refuse};
+use super::{ConfigError, Location, Place, Places, S3Options, expand, place, read, refuse};
 use crate::replica::Replica;
 use crate::replicator::Settings;
 use crate::retention::Policy;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -175,6 +176,8 @@ pub struct LitestreamDatabase {
     pub path: PathBuf,
     /// Where it goes.
     pub replica: Replica,
+    /// Where that lies.
+    place: Place,
     /// The store as Litestream writes it.
     pub url: String,
 }
@@ -213,17 +216,15 @@ impl Litestream {
             if let Some(text) = replica.sync_interval.as_ref().or(config.sync_interval.as_ref()) {
                 intervals.push(time("sync-interval", text)?);
             }
-            let (url, options) = place(&name, replica, &config)?;
+            let (url, options) = store_of(&name, replica, &config)?;
             if database.path.to_string_lossy().contains('*') {
                 return refuse(&name, "\"*\" would put several databases into one place: name each database");
             }
             let paths = expand(&database.path)?;
             for path in paths {
-                databases.push(LitestreamDatabase {
-                    path,
-                    replica: Location::open(&url, &options)?.replica(""),
-                    url: url.clone(),
-                });
+                let location = Location::open(&url, &options)?;
+                let (replica, place) = (location.replica(""), location.place(""));
+                databases.push(LitestreamDatabase { path, replica, place, url: url.clone() });
             }
         }
         let settings = settings(&config, intervals.into_iter().min())?;
@@ -235,8 +236,23 @@ impl Litestream {
     }
 }
 
+impl Litestream {
+    /// Refuses two databases with one place, and one with two. Who restores may have such a file all the same.
+    pub fn check_places(&self) -> Result<(), ConfigError> {
+        let (mut places, mut known) = (Places::default(), BTreeMap::new());
+        for LitestreamDatabase { path, place, .. } in &self.databases {
+            if let Some(before) = known.insert(path, place).filter(|before| *before != place) {
+                return refuse("dbs", place::named_twice(path, before, place));
+            }
+            let taken = places.take(place.clone(), path);
+            taken.or_else(|problem| refuse("dbs", format!("{problem}: give one of them another path or bucket")))?;
+        }
+        Ok(())
+    }
+}
+
 /// Where a replica is, and how to reach it.
-fn place(name: &str, replica: ReplicaOptions, config: &Config) -> Result<(String, S3Options), ConfigError> {
+fn store_of(name: &str, replica: ReplicaOptions, config: &Config) -> Result<(String, S3Options), ConfigError> {
     let bucket = replica.bucket.clone().or_else(|| config.bucket.clone());
     let url = match (&replica.url, &bucket, replica.kind.as_deref(), &replica.path) {
         (Some(url), ..) => url.clone(),

@@ -2,6 +2,7 @@
 
 use super::risk::Waiting;
 use super::shown::Shown;
+use super::staging::Work;
 use super::work::BUSY_LONG;
 use super::yielding::LetGo;
 use super::{Settings, Shared, wheel::QUICK_TICK, wheel::TICK};
@@ -17,7 +18,7 @@ use crate::wal_index::WalIndex;
 use ltx::Layout;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -162,8 +163,10 @@ pub struct State {
     pub outgrown: u32,
     /// Nothing is held before.
     pub gives_way_until: Duration,
-    /// The number of the sync request that the last staging answered.
+    /// The number of the sync request that the last staging answered, …
     pub staged_request: u64,
+    /// … and of the one before which nothing was committed that is not staged; a snapshot that is due may be missing.
+    pub changes_request: u64,
 }
 
 /// One database.
@@ -175,8 +178,10 @@ pub struct Tracked {
     /// Of those who work on it: [`Tracked::lock`].
     pub(super) state: Mutex<State>,
     pub(super) shown: Mutex<Shown>,
-    /// It is in the staging queue or with a stager.
-    pub staging: AtomicBool,
+    /// In which queues of stagers it is, or with whom: bits of [`super::staging::Work`].
+    pub queued: AtomicU8,
+    /// Which of them are at work on it.
+    pub at_work: AtomicU8,
     /// It is in the upload queue or with an uploader.
     pub uploading: AtomicBool,
     /// It is in the maintenance queue or with the maintainer.
@@ -196,7 +201,8 @@ impl Tracked {
             is_refused: false,
             shown: Mutex::new(Shown::of(&state)),
             state: Mutex::new(state),
-            staging: AtomicBool::new(false),
+            queued: AtomicU8::new(0),
+            at_work: AtomicU8::new(0),
             uploading: AtomicBool::new(false),
             maintaining: AtomicBool::new(false),
             requested: AtomicU64::new(0),
@@ -260,6 +266,14 @@ impl State {
         now >= self.next_snapshot
             && self.position.is_some()
             && self.last_txid.is_some_and(|last| last > self.snapshot_txid)
+    }
+
+    /// What was asked for before a staging began is staged; `with_snapshot`: and a snapshot, if one was due.
+    pub(super) fn answer(&mut self, request: u64, with_snapshot: bool) {
+        self.changes_request = self.changes_request.max(request);
+        if with_snapshot {
+            self.staged_request = self.staged_request.max(request);
+        }
     }
 
     pub(super) fn retention_is_due_by(&mut self, at: Duration) {
@@ -382,7 +396,7 @@ impl Shared {
         let Some(files) = &state.files else {
             let opens = may_stage && (asked || now >= state.next_stage);
             if opens {
-                self.push_stage(tracked);
+                self.push_stage(tracked, Work::Small);
             }
             // Once it is opened, somebody may wait for what is held.
             return Ok(now + if opens { TICK } else { self.settings.interval });
@@ -401,7 +415,7 @@ impl Shared {
             // Somebody has opened it, and may well make check points.
             state.last_change = now;
             state.dirty = true;
-            self.push_stage(tracked);
+            self.push_stage(tracked, state.work(None));
             return Ok(now + TICK);
         }
         let index = files.wal_index()?;
@@ -453,20 +467,24 @@ impl Shared {
         // Whoever asks again and again while the store is away has no more staged for that.
         let has_room = state.queue.len() < MAX_QUEUE;
         let room = state.queue.is_empty() || is_urgent && has_room;
-        let wanted = asked && has_room || snapshot || state.dirty && room && (is_urgent || now >= state.next_stage);
-        if may_stage && wanted && state.may_stage(tracked.uploading.load(Ordering::Acquire), now) {
-            self.push_stage(tracked);
+        let asked_for_changes = state.changes_request < tracked.requested.load(Ordering::Acquire);
+        let wanted = asked_for_changes && has_room || state.dirty && room && (is_urgent || now >= state.next_stage);
+        if may_stage && (wanted || snapshot) && state.may_stage(tracked.uploading.load(Ordering::Acquire), now) {
+            if wanted {
+                self.push_stage(tracked, state.work_with_restart(index.as_ref(), is_urgent));
+            }
+            if snapshot {
+                self.push_stage(tracked, state.work_of_reading_whole(index.as_ref()));
+            }
+        }
+        if !state.wants_snapshot(now) {
+            // None is due any more that who asked would wait for.
+            state.staged_request = state.staged_request.max(state.changes_request);
         }
         if !state.queue.is_empty() && now >= state.next_stage {
             self.push_upload(tracked);
         }
         Ok(now + if asked { TICK } else { state.interval(&self.settings, now) })
-    }
-
-    pub(super) fn push_stage(&self, tracked: &Arc<Tracked>) {
-        if !tracked.staging.swap(true, Ordering::AcqRel) {
-            self.staging.push(tracked.clone());
-        }
     }
 
     pub(super) fn push_upload(&self, tracked: &Arc<Tracked>) {

@@ -1,8 +1,9 @@
 //! What stagers and uploaders do.
 
 use super::risk::Waiting;
+use super::staging::Work;
 use super::tracked::{MAX_QUEUE, NO_FILE, Outgoing, Phase, RESTART_FRAMES, Stall, State, Tracked};
-use super::yielding::Courtesy;
+use super::yielding::{Courtesy, STOPS};
 use super::{Shared, wheel::TICK};
 use crate::clock::CLOCK_STEP_MILLIS;
 use crate::compaction::Levels;
@@ -45,6 +46,8 @@ pub(super) enum Failure {
     Store(StoreError),
     /// None yet: the replica is to be read first, at this transaction, while nobody holds the state.
     Compare(u64),
+    /// None yet: it takes longer than who tried it may take.
+    Later(Work),
     /// The staging folder does not take so many bytes, and why.
     NoRoom(u64, String),
 }
@@ -71,10 +74,11 @@ impl From<StoreError> for Failure {
 }
 
 impl Shared {
-    pub(super) fn stage(&self, tracked: &Arc<Tracked>) {
-        let mut state = tracked.lock();
+    /// Stages what is committed, if that takes no more than such work; otherwise says what it takes.
+    pub(super) fn stage(&self, tracked: &Arc<Tracked>, work: Work) -> Option<Work> {
+        let mut state = tracked.lock_for(work)?;
         let request = tracked.requested.load(Ordering::Acquire);
-        let mut result = self.has_room(&state).and_then(|()| self.stage_locked(tracked, &mut state));
+        let mut result = self.has_room(&state).and_then(|()| self.stage_locked(tracked, &mut state, work));
         if let Err(Failure::Compare(txid)) = result {
             state.comparing = true;
             drop(state);
@@ -85,12 +89,13 @@ impl Shared {
                 tracing::info!(path = %tracked.path.display(), %why, "cannot be compared with its replica");
             }
             state.compared = Some((txid, checksums.ok()));
-            result = self.stage_locked(tracked, &mut state);
+            result = self.stage_locked(tracked, &mut state, work);
         }
         let now = self.clock.monotonic();
         let path = tracked.path.display();
+        let mut needed = None;
         match result {
-            Ok(()) => {
+            Ok(with_snapshot) => {
                 match state.let_pass(now) {
                     Ok(true) => {
                         state.last_wait = now;
@@ -100,7 +105,7 @@ impl Shared {
                     Err(error) => tracing::debug!(%path, %error, "cannot look"),
                 }
                 state.next_stage = now + self.settings.interval;
-                state.staged_request = state.staged_request.max(request);
+                state.answer(request, with_snapshot);
                 if state.let_go.take().is_some() {
                     tracing::info!(%path, "what was let go of is found, and staged");
                 }
@@ -130,7 +135,7 @@ impl Shared {
                 state.forget_files();
                 state.enter(&tracked.path, Phase::Waiting(NO_FILE));
                 state.next_stage = now + self.settings.interval;
-                state.staged_request = state.staged_request.max(request);
+                state.answer(request, true);
             }
             Err(Failure::Source(error)) => {
                 // What is not replicated is at risk for as long as that lasts.
@@ -140,7 +145,7 @@ impl Shared {
                 state.waiting.seen(now);
                 state.enter(&tracked.path, Phase::Refused(error.to_string()));
                 state.next_stage = now + REFUSED;
-                state.staged_request = state.staged_request.max(request);
+                state.answer(request, true);
             }
             Err(Failure::Store(error)) => self.store_failed(tracked, &mut state, &error),
             Err(Failure::NoRoom(bytes, why)) => {
@@ -154,6 +159,14 @@ impl Shared {
             }
             // It was compared at another point: again, from the start.
             Err(Failure::Compare(_)) => state.next_stage = now + TICK,
+            Err(Failure::Later(work)) => needed = Some(work),
+        }
+        // What is read whole needs no frames of before, and may wait long for its turn: no check point does that with it.
+        if let State { position: None, pin: Some(pin), .. } = &mut *state
+            && pin.held() > Hold::Presence
+            && let Err(error) = pin.hold(Hold::Presence, None)
+        {
+            tracing::debug!(%path, %error, "cannot let go");
         }
         // The next time it would be old. Where a check point was in the way a moment ago, it still holds.
         if state.position.is_some() || state.files.is_none() {
@@ -161,10 +174,10 @@ impl Shared {
         }
         let upload = !state.queue.is_empty();
         drop(state);
-        tracked.staging.store(false, Ordering::Release);
         if upload {
             self.push_upload(tracked);
         }
+        needed
     }
 
     /// Whether what found no room would find it now: to read the replica and the database for nothing again would cost much.
@@ -181,39 +194,53 @@ impl Shared {
         state.next_stage = state.failed + backoff(state.failures, rand::random());
     }
 
-    fn stage_locked(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
+    /// Whether a snapshot, if one was due, had its turn as well.
+    fn stage_locked(&self, tracked: &Tracked, state: &mut State, work: Work) -> Result<bool, Failure> {
         if state.is_fenced() {
-            return Ok(());
+            return Ok(true);
+        }
+        if state.files.is_none() && work < Work::Small {
+            return Err(Failure::Later(Work::Small));
         }
         self.open(tracked, state)?;
-        if state.last_txid.is_none() {
+        if state.last_txid.is_none() && work >= Work::Small {
             self.begin(tracked, state)?;
         }
-        let Some(files) = &state.files else { return Ok(()) };
+        let Some(files) = &state.files else { return Ok(true) };
         let index = files.wal_index()?;
+        let needed = state.work(index.as_ref());
+        if needed > work {
+            return Err(Failure::Later(needed));
+        }
         if !state.keep_frames(index.as_ref())? {
             return Err(SourceError::Busy("no read mark is free").into());
         }
         let now = self.clock.monotonic();
         self.changes(tracked, state)?;
-        if state.queue.len() < MAX_QUEUE {
+        if work > Work::Few && state.queue.len() < MAX_QUEUE {
             self.hand_over(tracked, state)?;
         }
         let snapshot = state.wants_snapshot(now);
         if state.position.is_none() || snapshot {
+            match state.work_of_reading_whole(index.as_ref()) {
+                needed if needed <= work => {}
+                needed if state.position.is_none() => return Err(Failure::Later(needed)),
+                // With the next look: what is committed is staged.
+                _ => return Ok(false),
+            }
             match self.image(tracked, state, snapshot) {
                 Err(Failure::NoRoom(_, why)) if snapshot => {
                     self.totals.without_room.fetch_add(1, Ordering::Relaxed);
                     tracing::error!(path = %tracked.path.display(), why, "no snapshot; what is committed is sent all the same");
                     state.snapshot_is_late(&tracked.path, now, SNAPSHOT_WITHOUT_ROOM, why);
-                    return Ok(());
+                    return Ok(true);
                 }
                 // What is committed is staged already: who waits for that does not wait for a snapshot.
                 Err(Failure::Source(SourceError::Busy(why)) | Failure::GaveWay(why)) if snapshot => {
                     let retry = if state.outgrown > 0 { until_room(state.outgrown) } else { Duration::ZERO };
                     let wait = self.settings.interval.max(retry);
                     state.snapshot_is_late(&tracked.path, now, wait, why.to_owned());
-                    return Ok(());
+                    return Ok(true);
                 }
                 result => result?,
             }
@@ -222,7 +249,7 @@ impl Shared {
             state.next_snapshot = now + self.settings.snapshot_interval;
             state.snapshot_late = None;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Stages what was committed since, if that can be proved to be all.
@@ -379,7 +406,10 @@ impl Shared {
             (0, self.stamp(last + 1, last + 1, state.last_millis), None)
         };
         let (files, reads) = (&*files, &*pin);
-        let gives_way = || courtesy.gives_way(files, reads.as_ref());
+        let gives_way = || match self.stop.load(Ordering::Acquire) {
+            true => Ok(Some(STOPS)),
+            false => courtesy.gives_way(files, reads.as_ref()),
+        };
         let image = stage_image(files, stamp, at, has, &self.arena, gives_way);
         // From here on the database file may change again.
         pin.hold(Hold::Frames, index.as_ref())?;

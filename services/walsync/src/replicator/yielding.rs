@@ -25,6 +25,7 @@ const WAY: Duration = Duration::from_millis(300);
 const CHECK_POINT: &str = "a check point waits";
 const WAL_GROWS: &str = "its WAL grows beyond wal-bytes-max while it is read whole";
 const WAL_IS_FULL: &str = "its WAL has grown beyond wal-bytes-max, and the store takes nothing";
+pub(super) const STOPS: &str = "walsync is being stopped";
 const QUEUE_IS_FULL: &str = "a check point waits, and as much as may be is staged already";
 
 /// Frames are let go of that are not staged.
@@ -60,8 +61,8 @@ impl State {
 
     /// Whether frames that come now are of use.
     pub(super) fn may_keep_frames(&self, now: Duration) -> bool {
-        // Before the store has said where the replica ends, nobody knows: the application's WAL must not grow for as long as that takes.
-        !self.comparing && self.last_txid.is_some() && self.let_go.is_none() && now >= self.gives_way_until
+        // Where the whole database is to be read first, nothing need stay: who waits for its turn with that must be in nobody's way.
+        !self.comparing && self.position.is_some() && self.let_go.is_none() && now >= self.gives_way_until
     }
 
     /// Whether something may be staged. What is lost sight of is compared with the replica, which must have all that was staged before.
@@ -150,6 +151,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::position::Position;
 
     #[test]
     fn a_wal_has_grown_by_what_came_while_it_was_held_and_one_that_was_restarted_by_all_it_has() {
@@ -170,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_sight_of_is_staged_when_the_store_has_all_that_came_before() {
-        let mut state = State { last_txid: Some(3), ..State::default() };
+        let mut state = State { last_txid: Some(3), position: Some(Position::default()), ..State::default() };
         let now = Duration::from_secs(9);
         assert!(state.may_stage(true, now) && state.may_keep_frames(now));
         state.let_go = Some(LetGo { since: now, why: WAL_IS_FULL });

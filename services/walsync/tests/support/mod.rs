@@ -278,6 +278,21 @@ pub fn content(path: &Path) -> Vec<u8> {
     bytes
 }
 
+/// Whether a database is read whole at the moment.
+pub fn is_read_whole(database: &Path) -> bool {
+    let index =
+        std::fs::File::options().read(true).write(true).open(walsync::database::with_suffix(database, "-shm")).unwrap();
+    let mut mark_0 = nix::libc::flock {
+        l_type: nix::libc::F_WRLCK as i16,
+        l_whence: nix::libc::SEEK_SET as i16,
+        l_start: 123,
+        l_len: 1,
+        l_pid: 0,
+    };
+    nix::fcntl::fcntl(&index, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut mark_0)).unwrap();
+    i32::from(mark_0.l_type) != nix::libc::F_UNLCK
+}
+
 /// A machine whose date is as it was set.
 #[derive(Default)]
 pub struct SetClock {

@@ -1,0 +1,161 @@
+//! Where in which store a replica lies, written in one way, whatever way it was named in: of two databases that have one place each would take
+//! the other for another process that writes there, and stop.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+/// A place in a store. Two are equal where their objects would have the same names; one below another is a place of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    kind: Kind,
+    /// The folder, or the bucket and what keys begin with.
+    path: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Folder,
+    /// Of this host; of AWS where there is none: names of buckets are its own, whatever the region.
+    Bucket(Option<String>),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Folder => formatter.write_str(&self.path),
+            Kind::Bucket(None) => write!(formatter, "s3://{}", self.path),
+            Kind::Bucket(Some(host)) => write!(formatter, "s3://{} at {host}", self.path),
+        }
+    }
+}
+
+/// The path without links, as far as it is there, and without `.` and `..`.
+fn without_links(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut found = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            // What it leads out of has no link any more.
+            Component::ParentDir => drop(found.pop()),
+            component => {
+                found.push(component);
+                found = found.canonicalize().unwrap_or(found);
+            }
+        }
+    }
+    found
+}
+
+impl Place {
+    /// A folder.
+    pub(super) fn folder(path: &Path) -> Place {
+        Place { kind: Kind::Folder, path: without_links(path).to_string_lossy().into_owned() }
+    }
+
+    /// What lies below `prefix` in a bucket that `endpoint` (`https://host[:port]`) serves.
+    pub(super) fn bucket(endpoint: &str, bucket: &str, prefix: &str) -> Place {
+        let (scheme, host) = endpoint.split_once("://").unwrap_or(("https", endpoint));
+        let host = host.trim_end_matches('/').to_lowercase();
+        let port = if scheme == "http" { ":80" } else { ":443" };
+        let host = host.strip_suffix(port).unwrap_or(&host);
+        let host = (!host.ends_with(".amazonaws.com")).then(|| host.to_owned());
+        Place { kind: Kind::Bucket(host), path: format!("{bucket}/{prefix}").trim_end_matches('/').to_owned() }
+    }
+
+    /// What is called `name` there; the place itself where that is empty.
+    pub(super) fn of(&self, name: &str) -> Place {
+        match self.kind {
+            _ if name.is_empty() => self.clone(),
+            Kind::Folder => Place::folder(&Path::new(&self.path).join(name)),
+            Kind::Bucket(_) => Place { path: format!("{}/{name}", self.path), ..self.clone() },
+        }
+    }
+}
+
+/// Which database has which place, for as long as this is kept: of two that would have one the first keeps it.
+#[derive(Default)]
+pub struct Places(BTreeMap<Place, PathBuf>);
+
+impl Places {
+    /// Gives a database its place, which it may have already; another one that has it is an error.
+    pub(super) fn take(&mut self, place: Place, path: &Path) -> Result<(), String> {
+        match self.0.entry(place) {
+            Entry::Vacant(free) => drop(free.insert(path.to_owned())),
+            Entry::Occupied(taken) if taken.get() != path => {
+                let (place, a, b) = (taken.key(), taken.get().display(), path.display());
+                return Err(format!("{a} and {b} would both be replicated to {place}, and each would stop the other"));
+            }
+            Entry::Occupied(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a database that is named for two places: the second would be left out without a word.
+pub(super) fn named_twice(path: &Path, one: &Place, other: &Place) -> String {
+    let path = path.display();
+    format!("{path} is named twice, for {one} and for {other}: a database has one replica; leave one of them out")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bucket_of_one_store_is_one_place_and_all_else_is_another() {
+        let place =
+            |endpoint: &str, bucket: &str, prefix: &str, name: &str| Place::bucket(endpoint, bucket, prefix).of(name);
+        let here = place("https://store", "b", "a", "c");
+        for (endpoint, prefix, name) in
+            [("https://STORE:443/", "a/c", ""), ("http://store:80", "a", "c"), ("store", "a/c", "")]
+        {
+            assert_eq!(place(endpoint, "b", prefix, name), here, "{endpoint} {prefix} {name}");
+        }
+        for (endpoint, bucket, prefix, name) in [
+            ("https://store:9000", "b", "a", "c"),
+            ("https://other", "b", "a", "c"),
+            ("https://store", "b2", "a", "c"),
+            // Names of objects are taken as they are.
+            ("https://store", "b", "a", "C"),
+            ("https://store", "b", "a//c", ""),
+            ("https://store", "b", "a", ""),
+            ("https://store", "b", "a/c", "0000"),
+            ("https://s3.us-east-1.amazonaws.com", "b", "a", "c"),
+        ] {
+            assert_ne!(place(endpoint, bucket, prefix, name), here, "{endpoint} {bucket} {prefix} {name}");
+        }
+        let of_region = |region: &str| place(&format!("https://s3.{region}.amazonaws.com"), "b", "", "");
+        assert_eq!(of_region("us-east-1"), of_region("eu-west-1"));
+        let written = [here, of_region("us-east-1"), of_region("us-east-1").of("a")].map(|place| place.to_string());
+        assert_eq!(written, ["s3://b/a/c at store", "s3://b", "s3://b/a"]);
+    }
+
+    #[test]
+    fn one_folder_is_one_place_through_whatever_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| Place::folder(&folder.path().join(path));
+        std::fs::create_dir_all(folder.path().join("a/deep")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("a/deep"), folder.path().join("link")).unwrap();
+        for path in ["link/x", "./a//deep/x/", "link/../deep/x", "none/../link/x", "a/deep/y/../x"] {
+            assert_eq!(at(path), at("a/deep").of("x"), "{path}");
+        }
+        for path in ["a/deep", "a/deep/x/ltx", "a/x", "link/X"] {
+            assert_ne!(at(path), at("a/deep").of("x"), "{path}");
+        }
+    }
+
+    #[test]
+    fn of_two_databases_the_first_keeps_the_place() {
+        let (mut places, place) = (Places::default(), Place::bucket("store", "b", ""));
+        let mut take = |name: &str, path: &str| places.take(place.of(name), Path::new(path));
+        assert!(take("a", "/a.db").is_ok() && take("b", "/b.db").is_ok());
+        assert!(take("a", "/a.db").is_ok(), "it is found again with each look");
+        assert!(
+            take("a", "/b.db").unwrap_err().contains("/a.db and /b.db would both be replicated to s3://b/a at store")
+        );
+        assert!(take("b", "/b.db").is_ok());
+    }
+}
