@@ -60,7 +60,7 @@ pub static FACTS: Facts = Facts {
 };
 
 /// Mixed at levels Bounded and Eventual: how old a read's answer was, of every read; 0 of one that missed nothing. Of one that missed a write that
-/// was acknowledged before the read was sent: how long before, of the newest such write.
+/// was acknowledged before the read was sent: how long before, of the oldest such write, or a lower bound of it.
 pub const STALENESS: Durations = Durations("staleness");
 /// Mixed at levels Bounded and Eventual: reads that missed a write that was acknowledged before they were sent.
 pub const STALE_READS: Total = Total("staleReads");
@@ -71,7 +71,7 @@ static STALENESS_P99: Descriptor = Descriptor {
     ..delay(
         "StalenessP99Micros",
         "p99 staleness of reads",
-        "99th percentile of the age of what eventual and bounded reads found: 0 of a read that missed nothing, else how long the newest write that it \
+        "99th percentile of the age of what eventual and bounded reads found: 0 of a read that missed nothing, else how long the oldest write that it \
          missed had been acknowledged when it was sent",
         STALENESS,
         Statistic::P99,
@@ -84,7 +84,7 @@ static STALENESS_MAX: Descriptor = Descriptor {
     ..delay(
         "StalenessMaxMicros",
         "largest staleness of a read",
-        "Largest age of what an eventual or bounded read found: how long the newest write that it missed had been acknowledged when it was sent",
+        "Largest age of what an eventual or bounded read found: how long the oldest write that it missed had been acknowledged when it was sent",
         STALENESS,
         Statistic::Max,
         column("stale max", 3),
