@@ -158,7 +158,7 @@ impl Coordinator<'_> {
             }
             self.announce(phase)?;
             if phase == Phase::Verify {
-                fsyncs = self.report_growth(fsyncs_before)?;
+                fsyncs = self.report_growth(fsyncs_before.take())?;
             }
             let sampler = (phase == Phase::Measure).then(|| self.around.meters.sample());
             let machine_before = meter::Reading::of_machine(machine::boot_identifier().unwrap_or_default());
@@ -220,7 +220,7 @@ impl Coordinator<'_> {
         let summary = self.summary(&measured, verified);
         let outcome = match first_wrong {
             Some(first) => self.wrong_answer(wrong, first),
-            None => match self.broken_word(&measured, fsyncs) {
+            None => match self.broken_word(&measured, fsyncs.as_deref()) {
                 Some(detail) => JobOutcome::StoreFailed { workload: self.context.workload.clone(), detail },
                 None => self.judge(&measured),
             },
@@ -253,13 +253,16 @@ impl Coordinator<'_> {
     }
 
     /// Tells what grew during the measured phase: syncs of the store's disk since `fsyncs_before`, and what the onlooker saw.
-    /// Nothing where that is not known. Returns the syncs.
-    fn report_growth(&self, fsyncs_before: Option<u64>) -> io::Result<Option<u64>> {
-        let fsyncs_now = fsyncs_before.and_then(|_| self.around.meters.fsyncs());
-        // A store that was restarted meanwhile counts anew.
-        let fsyncs = fsyncs_before.zip(fsyncs_now).and_then(|(before, now)| now.checked_sub(before));
-        if let Some(fsyncs) = fsyncs {
-            self.report_measure(FSYNCS.0, Reading::Total(fsyncs))?;
+    /// Nothing where that is not known. Returns the syncs of each member.
+    fn report_growth(&self, fsyncs_before: Option<Vec<u64>>) -> io::Result<Option<Vec<u64>>> {
+        let fsyncs_now = fsyncs_before.as_ref().and_then(|_| self.around.meters.fsyncs());
+        // A member that was restarted meanwhile counts anew.
+        let growth = |(before, now): (Vec<u64>, Vec<u64>)| {
+            before.into_iter().zip(now).map(|(before, now)| now.checked_sub(before)).collect::<Option<Vec<u64>>>()
+        };
+        let fsyncs = fsyncs_before.zip(fsyncs_now).and_then(growth);
+        if let Some(fsyncs) = &fsyncs {
+            self.report_measure(FSYNCS.0, Reading::Total(fsyncs.iter().sum()))?;
         }
         if let Some(line) = self.around.onlooker.and_then(Onlooker::after) {
             self.around.report.line(&line)?;
@@ -268,7 +271,7 @@ impl Coordinator<'_> {
     }
 
     /// What is wrong, if the store acknowledged writes that it cannot have synced as it was told to.
-    fn broken_word(&self, measured: &Measured, fsyncs: Option<u64>) -> Option<String> {
+    fn broken_word(&self, measured: &Measured, fsyncs: Option<&[u64]>) -> Option<String> {
         let writes = measured.record.operations * u64::from(self.context.synced_writes_percent) / 100;
         durability::broken_word(fsyncs?, writes, self.context.clients)
     }

@@ -2,19 +2,36 @@
 //!
 //! One sync makes at most as many writes safe as clients wait at a time: each has one on its way. So acknowledged writes, divided by
 //! clients, are the fewest syncs that there can have been, however well the store groups them.
+//!
+//! In a group each write must have been synced by a majority, though not always the same one. So all members together took at least as many
+//! syncs as a majority of such members, where none counts for more than the fewest: a leader that syncs every write by itself makes none safe on
+//! the disks of the others.
 
 /// A store may count a little late, and writes of before the phase may share its first sync: half of the fewest is enough.
 const LENIENCE: u64 = 2;
 
-/// What is wrong, if there cannot have been so few syncs.
-pub fn broken_word(fsyncs: u64, writes: u64, clients: u32) -> Option<String> {
+/// What is wrong, if there cannot have been so few syncs. `fsyncs` has those of each member.
+pub fn broken_word(fsyncs: &[u64], writes: u64, clients: u32) -> Option<String> {
     let clients = u64::from(clients.max(1));
     let fewest = writes.div_ceil(clients);
-    (LENIENCE * (fsyncs + 1) < fewest).then(|| {
-        format!(
+    let majority = fsyncs.len() as u64 / 2 + 1;
+    let credited: u64 = fsyncs.iter().map(|fsyncs| (LENIENCE * (fsyncs + 1)).min(fewest)).sum();
+    (!fsyncs.is_empty() && credited < majority * fewest).then(|| {
+        let takes = format!(
             "durability Fsync is not kept: {writes} writes of at most {clients} clients at a time were acknowledged, which takes at least \
-             {fewest} syncs, and the store counts {fsyncs}"
-        )
+             {fewest} syncs"
+        );
+        match fsyncs {
+            [fsyncs] => format!("{takes}, and the store counts {fsyncs}"),
+            members => {
+                let counts: Vec<String> = members.iter().map(u64::to_string).collect();
+                format!(
+                    "{takes} of each of {majority} of {} members, and they count {}",
+                    members.len(),
+                    counts.join(", ")
+                )
+            }
+        }
     })
 }
 
@@ -24,15 +41,30 @@ mod tests {
 
     #[test]
     fn a_store_that_groups_as_well_as_can_be_keeps_its_word() {
-        assert_eq!(broken_word(400, 40_000, 100), None);
-        assert_eq!(broken_word(200, 40_000, 100), None, "it counts a little late");
-        assert_eq!(broken_word(0, 150, 100), None, "too few writes to tell");
+        assert_eq!(broken_word(&[400], 40_000, 100), None);
+        assert_eq!(broken_word(&[200], 40_000, 100), None, "it counts a little late");
+        assert_eq!(broken_word(&[0], 150, 100), None, "too few writes to tell");
     }
 
     #[test]
     fn a_store_that_syncs_by_the_clock_does_not() {
-        let said = broken_word(10, 40_000, 100).unwrap();
+        let said = broken_word(&[10], 40_000, 100).unwrap();
         assert!(said.contains("at least 400 syncs, and the store counts 10"), "{said}");
-        assert!(broken_word(0, 1_000, 1).is_some());
+        assert!(broken_word(&[0], 1_000, 1).is_some());
+    }
+
+    #[test]
+    fn a_leader_does_not_sync_for_followers_that_never_do() {
+        let said = broken_word(&[40_000, 3, 2], 40_000, 100).unwrap();
+        assert!(said.contains("at least 400 syncs of each of 2 of 3 members, and they count 40000, 3, 2"), "{said}");
+        assert!(broken_word(&[400, 400, 0, 0, 0], 40_000, 100).is_some(), "two of five are no majority");
+    }
+
+    #[test]
+    fn a_group_of_which_some_majority_synced_each_write_keeps_its_word() {
+        assert_eq!(broken_word(&[400, 400, 0], 40_000, 100), None, "one that stands still is not needed");
+        assert_eq!(broken_word(&[40_000, 200, 200], 40_000, 100), None, "now one follower was faster, now the other");
+        assert_eq!(broken_word(&[0, 0, 0], 150, 100), None, "too few writes to tell");
+        assert_eq!(broken_word(&[], 40_000, 100), None, "nobody counts");
     }
 }

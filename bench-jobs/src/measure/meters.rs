@@ -159,13 +159,13 @@ impl Meters {
         }
     }
 
-    /// How often the store has synced its disk so far, all members together; `None` where one does not say.
-    pub fn fsyncs(&self) -> Option<u64> {
+    /// How often each member has synced its disk so far; `None` where one does not say.
+    pub fn fsyncs(&self) -> Option<Vec<u64>> {
         let of_meter = |address: &String| ask::<u64>(address, "/fsyncs").ok();
         let of_store = |address: &String| fsyncs::so_far(address).ok();
         match self.addresses.is_empty() {
-            false => self.addresses.iter().map(of_meter).sum(),
-            true if !self.store_metrics.is_empty() => self.store_metrics.iter().map(of_store).sum(),
+            false => self.addresses.iter().map(of_meter).collect(),
+            true if !self.store_metrics.is_empty() => self.store_metrics.iter().map(of_store).collect(),
             true => None,
         }
     }

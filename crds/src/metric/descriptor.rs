@@ -80,6 +80,9 @@ pub enum Direction {
     Cost,
     /// Higher, which is worse: what is waited for.
     Delay,
+    /// More, which is worse: what goes wrong. The less a store is asked, the less of it there is, so that a loader that is the limit makes a store
+    /// look better.
+    Harm,
 }
 
 impl Direction {
@@ -87,7 +90,7 @@ impl Direction {
     pub fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Speed => ("faster", "slower"),
-            Self::Gain | Self::Cost => ("more", "less"),
+            Self::Gain | Self::Cost | Self::Harm => ("more", "less"),
             Self::Delay => ("higher", "lower"),
         }
     }
@@ -96,7 +99,7 @@ impl Direction {
     pub fn more_is_better(self) -> bool {
         match self {
             Self::Speed | Self::Gain => true,
-            Self::Cost | Self::Delay => false,
+            Self::Cost | Self::Delay | Self::Harm => false,
         }
     }
 }

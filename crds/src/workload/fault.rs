@@ -122,7 +122,7 @@ pub(super) const fn count_of_trial(
         about,
         words,
         unit: Unit::Count,
-        direction: Direction::Delay,
+        direction: Direction::Harm,
         source: Source::Total(total, Per::Trial),
         over_trials: OverTrials::Median,
         is_headline: false,

@@ -60,34 +60,42 @@ pub static FACTS: Facts = Facts {
 };
 
 /// Mixed at levels Bounded and Eventual: how old a read's answer was, of every read; 0 of one that missed nothing. Of one that missed a write that
-/// was acknowledged before the read was sent: how long before, of the newest such write.
+/// was acknowledged before the read was sent: how long before, of the oldest such write, or a lower bound of it.
 pub const STALENESS: Durations = Durations("staleness");
 /// Mixed at levels Bounded and Eventual: reads that missed a write that was acknowledged before they were sent.
 pub const STALE_READS: Total = Total("staleReads");
 
-static STALENESS_P99: Descriptor = delay(
-    "StalenessP99Micros",
-    "p99 staleness of reads",
-    "99th percentile of the age of what eventual and bounded reads found: 0 of a read that missed nothing, else how long the newest write that it \
-     missed had been acknowledged when it was sent",
-    STALENESS,
-    Statistic::P99,
-    column("stale p99", 2),
-);
-static STALENESS_MAX: Descriptor = delay(
-    "StalenessMaxMicros",
-    "largest staleness of a read",
-    "Largest age of what an eventual or bounded read found: how long the newest write that it missed had been acknowledged when it was sent",
-    STALENESS,
-    Statistic::Max,
-    column("stale max", 3),
-);
+static STALENESS_P99: Descriptor = Descriptor {
+    // Where nobody writes nobody misses a write.
+    direction: Direction::Harm,
+    ..delay(
+        "StalenessP99Micros",
+        "p99 staleness of reads",
+        "99th percentile of the age of what eventual and bounded reads found: 0 of a read that missed nothing, else how long the oldest write that it \
+         missed had been acknowledged when it was sent",
+        STALENESS,
+        Statistic::P99,
+        column("stale p99", 2),
+    )
+};
+static STALENESS_MAX: Descriptor = Descriptor {
+    // Where nobody writes nobody misses a write.
+    direction: Direction::Harm,
+    ..delay(
+        "StalenessMaxMicros",
+        "largest staleness of a read",
+        "Largest age of what an eventual or bounded read found: how long the oldest write that it missed had been acknowledged when it was sent",
+        STALENESS,
+        Statistic::Max,
+        column("stale max", 3),
+    )
+};
 static STALE_READS_SHARE: Descriptor = Descriptor {
     name: "StaleReadsPerThousandOperations",
     about: "Eventual and bounded reads that missed a write that was acknowledged before they were sent, for each thousand requests",
     words: "stale reads",
     unit: Unit::PerThousandOperations,
-    direction: Direction::Delay,
+    direction: Direction::Harm,
     source: Source::Total(STALE_READS, Per::ThousandOperations),
     over_trials: OverTrials::Pooled,
     is_headline: false,

@@ -30,7 +30,7 @@ mod world;
 use std::process::Command;
 
 use finished::Finished;
-use world::{World, one_arm};
+use world::{World, one_arm, one_store};
 
 /// `storebench validate` refuses it in one line, in which these words stand.
 #[track_caller]
@@ -175,6 +175,26 @@ fn a_wrapped_etcd_that_syncs_nothing_is_counted_and_invalid() {
     let load = "{ total: 3000, connections: 10, warmUp: 0s }";
     let message = world.run(&one_arm("Etcd", "faulty", "etcd: { operation: Put }", load)).invalid();
     assert!(message.contains("durability Fsync is not kept"), "{message}");
+}
+
+/// The one that does makes up for the others in a sum.
+#[test]
+fn a_group_of_which_one_member_alone_syncs_is_counted_and_invalid() {
+    let world = World::new();
+    let script = r#"
+for argument in "$@"; do
+    case $argument in --name=*0) exec $REAL "$@" ;; esac
+done
+exec $REAL --unsafe-no-fsync "$@""#;
+    world.install_wrapper("etcd", "etcd", script);
+    let run = one_store(
+        "engine: Etcd, version: faulty, replicas: 3",
+        "  - name: load\n    etcd: { operation: Put }\n    load: { total: 5000, connections: 10, warmUp: 0s }",
+        "min: 3, max: 3, retries: 5, timeout: 60s",
+    );
+    let message = world.run(&run).invalid();
+    assert!(message.contains("durability Fsync is not kept"), "{message}");
+    assert!(message.contains("of each of 2 of 3 members"), "{message}");
 }
 
 #[test]

@@ -54,9 +54,10 @@ fn a_store_that_is_killed_or_stands_still_is_timed_and_has_all_that_it_acknowled
     for measured in measured(&report) {
         let is_killed = measured["summary"]["name"] == "killed";
         let pause = millis(measured, "writePause");
-        assert!((950..60_000).contains(&pause), "nothing is acknowledged meanwhile: {pause} ms in {measured}");
-        // From its end on.
-        assert!(millis(measured, "recovery") < 30_000, "{measured}");
+        assert!(pause >= 950, "nothing is acknowledged meanwhile: {pause} ms in {measured}");
+        // Recovery counts from the end of the fault, and the pause from its beginning.
+        let (recovery, fault) = (millis(measured, "recovery"), if is_killed { 4_000 } else { 1_000 });
+        assert!(recovery + fault * 3 / 4 < pause, "{recovery} ms, of a pause of {pause} ms, in {measured}");
         assert_eq!(total(measured, "lostWrites"), 0, "{measured}");
         assert_eq!(measured["usage"] == Value::Null, is_killed, "what a killed process used is not known");
         let failed = total(measured, "failedRequests");

@@ -273,12 +273,32 @@ pub enum FailureCause {
 }
 
 impl FailureCause {
-    /// Every cause, the gravest first.
-    pub const BY_GRAVITY: [Self; 5] =
-        [Self::WrongAnswer, Self::StoreFailed, Self::OutOfReach, Self::Platform, Self::Disturbed];
-
-    /// The place in [`Self::BY_GRAVITY`].
+    /// The place of a cause among all, of which the gravest has 0.
     pub fn rank(self) -> usize {
-        Self::BY_GRAVITY.iter().position(|cause| *cause == self).unwrap_or_default()
+        match self {
+            Self::WrongAnswer => 0,
+            Self::StoreFailed => 1,
+            Self::OutOfReach => 2,
+            Self::Platform => 3,
+            Self::Disturbed => 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_causes_are_as_grave_as_each_other() {
+        // The schema knows all of them.
+        let schema = serde_json::to_value(schemars::schema_for!(FailureCause)).unwrap();
+        let names = schema["oneOf"].as_array().unwrap().iter().map(|one| one["const"].clone());
+        let mut causes: Vec<FailureCause> = names.map(|name| serde_json::from_value(name).unwrap()).collect();
+        causes.sort_by_key(|cause| cause.rank());
+        let ranks: Vec<usize> = causes.iter().map(|cause| cause.rank()).collect();
+        assert_eq!(ranks, (0..causes.len()).collect::<Vec<_>>(), "{causes:?}");
+        assert_eq!(causes.first(), Some(&FailureCause::WrongAnswer));
+        assert_eq!(causes.last(), Some(&FailureCause::Disturbed));
     }
 }

@@ -347,7 +347,11 @@ pub fn counts(states: &[SuiteRunState]) -> SuiteCounts {
             SuiteRunState::Running => &mut counts.running,
             SuiteRunState::Passed => &mut counts.passed,
             SuiteRunState::Skipped => &mut counts.skipped,
-            _ => &mut counts.failed,
+            SuiteRunState::Regressed
+            | SuiteRunState::Inconclusive
+            | SuiteRunState::Invalid
+            | SuiteRunState::NoBaseline
+            | SuiteRunState::Deleted => &mut counts.failed,
         } += 1;
     }
     counts

@@ -109,6 +109,14 @@ impl Loaded {
     pub fn failed(cause: FailureCause, detail: String) -> Self {
         Self { failure: Some(TrialFailure { cause, detail }), ..Self::default() }
     }
+
+    /// Something that the trial stood on ended, or was taken away. That explains a store that does not answer and a loader that is hindered, and
+    /// is told instead; it explains no wrong answer, which stays what it is, or who takes the store away afterwards would have it repeated.
+    pub fn ended_by(&mut self, death: TrialFailure) {
+        if self.failure.as_ref().is_none_or(|found| found.cause != FailureCause::WrongAnswer) {
+            self.failure = Some(death);
+        }
+    }
 }
 
 /// Collects the lines of one load process.
@@ -450,6 +458,22 @@ mod tests {
         let merged = merge(vec![measured(&[1_000], 0), unfinished]).unwrap();
         assert!(merged.workloads.is_empty());
         assert_eq!(merged.failure.unwrap().cause, FailureCause::Disturbed);
+    }
+
+    #[test]
+    fn a_store_that_ends_after_a_wrong_answer_does_not_excuse_it() {
+        let failed = |cause| Loaded::failed(cause, "the load".into());
+        let death = |cause| TrialFailure { cause, detail: "the store".into() };
+        for cause in [FailureCause::Disturbed, FailureCause::StoreFailed] {
+            let mut wrong = failed(FailureCause::WrongAnswer);
+            wrong.ended_by(death(cause));
+            assert_eq!(wrong, failed(FailureCause::WrongAnswer));
+            for found in [failed(FailureCause::StoreFailed), failed(FailureCause::Disturbed), Loaded::default()] {
+                let mut explained = found;
+                explained.ended_by(death(cause));
+                assert_eq!(explained.failure, Some(death(cause)), "a store that is gone answers nobody");
+            }
+        }
     }
 
     #[test]

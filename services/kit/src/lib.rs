@@ -30,7 +30,7 @@ pub mod open_files;
 pub mod operations;
 #[cfg(feature = "process")]
 pub mod panics;
-#[cfg(feature = "process")]
+#[cfg(any(feature = "grpc", feature = "process"))]
 pub mod percent;
 #[cfg(feature = "server")]
 pub mod places;

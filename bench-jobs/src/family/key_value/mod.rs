@@ -42,7 +42,7 @@ use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
 
 use failover::line::Line;
 use lock::Locks;
-use staleness::{Acknowledged, staleness};
+use staleness::Acknowledged;
 use store::{Connection, Store};
 
 /// What every key begins with: one byte, so that keys may be as short as those of published reports, 8 bytes.
@@ -368,21 +368,21 @@ impl KeyValue {
                 let slot = picker.slot_to_read();
                 self.name(slot, &mut key);
                 // A stale answer may be any version that was ever acknowledged; the first was before the load.
-                let (newest, newest_at) = (self.ledger.floor(slot), self.acknowledged.newest(slot));
-                let floor = if self.plan.may_read_stale() { 1 } else { newest };
+                let newest = self.acknowledged.newest(slot);
+                let floor = if self.plan.may_read_stale() { 1 } else { self.ledger.floor(slot) };
                 let found = match max_age {
                     Some(max_age) => store.get_bounded(&key, max_age).await?,
                     None => store.get(&key, level).await?,
                 };
                 session.answered(&mut batch, 1, Instant::now());
                 self.check(session, slot, floor, found.as_deref());
-                if newest_at.is_some() {
-                    let stale = self.measure_staleness(session, found.as_deref(), newest, newest_at, batch.sent());
+                if let Some(newest) = newest {
+                    let stale = self.measure_staleness(session, slot, found.as_deref(), newest, batch.sent());
                     if let (Some(stale), Some(max_age)) = (stale, max_age)
                         && stale > max_age
                     {
                         let detail = format!(
-                            "a read that must be no older than {max_age:?} missed a write that had been acknowledged for {stale:?}"
+                            "a read that must be no older than {max_age:?} missed a write that had been acknowledged for at least {stale:?}"
                         );
                         session.wrong(self.names.text(self.keys.key(slot)), detail);
                     }
@@ -394,7 +394,7 @@ impl KeyValue {
                 let now = Instant::now();
                 session.answered(&mut batch, 1, now);
                 self.ledger.acknowledge(slot, version);
-                self.acknowledged.note(slot, now);
+                self.acknowledged.note(slot, version, now);
             }
         }
         Ok(())
@@ -404,13 +404,13 @@ impl KeyValue {
     fn measure_staleness(
         &self,
         session: &Session,
+        slot: u32,
         found: Option<&[u8]>,
-        newest: u32,
-        newest_at: Option<Instant>,
+        newest: (u32, Instant),
         sent: Instant,
     ) -> Option<Duration> {
         let (_, version) = found.and_then(|found| self.values.read_back(found))?;
-        let stale = staleness(version, newest, newest_at, sent);
+        let stale = self.acknowledged.staleness(slot, version, newest, sent);
         session.count(STALE_READS, u64::from(stale.is_some()));
         session.took(STALENESS, stale.unwrap_or_default());
         stale

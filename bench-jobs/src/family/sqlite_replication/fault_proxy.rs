@@ -20,6 +20,9 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long the body of a refused request is read, so that the refusal is not lost with the connection.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Between two attempts to take a connection where one failed: the loader needs the processor for its load.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(1);
+
 /// What happens to requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -47,13 +50,7 @@ impl FaultProxy {
         std::thread::Builder::new().name("fault-proxy".into()).spawn(move || {
             runtime.block_on(async move {
                 let Ok(listener) = TcpListener::from_std(listener) else { return };
-                // An error concerns one connection that was not made.
-                while fault.has_changed().is_ok() {
-                    let Ok((client, _)) = listener.accept().await else { continue };
-                    let (object_store, fault) = (object_store.clone(), fault.clone());
-                    // Who breaks a connection breaks the other half of it.
-                    tokio::spawn(async move { pass_on(client, &object_store, fault).await.ok() });
-                }
+                serve(&listener, &object_store, &fault).await;
             });
         })?;
         Ok(Self(Arc::new(sender)))
@@ -62,6 +59,20 @@ impl FaultProxy {
     /// From now on requests fail like this.
     pub(super) fn set(&self, fault: Fault) {
         self.0.send_replace(fault);
+    }
+}
+
+/// Takes connections for as long as there is anybody to say what happens to them.
+async fn serve(listener: &TcpListener, object_store: &str, fault: &watch::Receiver<Fault>) {
+    while fault.has_changed().is_ok() {
+        // An error concerns one connection that was not made, or files that are all open, which ends by itself.
+        let Ok((client, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let (object_store, fault) = (object_store.to_owned(), fault.clone());
+        // Who breaks a connection breaks the other half of it.
+        tokio::spawn(async move { pass_on(client, &object_store, fault).await.ok() });
     }
 }
 
@@ -166,6 +177,29 @@ mod tests {
         let mut buffer = [0; 1000];
         let read = stream.read(&mut buffer).unwrap();
         String::from_utf8(buffer[..read].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn connections_that_cannot_be_taken_leave_the_processor_to_the_load() {
+        // Something has come, and it can be no connection.
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let listener = StdTcpListener::from(std::os::fd::OwnedFd::from(socket));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let ran = || {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+        };
+        let before = ran();
+        runtime.block_on(async {
+            let (_sender, fault) = watch::channel(Fault::None);
+            let listener = TcpListener::from_std(listener).unwrap();
+            let served = serve(&listener, "127.0.0.1:1", &fault);
+            assert!(tokio::time::timeout(Duration::from_millis(400), served).await.is_err(), "it goes on");
+        });
+        let used = ran() - before;
+        assert!(used < Duration::from_millis(60), "it ran for {used:?} of 400 ms");
     }
 
     #[test]

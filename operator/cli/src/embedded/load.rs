@@ -172,7 +172,7 @@ pub(super) fn load(
         workload.machines.iter_mut().for_each(|machine| machine.own_nanos += unseen_nanos);
     }
     if let Some(detail) = death {
-        loaded.failure = Some(TrialFailure { cause: FailureCause::StoreFailed, detail });
+        loaded.ended_by(TrialFailure { cause: FailureCause::StoreFailed, detail });
     }
     let disturbed_search = || steps.disturbance().map(|detail| TrialFailure { cause: FailureCause::Disturbed, detail });
     loaded.failure = match loaded.failure {

@@ -53,7 +53,7 @@ pub async fn collect(
     let mut loaded = merge(processes)
         .unwrap_or_else(|error| Loaded::failed(FailureCause::Platform, format!("the load pods' logs: {error}")));
     if let Some(failure) = job.and_then(|job| members.death(&existing.pods, began(job), &trial.name)) {
-        loaded.failure = Some(failure);
+        loaded.ended_by(failure);
     }
     Ok(loaded)
 }

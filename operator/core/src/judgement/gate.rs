@@ -177,9 +177,15 @@ fn against_number(valid: &Valid, gate: &Gate, workload: &str, count: usize, subj
     let shown =
         wide.map(|wide| format!("; {} to {} as one of {count} decisions", in_unit(wide.low), in_unit(wide.high)));
     let found = format!("{} to {}{}", in_unit(interval.low), in_unit(interval.high), shown.unwrap_or_default());
-    // A loader that is the limit makes a store look slower, never faster: a bound that was met all the same is met.
-    let limited = (gate.metric.direction != Direction::Cost && outcome != GateOutcome::Met)
-        .then(|| loader_limit::of_arm(valid, &gate.arm, workload));
+    let may_be_of_loader = match gate.metric.direction {
+        // What one request costs does not depend on how many there are.
+        Direction::Cost => false,
+        // A loader that is the limit makes a store look slower, never faster: a bound that was met all the same is met.
+        Direction::Speed | Direction::Gain | Direction::Delay => outcome != GateOutcome::Met,
+        // It asked too little for much to go wrong, and may have been late by itself.
+        Direction::Harm => true,
+    };
+    let limited = may_be_of_loader.then(|| loader_limit::of_arm(valid, &gate.arm, workload));
     let (outcome, found, on_inconclusive, to_do) = match limited.flatten() {
         Some(why) => (GateOutcome::Undecided, format!("{found}; {why}"), OnInconclusive::Fail, None),
         None => {

@@ -92,8 +92,11 @@ fn invalid(valid: &Valid) -> Option<String> {
         let detail = trial.failure.as_ref().map_or("", |failure| failure.detail.as_str());
         format!("{}, trial {}: {detail}", trial.arm, number(&record.trials, trial.index))
     };
-    let mut causes = FailureCause::BY_GRAVITY.into_iter().filter(|cause| *cause != FailureCause::Disturbed);
-    if let Some(trial) = causes.find_map(|cause| failures(cause).next()) {
+    let voids = |trial: &&TrialRecord| trial.failure.as_ref().is_some_and(|one| one.cause != FailureCause::Disturbed);
+    // The first of the gravest.
+    let gravest =
+        record.trials.iter().filter(voids).min_by_key(|trial| trial.failure.as_ref().map(|one| one.cause.rank()));
+    if let Some(trial) = gravest {
         return Some(describe(trial));
     }
     if let Some(reason) = &record.aborted {

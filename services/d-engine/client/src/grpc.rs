@@ -301,17 +301,18 @@ fn status_of(headers: &HeaderMap) -> Result<(), GrpcError> {
 fn percent_decode(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
+    // Numbers are not parsed: they may have a sign.
+    let digit = |byte: u8| char::from(byte).to_digit(16);
     while let Some((&byte, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(|_| byte == b'%') {
-            Some(decoded) => {
-                out.push(decoded);
-                rest = &after[2..];
-            }
-            None => {
-                out.push(byte);
-                rest = after;
-            }
+        rest = after;
+        if byte == b'%'
+            && let [high, low, after @ ..] = after
+            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+        {
+            out.push((high << 4 | low) as u8);
+            rest = after;
+        } else {
+            out.push(byte);
         }
     }
     String::from_utf8_lossy(&out).into_owned()
@@ -342,6 +343,13 @@ mod tests {
         #[test]
         fn any_text_is_decoded(text in "[%0-9a-fA-Fxyzö]{0,12}") {
             percent_decode(&text);
+        }
+    }
+
+    #[test]
+    fn two_digits_are_a_byte_and_a_sign_is_no_digit() {
+        for (encoded, decoded) in [("%41%", "A%"), ("%+f", "%+f"), ("%4", "%4"), ("%zz%2F", "%zz/")] {
+            assert_eq!(percent_decode(encoded), decoded);
         }
     }
 

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue};
 
+use crate::percent;
+
 /// Status codes of gRPC, from grpc/grpc `doc/statuscodes.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -156,16 +158,15 @@ fn percent_encode(text: &str) -> bytes::Bytes {
 /// `%` and two hexadecimal digits are a byte, everything else stands for itself. A `%` that is not followed by two digits stays as
 /// it is: the protocol forbids failing on it.
 fn percent_decode(text: &[u8]) -> String {
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, tail)) = rest.split_first() {
         rest = tail;
         if first == b'%'
             && let [high, low, after @ ..] = tail
-            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+            && let Some(byte) = percent::byte_of(*high, *low)
         {
-            bytes.push(high << 4 | low);
+            bytes.push(byte);
             rest = after;
         } else {
             bytes.push(first);
@@ -203,7 +204,9 @@ mod tests {
 
     #[test]
     fn broken_percent_signs_stand_for_themselves() {
-        for (encoded, decoded) in [("%", "%"), ("%4", "%4"), ("%zz", "%zz"), ("100%", "100%"), ("%41%", "A%")] {
+        for (encoded, decoded) in
+            [("%", "%"), ("%4", "%4"), ("%zz", "%zz"), ("100%", "100%"), ("%+f", "%+f"), ("%41%", "A%")]
+        {
             assert_eq!(percent_decode(encoded.as_bytes()), decoded);
         }
         assert_eq!(percent_decode(b"%E2%82%AC"), "\u{20ac}");

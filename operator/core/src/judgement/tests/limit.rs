@@ -54,3 +54,25 @@ fn a_number_that_a_store_reaches_although_the_loader_is_the_limit_is_reached_and
         assert_eq!(judge(&record).verdict, verdict, "{bound}");
     }
 }
+
+#[test]
+fn a_loader_that_asked_too_little_has_not_shown_that_little_goes_wrong() {
+    for (metric, measure) in [("FailedRequests", "failedRequests"), ("LostWrites", "lostWrites")] {
+        let gate = |bound: u64| serde_json::json!([{ "arm": "new", "metric": metric, "atMost": bound }]);
+        let with_harm = |bound| {
+            let mut record = record(1.0, gate(bound));
+            for one in record.trials.iter_mut().flat_map(|trial| &mut trial.workloads) {
+                one.measures.insert(measure.into(), Reading::Total(3));
+            }
+            record
+        };
+        assert_eq!(judge(&with_harm(4)).verdict, Verdict::Passed, "{metric}");
+        for bound in [2, 4] {
+            let mut record = with_harm(bound);
+            saturated(&mut record, "new", 10);
+            let judgement = judge(&record);
+            assert_eq!(judgement.gates[0].outcome, GateOutcome::Undecided, "{metric} {bound}: {}", judgement.message);
+            assert_eq!(judgement.verdict, Verdict::Inconclusive);
+        }
+    }
+}
