@@ -274,12 +274,12 @@ pub(super) fn read_frame(
     bytes_max: usize,
     payload: &mut Vec<u8>,
 ) -> io::Result<bool> {
-    let mut head = [0; HEAD_BYTES];
-    match stream.bytes().next().transpose()? {
-        Some(first) => head[0] = first,
-        None => return Ok(false),
+    payload.clear();
+    // Unlike `read`, this goes on after a wait that was interrupted.
+    if stream.take(HEAD_BYTES as u64).read_to_end(payload)? == 0 {
+        return Ok(false);
     }
-    stream.read_exact(&mut head[1..])?;
+    let head = payload.as_slice().try_into().map_err(|_| ErrorKind::UnexpectedEof)?;
     let head = Head::decode(head, bytes_max).map_err(malformed)?;
     payload.clear();
     let read = stream.take(head.payload_bytes() as u64).read_to_end(payload)?;
