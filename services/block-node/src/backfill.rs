@@ -21,7 +21,7 @@ use service_kit::tls::ClientTls;
 use service_kit::url::Url;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::peers::{Peer, first_of_all};
+use self::peers::{Believed, Peer, first_of_all};
 use self::repair::{Turn, repair_from};
 use crate::block::{BLOCK_NUMBERS_END, Builder, Verified};
 use crate::connect::{connect, show_token};
@@ -57,18 +57,23 @@ enum FetchError {
     Ended(i32, u64),
     #[error("it broke off: {0}")]
     BrokeOff(GrpcError),
-    #[error("it says that its first block is {0}, and does not give it")]
+    #[error("it says that it has block {0}, and does not give it")]
     NotGiven(u64),
-    #[error("block {0}, which it says is its first, is not what its proof says: {1}")]
+    #[error("block {0}, which it says it has, is not what its proof says: {1}")]
     Wrong(u64, String),
+    #[error("its block {0} does not continue the one before")]
+    Unchained(u64),
 }
 
 impl FetchError {
     /// Whether the peer had said that it has what did not come.
     fn breaks_word(&self) -> bool {
-        use FetchError::{Another, BrokeOff, Call, Ended, Full, NotGiven, Range, Refused, Slow, Stalled, Wrong};
+        use FetchError::{
+            Another, BrokeOff, Call, Ended, Full, NotGiven, Range, Refused, Slow, Stalled, Unchained, Wrong,
+        };
         match self {
-            Stalled | Slow | Refused | Another(..) | Ended(..) | BrokeOff(_) | NotGiven(_) | Wrong(..) => true,
+            Stalled | Slow | Refused | Another(..) | Ended(..) | BrokeOff(_) | NotGiven(_) | Wrong(..)
+            | Unchained(_) => true,
             Call(_) | Full(_) | Range(..) => false,
         }
     }
@@ -105,8 +110,8 @@ impl Pace {
 enum Outcome {
     /// So many blocks.
     Fetched(u64),
-    /// It begins with this block, behind the next one.
-    BeginsBehind(u64),
+    /// It has the blocks from this one, behind the next one, to that one.
+    BeginsBehind(u64, u64),
 }
 
 /// Looks after the node until it stops. Without peers it does nothing.
@@ -117,6 +122,8 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) -> Infallible {
     }
     let mut seen = node.reader.next();
     let mut turn = Turn::default();
+    // Where a node stands that has no block, and whom it has believed since.
+    let (first, mut believed) = (node.reader.first(), None::<Believed>);
     loop {
         sleep(INTERVAL).await;
         peers.sort_by_key(Peer::rank);
@@ -127,7 +134,7 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) -> Infallible {
         let blocks_min = if is_published { FAR_BEHIND_BLOCKS } else { 1 };
         for peer in peers.iter_mut().filter(|peer| !peer.is_resting()) {
             match fetch(node, &peer.address, tls, blocks_min).await {
-                Ok(Outcome::BeginsBehind(first)) => peer.begins_behind(first),
+                Ok(Outcome::BeginsBehind(first, last)) => peer.begins_behind(first, last),
                 Ok(Outcome::Fetched(blocks)) => {
                     peer.sent(blocks);
                     if blocks > 0 {
@@ -142,35 +149,63 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) -> Infallible {
             }
         }
         if node.settings.backfill_greedy && node.reader.last().is_none() {
-            begin(node, &mut peers, tls).await;
+            match believed.take() {
+                Some(peer) if peer.has_let_down(&peers) => {
+                    tracing::warn!(peer = %peer.address, first, "it sends no block of those that it showed: this node stands where it stood");
+                    node.begin_at(first).await;
+                }
+                Some(peer) => believed = Some(peer),
+                None => believed = begin(node, &mut peers, tls).await,
+            }
         }
         seen = node.reader.next();
     }
 }
 
-/// Lets an empty node begin with the first block that a peer has, once that has shown it. What a peer says alone would leave the node where no
-/// block ever comes, and it does not go back from there.
-async fn begin(node: &Arc<Node>, peers: &mut [Peer], tls: Option<&ClientTls>) {
-    let Some((first, peer)) = first_of_all(peers) else { return };
-    match shown(node, &peer.address, tls, first).await {
+/// Lets an empty node begin with the first block that a peer has, once that has shown that others follow it; whom it believes. What a peer says
+/// alone would leave the node where no block ever comes, and with the first one that is stored it does not go back from there.
+async fn begin(node: &Arc<Node>, peers: &mut [Peer], tls: Option<&ClientTls>) -> Option<Believed> {
+    let (first, last, peer) = first_of_all(peers)?;
+    match shows(node, &peer.address, tls, (first, last)).await {
         // A node that has blocks by now stays behind: a gap is never filled with what is later.
-        Ok(()) => node.begin_at(first).await,
+        Ok(()) => {
+            node.begin_at(first).await;
+            Some(peer.believed())
+        }
         Err(error) => {
             node.metrics.backfill_failures.inc();
             peer.failed(&error);
+            None
         }
     }
 }
 
-/// Has a peer show this block.
-async fn shown(node: &Arc<Node>, address: &Url, tls: Option<&ClientTls>, number: u64) -> Result<(), FetchError> {
+/// Has a peer show the first block that it says it has, the one that continues it, and the last.
+async fn shows(
+    node: &Arc<Node>,
+    address: &Url,
+    tls: Option<&ClientTls>,
+    (first, last): (u64, u64),
+) -> Result<(), FetchError> {
     let mut channel = open(node, address, tls).await?;
-    let block = get_block(node, &mut channel, number).await.map_err(FetchError::BrokeOff)?;
+    let one = shown(node, &mut channel, first).await?;
+    if first < last && shown(node, &mut channel, first + 1).await?.footer.previous_root != one.root {
+        return Err(FetchError::Unchained(first + 1));
+    }
+    if first + 1 < last {
+        shown(node, &mut channel, last).await?;
+    }
+    Ok(())
+}
+
+/// Has a peer show this block.
+async fn shown(node: &Node, channel: &mut Channel, number: u64) -> Result<Verified, FetchError> {
+    let block = get_block(node, channel, number).await.map_err(FetchError::BrokeOff)?;
     let block = block.ok_or(FetchError::NotGiven(number))?;
     let (limits, rules) = (node.block_limits(), node.proof_rules());
     let verified = aside(move || Verified::of(&block, limits, &rules)).await;
     match verified {
-        Ok(verified) if verified.number == number => Ok(()),
+        Ok(verified) if verified.number == number => Ok(verified),
         Ok(verified) => Err(FetchError::Another(verified.number, number)),
         Err(error) => Err(FetchError::Wrong(number, error.to_string())),
     }
@@ -225,7 +260,7 @@ async fn fetch(
     if first > from {
         // Not its fault; but who looks after this node must know why it stays behind.
         tracing::warn!(peer = %address, first, from, "the peer does not have the next block any more");
-        return Ok(Outcome::BeginsBehind(first));
+        return Ok(Outcome::BeginsBehind(first, last));
     }
     let request = proto::SubscribeStreamRequest { start_block_number: from, end_block_number: last, filter: None };
     let call = channel.call(SUBSCRIBE);

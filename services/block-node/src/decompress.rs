@@ -97,6 +97,37 @@ mod tests {
         }
     }
 
+    proptest! {
+        // As fuzz/fuzz_targets/block_decompress.rs, which finds more.
+        #[test]
+        fn a_message_that_was_changed_takes_no_more_than_it_asked_for(
+            plain in prop::collection::vec(0_u8..8, 0..3_000),
+            says_length: bool,
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            repeated in 1..4_usize,
+        ) {
+            const BYTES_MAX: usize = 5_000;
+            for encoding in ["gzip", "zstd"] {
+                let mut message = compressed(encoding, &plain, says_length).repeat(repeated);
+                for (place, byte) in &changes {
+                    let place = place.index(message.len());
+                    message[place] = *byte;
+                }
+                let mut asked = 0;
+                let mut room = |bytes| {
+                    asked += bytes;
+                    Ok(())
+                };
+                if let Ok(came) = of(encoding).unwrap()(&message, BYTES_MAX, &mut room) {
+                    prop_assert!(came.len() <= BYTES_MAX && came.len() <= asked, "{} of {asked}", came.len());
+                    let full = of(encoding).unwrap()(&message, BYTES_MAX, &mut |_| Err(Status::new(Code::ResourceExhausted, "")));
+                    prop_assert!(full.is_err(), "it was not asked for room");
+                }
+                prop_assert!(asked <= (1 << WINDOW_LOG_MAX) + (128 << 10), "{asked}");
+            }
+        }
+    }
+
     /// What any reader skips, whatever it holds.
     fn skippable(bytes: usize) -> Vec<u8> {
         [&0x184D_2A57_u32.to_le_bytes()[..], &(bytes as u32).to_le_bytes(), &vec![7; bytes]].concat()

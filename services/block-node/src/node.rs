@@ -388,7 +388,7 @@ impl Node {
                 self.tip.send_modify(|tip| (tip.next, tip.at) = (last + 1, Instant::now()));
             }
             Appended::Begun(first) => {
-                tracing::info!(first, "an empty node begins with the first block that a peer still has");
+                tracing::info!(first, "an empty node begins with this block");
                 self.tip.send_modify(|tip| tip.next = first);
             }
             Appended::Repaired(number) => {
@@ -408,6 +408,7 @@ impl Node {
     /// The first block of all is this one, if there is none yet and nobody sends one. Returns when that is so.
     pub async fn begin_at(&self, first: u64) {
         let mut tip = self.tip();
+        let before = tip.borrow().next;
         let begins = self.publishing(|publishing| match &*locked(&self.writer) {
             // Before the first block is handed over, which takes the same lock.
             Some(writer) if publishing.begin_at(first) => {
@@ -418,7 +419,7 @@ impl Node {
         });
         if begins {
             // It ends with the node.
-            let _ = tip.wait_for(|tip| tip.next >= first || tip.is_stopping).await;
+            let _ = tip.wait_for(|tip| tip.next != before || tip.is_stopping).await;
         }
     }
 

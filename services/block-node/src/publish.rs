@@ -207,13 +207,18 @@ impl<B> Publishing<B> {
         }
     }
 
-    /// The first block of all is this later one, if there is none yet and nobody sends one; whether that is so.
+    /// The first block of all is this other one, if there is none yet and nobody sends one; whether that is so.
     pub fn begin_at(&mut self, first: u64) -> bool {
         // A block that somebody has begun, and nobody sends now, is wanted no more.
         let is_unsent = self.slots.iter().all(|slot| matches!(slot.progress, Progress::Vacant { .. }));
-        let is_new = self.first == self.base && first > self.base && is_unsent && self.over.is_none();
+        let is_new = self.first == self.base && first != self.base && is_unsent && self.over.is_none();
         if is_new {
             self.slots.clear();
+            if first < self.base {
+                // What it heard of blocks that are not here is no more true.
+                let known = first.saturating_sub(self.settings.duplicate_skip_window + 1);
+                self.publishers.values_mut().for_each(|one| one.hearing = Hearing::new(known, self.now_micros));
+            }
             (self.first, self.base, self.chain) = (first, first, Chain::from(first));
             self.publishers.values_mut().for_each(|publisher| publisher.acknowledged = first);
         }

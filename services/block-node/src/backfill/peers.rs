@@ -1,7 +1,7 @@
 //! What is known of peers, and with which block a node begins that has none.
 //!
 //! A peer is believed as far as it keeps its word. Who says of itself that it has blocks, and does not send them when they are asked for, is
-//! asked behind those who do, and begins nothing that another one could. Nor does a node wait for ever for a peer that brings nothing, whatever
+//! asked behind those who do, and begins nothing that another one could; if a node has begun there, it goes back. Nor does a node wait for ever for a peer that brings nothing, whatever
 //! that says of itself: it may be as empty as this one, and wait for it.
 
 use service_kit::url::Url;
@@ -23,8 +23,8 @@ pub(super) struct Peer {
     /// In a row.
     failures: u32,
     rests_until: Option<Instant>,
-    /// The first block that it has, where it does not have the next one of this node any more.
-    begins_behind: Option<u64>,
+    /// The first and the last block that it has, where it does not have the next one of this node any more.
+    begins_behind: Option<(u64, u64)>,
     /// Looks in a row that have brought neither a block nor word of where its blocks begin.
     looks_in_vain: u32,
     /// How often it did not send what it said it had, since it last sent a block.
@@ -55,16 +55,22 @@ impl Peer {
         }
     }
 
-    /// It has the blocks from this one on alone.
-    pub(super) fn begins_behind(&mut self, first: u64) {
-        (self.failures, self.looks_in_vain, self.begins_behind) = (0, 0, Some(first));
+    /// It has the blocks from this one to that one alone.
+    pub(super) fn begins_behind(&mut self, first: u64, last: u64) {
+        (self.failures, self.looks_in_vain, self.begins_behind) = (0, 0, Some((first, last)));
+    }
+
+    /// An empty node begins where this one does, and waits for what it has shown.
+    pub(super) fn believed(&self) -> Believed {
+        Believed { address: self.address.clone(), broken_words: self.broken_words }
     }
 
     pub(super) fn failed(&mut self, error: &FetchError) {
         self.brought_nothing();
         self.broken_words = self.broken_words.saturating_add(u32::from(error.breaks_word()));
         self.failures = self.failures.saturating_add(1);
-        let rest = rest(self.failures);
+        // Who lies in turns does not fail in a row.
+        let rest = rest(self.failures.max(self.broken_words));
         self.rests_until = Some(Instant::now() + rest);
         let seconds = rest.as_secs();
         tracing::warn!(peer = %self.address, "nothing was fetched: {error}; it is asked again in {seconds} s");
@@ -81,19 +87,49 @@ impl Peer {
     }
 }
 
+/// A peer with whose first block an empty node has begun.
+pub(super) struct Believed {
+    pub address: Url,
+    /// Before that.
+    broken_words: u32,
+}
+
+impl Believed {
+    /// Whether it has not sent what it showed, and is not waited for any more.
+    pub(super) fn has_let_down(&self, peers: &[Peer]) -> bool {
+        let peer = peers.iter().find(|peer| peer.address == self.address);
+        peer.is_none_or(|peer| {
+            let brings_nothing = peer.failures >= FAILURES_MAX || peer.looks_in_vain >= LOOKS_IN_VAIN_MAX;
+            peer.broken_words > self.broken_words || brings_nothing || peer.begins_behind.is_some()
+        })
+    }
+}
+
 /// How long to wait after so many failures in a row.
 pub(super) fn rest(failures: u32) -> Duration {
     INTERVAL.saturating_mul(2_u32.saturating_pow(failures)).min(REST_MAX)
 }
 
-/// With which block an empty node begins, and who says that it has it: of those who keep their word best the one whose first block is the
-/// earliest; when all were asked that can be.
-pub(super) fn first_of_all(peers: &mut [Peer]) -> Option<(u64, &mut Peer)> {
+/// How far somebody comes who begins with one peer's blocks and goes on with those of others.
+fn reach(mut last: u64, ranges: &[(u64, u64)]) -> u64 {
+    while let Some((_, further)) = ranges.iter().find(|(first, end)| *first <= last.saturating_add(1) && *end > last) {
+        last = *further;
+    }
+    last
+}
+
+/// With which block an empty node begins, which is the last of who says that it has it, and who that is: of those who keep their word best, and from
+/// whose blocks one comes to the newest that any of them has, the one whose first block is the earliest; when all were asked that can be.
+pub(super) fn first_of_all(peers: &mut [Peer]) -> Option<(u64, u64, &mut Peer)> {
     if !peers.iter().all(Peer::is_known) {
         return None;
     }
-    let beginnings = peers.iter_mut().filter_map(|peer| Some((peer.begins_behind?, peer)));
-    beginnings.min_by_key(|(first, peer)| (peer.broken_words, *first))
+    let broken_words = peers.iter().filter(|peer| peer.begins_behind.is_some()).map(|peer| peer.broken_words).min()?;
+    let beginnings = peers.iter_mut().filter(|peer| peer.broken_words == broken_words);
+    let beginnings: Vec<_> = beginnings.filter_map(|peer| Some((peer.begins_behind?, peer))).collect();
+    let ranges: Vec<(u64, u64)> = beginnings.iter().map(|(range, _)| *range).collect();
+    let best = |((first, last), _): &((u64, u64), &mut Peer)| (std::cmp::Reverse(reach(*last, &ranges)), *first);
+    beginnings.into_iter().min_by_key(best).map(|((first, last), peer)| (first, last, peer))
 }
 
 #[cfg(test)]
@@ -105,12 +141,13 @@ mod tests {
     }
 
     fn first(peers: &mut [Peer]) -> Option<u64> {
-        first_of_all(peers).map(|(first, _)| first)
+        first_of_all(peers).map(|(first, ..)| first)
     }
 
     #[test]
     fn an_empty_node_begins_with_the_first_block_of_any_peer_when_all_were_asked() {
-        let with = |failures, begins_behind| Peer { failures, begins_behind, ..peer() };
+        let with =
+            |failures, first: Option<u64>| Peer { failures, begins_behind: first.map(|first| (first, 900)), ..peer() };
         assert_eq!(first(&mut [with(0, Some(300)), with(0, Some(200))]), Some(200));
         assert_eq!(first(&mut [with(0, Some(300)), with(2, None)]), None, "it may have more, and comes back");
         assert_eq!(first(&mut [with(0, Some(300)), with(0, None)]), None, "it has the next block, or none yet");
@@ -125,13 +162,13 @@ mod tests {
             // It says that it has the next block, then that it has none.
             |liar, look| if look % 2 == 0 { liar.failed(&FetchError::Stalled) } else { liar.sent(0) },
             // It begins just behind the next block, each time, and never has it.
-            |liar, look| if look % 2 == 0 { liar.begins_behind(look) } else { liar.failed(&FetchError::Stalled) },
+            |liar, look| if look % 2 == 0 { liar.begins_behind(look, look) } else { liar.failed(&FetchError::Stalled) },
         ];
         for (number, trick) in tricks.iter().enumerate() {
             let mut peers = [peer(), peer()];
             let began = (0..20).find(|look| {
                 trick(&mut peers[0], *look);
-                peers[1].begins_behind(300);
+                peers[1].begins_behind(300, 900);
                 // What it says at first may be so.
                 first(&mut peers) == Some(300)
             });
@@ -143,13 +180,43 @@ mod tests {
     fn who_breaks_its_word_is_asked_last_until_it_sends_a_block() {
         let mut liar = peer();
         liar.failed(&FetchError::Ended(0, 5));
-        liar.begins_behind(6);
+        liar.begins_behind(6, 9);
         assert_eq!((liar.failures, liar.rank()), (0, 1), "a lie is not made good by the next one");
         liar.sent(1);
         assert_eq!(liar.rank(), 0);
         let mut honest = peer();
         honest.failed(&FetchError::Range(2, 1));
-        honest.begins_behind(300);
+        honest.begins_behind(300, 900);
         assert_eq!(honest.broken_words, 0);
+    }
+
+    #[test]
+    fn an_empty_node_begins_where_one_comes_to_the_newest_block() {
+        let with = |ranges: &[(u64, u64)]| {
+            let peers = ranges.iter().map(|range| Peer { begins_behind: Some(*range), ..peer() });
+            first(&mut peers.collect::<Vec<_>>())
+        };
+        assert_eq!(with(&[(5, 5), (300, 900)]), Some(300), "behind an old block that stands alone nothing comes");
+        assert_eq!(with(&[(300, 899), (100, 299), (600, 900), (5, 98)]), Some(100), "one goes on with the next");
+        assert_eq!(with(&[(5, u64::MAX), (300, 900)]), Some(5));
+    }
+
+    #[test]
+    fn who_was_believed_and_sends_nothing_is_waited_for_within_bounds() {
+        let lets_down = |act: fn(&mut Peer, u64)| {
+            let mut peers = [peer()];
+            peers[0].begins_behind(300, 900);
+            let believed = peers[0].believed();
+            peers[0].begins_behind = None;
+            (1..30).find(|look| {
+                act(&mut peers[0], *look);
+                believed.has_let_down(&peers)
+            })
+        };
+        assert_eq!(lets_down(|peer, _| peer.failed(&FetchError::Ended(0, 300))), Some(1));
+        assert_eq!(lets_down(|peer, _| peer.failed(&FetchError::Range(2, 1))), Some(u64::from(FAILURES_MAX)));
+        assert_eq!(lets_down(|peer, _| peer.sent(0)), Some(u64::from(LOOKS_IN_VAIN_MAX)));
+        assert_eq!(lets_down(|peer, _| peer.begins_behind(301, 900)), Some(1), "it has gone on without us");
+        assert_eq!(lets_down(|peer, look| peer.sent(look)), None);
     }
 }

@@ -384,6 +384,7 @@ fn after_a_failure_every_stream_ends_and_nothing_is_taken() {
 fn an_empty_node_begins_elsewhere_and_no_other_does() {
     let (mut publishing, one, _) = start(Settings::default());
     assert!(publishing.begin_at(100));
+    assert!(publishing.begin_at(200) && publishing.begin_at(50) && publishing.begin_at(100), "where no block came");
     assert_eq!(publishing.header(one, 99, 0), Verdict::Ignore);
     assert_eq!(publishing.take(one), [Skip(99)]);
     assert_eq!(publishing.header(one, 100, 0), Verdict::Take);

@@ -278,8 +278,13 @@ impl<D: Directory> Store<D> {
         if self.current.is_none() {
             self.chain = Chain::from(first);
             // In this order no reader believes that there is a block.
-            self.shown.begin_at(first);
-            self.shown.advance(&self.chain, self.salt);
+            if first < self.shown.first() {
+                self.shown.advance(&self.chain, self.salt);
+                self.shown.begin_at(first);
+            } else {
+                self.shown.begin_at(first);
+                self.shown.advance(&self.chain, self.salt);
+            }
         }
     }
 
