@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use support::{Application, content, is_read_whole};
+use support::{Application, content};
 use walsync::clock::{Clock, SystemClock};
 use walsync::fetch::ReadAhead;
 use walsync::replica::Replica;
@@ -157,57 +157,6 @@ fn a_truncate_check_point_takes_little_longer_beside_us_than_alone() {
     drop(replicator);
     alone.close();
     beside.close();
-}
-
-/// A database that takes long to be read, and next to nothing on a disk: behind its last page it is a hole.
-fn with_a_large_hole(path: &Path) -> Application {
-    const BYTES: u64 = 12 << 30;
-    let mut application = Application::start(path, TABLE);
-    application.run(INSERT);
-    application.run("PRAGMA wal_checkpoint(TRUNCATE)");
-    std::fs::File::options().write(true).open(path).unwrap().set_len(BYTES).unwrap();
-    application
-}
-
-#[test]
-fn a_truncate_check_point_takes_little_longer_while_other_databases_are_read() {
-    const TURNS: usize = 40;
-    let folder = folder_on_disk();
-    let store = Arc::new(MemoryStore::default());
-    let databases = ["alone.db", "beside.db"].map(|name| folder.path().join(name));
-    let [mut alone, mut beside] = databases.each_ref().map(|path| Application::start(path, TABLE));
-    let replicator = start(&databases[1], &store);
-    assert!(replicator.sync(LONG));
-    let large = ["large.db", "larger.db"].map(|name| folder.path().join(name));
-    let idle = large.each_ref().map(|path| with_a_large_hole(path));
-    for (number, path) in large.iter().enumerate() {
-        replicator.add(path.clone(), Replica::new(store.clone(), ltx::Layout::Objects, &format!("large-{number}")));
-    }
-    let are_read = || large.iter().all(|path| is_read_whole(path));
-    until("both large databases being read", are_read);
-    let mut times: [Vec<Duration>; 2] = Default::default();
-    for turn in 0..TURNS {
-        for (application, times) in [&mut alone, &mut beside].into_iter().zip(&mut times) {
-            application.run(INSERT);
-            let begun = std::time::Instant::now();
-            application.run("PRAGMA wal_checkpoint(TRUNCATE)");
-            times.push(begun.elapsed());
-        }
-        std::thread::sleep(Duration::from_millis(turn as u64 * 7 % 50));
-    }
-    times.iter_mut().for_each(|times| times.sort());
-    let [alone_at, beside_at] = times.map(|times| [times[TURNS / 2], times[TURNS * 9 / 10]]);
-    println!("half and nine tenths of the check points take at most {alone_at:?} alone, {beside_at:?} beside us");
-    assert!(beside_at[0] <= alone_at[0] + Duration::from_millis(20), "{beside_at:?} beside us, {alone_at:?} alone");
-    // Behind one that is read it would be seconds; less than this is the processors, which others have.
-    assert!(beside_at[1] <= alone_at[1] + Duration::from_millis(250), "{beside_at:?} beside us, {alone_at:?} alone");
-    assert!(are_read(), "they were read all the time");
-    assert!(replicator.totals().yields.load(Ordering::Relaxed) >= TURNS as u64 / 2, "they did wait for us");
-    let sync = replicator.observer().request_sync(&databases[1]).unwrap();
-    until("all that was committed", || sync.is_over());
-    assert!(restored(folder.path(), &store) == content(&databases[1]));
-    drop(replicator);
-    idle.into_iter().chain([alone, beside]).for_each(Application::close);
 }
 
 #[test]
