@@ -285,12 +285,7 @@ pub fn make_room(server: &mut Server) -> bool {
     server.eviction.is_under_way = false;
     server.eviction.told_bytes = 0;
     // Keys that come beside those that are served are the master's business as well, and no key goes for them.
-    if server.is_loading
-        || server.aside.is_some()
-        || server.is_paused()
-        || is_the_masters_business(server)
-        || excess(server) == 0
-    {
+    if server.reads_data() || server.is_paused() || is_the_masters_business(server) || excess(server) == 0 {
         return true;
     }
     if server.settings.policy.choice.is_none() {

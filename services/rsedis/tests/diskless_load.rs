@@ -52,6 +52,16 @@ fn wait_for_some(replica: &Node) {
     assert!(number(replica, "rdb_last_load_keys_loaded") < KEYS as u64 / 2, "they come one after the other");
 }
 
+/// A master with keys and a library sends them, slowly, to who has others or none.
+fn begin_transfer(master: &Node, replica: &Node) {
+    fill(master);
+    load_library(master, "new");
+    set_pace(master, 10_000, 0);
+    replica.follow(master.server.port);
+    until("the transfer", || replica.info("loading") == "1");
+    wait_for_some(replica);
+}
+
 fn break_transfer(master: &Node, replica: &Node) {
     // It is a while until the next one begins.
     set_pace(master, 10_000, 5);
@@ -136,12 +146,7 @@ fn old_keys_are_gone_where_a_transfer_of_another_history_breaks() {
         let replica = Node::ours(&["--repl-diskless-load", "swapdb"]);
         replica.call("SET mine old");
         load_library(&replica, "old");
-        fill(&master);
-        load_library(&master, "new");
-        set_pace(&master, 10_000, 0);
-        replica.follow(master.server.port);
-        until("the transfer", || replica.info("loading") == "1");
-        wait_for_some(&replica);
+        begin_transfer(&master, &replica);
         assert_eq!(replica.info("async_loading"), "0");
         assert!(replica.call("GET mine").starts_with("-LOADING"));
 
@@ -163,12 +168,7 @@ fn old_keys_are_gone_where_a_transfer_of_another_history_breaks() {
 fn an_empty_replica_keeps_half_of_its_masters_keys() {
     for master in masters() {
         let replica = Node::ours(&["--repl-diskless-load", "on-empty-db"]);
-        fill(&master);
-        load_library(&master, "new");
-        set_pace(&master, 10_000, 0);
-        replica.follow(master.server.port);
-        until("the transfer", || replica.info("loading") == "1");
-        wait_for_some(&replica);
+        begin_transfer(&master, &replica);
         assert!(replica.call("GET key:1").starts_with("-LOADING"));
         break_transfer(&master, &replica);
         assert_eq!(replica.call("DBSIZE"), ":0\r\n");

@@ -75,7 +75,7 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
         if !PARAMETERS[index].can_change {
             return Err(failed(&shown, "can't set immutable config"));
         }
-        if (server.is_loading || server.aside.is_some()) && PARAMETERS[index].waits_for_data() {
+        if server.reads_data() && PARAMETERS[index].waits_for_data() {
             return Err(Failure::new("LOADING Failed to set the specified configuration while loading data"));
         }
         if PARAMETERS[index].is_protected() {

@@ -166,7 +166,7 @@ fn about_persistence(server: &Server, _: &Session, text: &mut String) {
         line!(text, "aof_buffer_length:{}", server.effects.bytes.len());
         line!(text, "aof_syncs:{}", aof.syncs);
     }
-    if server.is_loading || server.aside.is_some() {
+    if server.reads_data() {
         about_loading(server, text);
     }
 }

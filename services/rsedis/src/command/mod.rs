@@ -345,7 +345,7 @@ fn admit(server: &mut Server, client: &mut Session, command: &Command, args: Arg
     if client.is_replica() && (may_write(command) || command.is(READONLY)) {
         return Err(Failure::new("ERR Replica can't interact with the keyspace"));
     }
-    if server.is_loading || server.aside.is_some() {
+    if server.reads_data() {
         check_loading(server, client, command)?;
     }
     if server.replication.is_replica() {

@@ -71,7 +71,7 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
     let discarded = |Failure(why)| Failure::text(format!("EXECABORT Transaction discarded because of: {why}"));
     // The link may have broken since they were queued, or data are being read.
     for (command, _) in &transaction.queue {
-        if server.is_loading || server.aside.is_some() {
+        if server.reads_data() {
             super::check_loading(server, client, command).map_err(discarded)?;
         }
         super::check_link(server, client, command).map_err(discarded)?;

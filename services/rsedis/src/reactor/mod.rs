@@ -198,12 +198,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     /// How long to wait for events: until something is due.
     fn patience(&self) -> Duration {
         // A thread that writes a snapshot has room again before long.
-        let most =
-            match (self.is_walking() || self.server.is_loading || self.server.aside.is_some(), self.is_connecting()) {
-                (true, _) => Duration::from_millis(1),
-                (false, true) => Duration::from_millis(10),
-                (false, false) => TICK,
-            };
+        let most = match (self.is_walking() || self.server.reads_data(), self.is_connecting()) {
+            (true, _) => Duration::from_millis(1),
+            (false, true) => Duration::from_millis(10),
+            (false, false) => TICK,
+        };
         let tick = TICK.saturating_sub(self.last_tick.elapsed()).min(most);
         match self.server.deadlines.first() {
             Some((deadline, _)) => tick.min(Duration::from_millis((deadline - now_millis()).max(0) as u64)),

@@ -24,6 +24,11 @@ impl Server {
         self.aside = Some(Box::new(Aside { databases, libraries: BTreeMap::new(), functions: HashMap::new() }));
     }
 
+    /// Whether data are read that are not served yet, in the place of those of before or aside.
+    pub fn reads_data(&self) -> bool {
+        self.is_loading || self.aside.is_some()
+    }
+
     /// Whether keys are read aside, and those that were here before answer meanwhile.
     pub fn serves_old_keys(&self) -> bool {
         self.aside.is_some() && !self.is_loading

@@ -234,9 +234,7 @@ impl Litestream {
         });
         Ok(Litestream { databases, settings, listen })
     }
-}
 
-impl Litestream {
     /// Refuses two databases with one place, and one with two. Who restores may have such a file all the same.
     pub fn check_places(&self) -> Result<(), ConfigError> {
         let (mut places, mut known) = (Places::default(), BTreeMap::new());
