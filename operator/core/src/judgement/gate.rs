@@ -212,12 +212,16 @@ fn together(
     }
 }
 
+/// Ends of intervals are computed by logarithms, which do not give back what they were taken of: a count that is 3 in every trial comes out as
+/// 3.0000000000000004, which is no more than 3.
+const ROUNDING: f64 = 1e-9;
+
 fn outcome(low: f64, high: f64, limit: Limit) -> GateOutcome {
     match limit {
-        Limit::AtLeast(bound) if low >= bound => GateOutcome::Met,
-        Limit::AtLeast(bound) if high < bound => GateOutcome::Missed,
-        Limit::AtMost(bound) if high <= bound => GateOutcome::Met,
-        Limit::AtMost(bound) if low > bound => GateOutcome::Missed,
+        Limit::AtLeast(bound) if low >= bound * (1.0 - ROUNDING) => GateOutcome::Met,
+        Limit::AtLeast(bound) if high < bound * (1.0 - ROUNDING) => GateOutcome::Missed,
+        Limit::AtMost(bound) if high <= bound * (1.0 + ROUNDING) => GateOutcome::Met,
+        Limit::AtMost(bound) if low > bound * (1.0 + ROUNDING) => GateOutcome::Missed,
         _ => GateOutcome::Undecided,
     }
 }
@@ -225,6 +229,16 @@ fn outcome(low: f64, high: f64, limit: Limit) -> GateOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_count_that_is_the_bound_in_every_trial_meets_it() {
+        for count in 1..=1_000 {
+            let bound = f64::from(count);
+            let end = bound.ln().exp();
+            assert_eq!(outcome(end, end, Limit::AtMost(bound)), GateOutcome::Met, "at most {count}");
+            assert_eq!(outcome(end, end, Limit::AtLeast(bound)), GateOutcome::Met, "at least {count}");
+        }
+    }
 
     #[test]
     fn only_a_whole_interval_decides() {
