@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 const NAME: &str = "storebench-operator";
 const DURATION: Duration = Duration::from_secs(15);
@@ -53,7 +53,7 @@ impl LeaderElection {
 
     /// Renews for as long as that works. Returns when this replica must no longer act.
     pub async fn keep(&mut self) {
-        keep(self.renewed, async || self.try_acquire().await).await;
+        keep(Tenure::new(self.renewed, Instant::now()), async || self.try_acquire().await).await;
     }
 
     /// Lets another replica begin at once.
@@ -113,23 +113,69 @@ impl LeaderElection {
 }
 
 /// See [`LeaderElection::keep`]: `renew` says whether the Lease is still this replica's.
-async fn keep<E: std::fmt::Display>(mut renewed: Instant, mut renew: impl AsyncFnMut() -> Result<bool, E>) {
-    let mut until_next = RENEW_INTERVAL;
-    loop {
-        let deadline = renewed + ACT_AT_MOST;
-        let attempt = async {
-            sleep(until_next).await;
-            let asked = Instant::now();
-            (asked, timeout(RENEW_INTERVAL, renew()).await)
-        };
-        let Ok((asked, answer)) = timeout_at(deadline, attempt).await else { return };
-        until_next = RETRY_INTERVAL;
-        match answer {
-            Ok(Ok(true)) => (renewed, until_next) = (asked, RENEW_INTERVAL),
+async fn keep<E: std::fmt::Display>(mut tenure: Tenure, mut renew: impl AsyncFnMut() -> Result<bool, E>) {
+    while let Some(at) = tenure.asks_at() {
+        sleep_until(at).await;
+        let asked = Instant::now();
+        let answer = match timeout_at(tenure.waits_until(asked), renew()).await {
+            Ok(Ok(true)) => Answer::Renewed,
             Ok(Ok(false)) => return,
-            Ok(Err(error)) => tracing::warn!(%error, "the leader's Lease cannot be renewed"),
-            Err(_) => tracing::warn!("the leader's Lease cannot be renewed in time"),
-        }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the leader's Lease cannot be renewed");
+                Answer::Failed
+            }
+            Err(_) => {
+                tracing::warn!("the leader's Lease cannot be renewed in time");
+                Answer::Failed
+            }
+        };
+        tenure.answered(asked, Instant::now(), answer);
+    }
+    sleep_until(tenure.ends()).await;
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    /// The Lease is still this replica's.
+    Renewed,
+    /// An error, or nothing in time.
+    Failed,
+}
+
+/// When a leader asks for its Lease, how long it waits for the answer, and until when it may act. Pure: instants come in.
+#[derive(Debug)]
+struct Tenure {
+    /// When the request was sent by which this replica leads.
+    renewed: Instant,
+    next: Instant,
+}
+
+impl Tenure {
+    fn new(renewed: Instant, now: Instant) -> Self {
+        Self { renewed, next: now + RENEW_INTERVAL }
+    }
+
+    fn ends(&self) -> Instant {
+        self.renewed + ACT_AT_MOST
+    }
+
+    /// When it asks next; `None`: its time ends before.
+    fn asks_at(&self) -> Option<Instant> {
+        (self.next < self.ends()).then_some(self.next)
+    }
+
+    fn waits_until(&self, asked: Instant) -> Instant {
+        (asked + RENEW_INTERVAL).min(self.ends())
+    }
+
+    fn answered(&mut self, asked: Instant, now: Instant, answer: Answer) {
+        self.next = match answer {
+            Answer::Renewed => {
+                self.renewed = asked;
+                now + RENEW_INTERVAL
+            }
+            Answer::Failed => now + RETRY_INTERVAL,
+        };
     }
 }
 
@@ -146,48 +192,62 @@ fn written(result: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
 mod tests {
     use super::*;
 
-    /// For how long a leader acts whose Lease is renewed so; the clock is the test's.
-    async fn acts(renew: impl AsyncFnMut() -> Result<bool, &'static str>) -> Duration {
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// For how long a leader acts that is answered so, by the count of what it asked before: when, and what. `None`: never. Time passes as it is told.
+    fn acts(mut answer: impl FnMut(u32) -> Option<(Duration, Answer)>) -> Duration {
         let begun = Instant::now();
-        keep(begun, renew).await;
-        begun.elapsed()
+        let mut tenure = Tenure::new(begun, begun);
+        for count in 0..100 {
+            let Some(asked) = tenure.asks_at() else { break };
+            let patience = tenure.waits_until(asked) - asked;
+            let answered = answer(count).filter(|(after, _)| *after <= patience);
+            let (after, answer) = answered.unwrap_or((patience, Answer::Failed));
+            tenure.answered(asked, asked + after, answer);
+        }
+        tenure.ends() - begun
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_leader_stops_before_its_lease_ends_however_the_api_server_fails() {
-        let margin = DURATION - ACT_AT_MOST;
-        assert!(margin >= Duration::from_secs(3));
-        assert!(acts(async || std::future::pending().await).await <= ACT_AT_MOST, "no answer");
-        assert!(acts(async || Err("500")).await <= ACT_AT_MOST, "errors");
-        let slow = async || {
-            sleep(Duration::from_millis(3_900)).await;
-            Err("500")
-        };
-        assert!(acts(slow).await <= ACT_AT_MOST, "slow errors");
+    #[test]
+    fn a_leader_stops_before_its_lease_ends_however_the_api_server_fails() {
+        assert!(DURATION - ACT_AT_MOST >= 3 * SECOND);
+        assert_eq!(acts(|_| None), ACT_AT_MOST, "no answer");
+        assert_eq!(acts(|_| Some((Duration::ZERO, Answer::Failed))), ACT_AT_MOST, "errors");
+        assert_eq!(acts(|_| Some((Duration::from_millis(3_900), Answer::Failed))), ACT_AT_MOST, "slow errors");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_counts_from_when_it_was_asked_for() {
-        let mut count = 0;
-        let acted = acts(async || {
-            count += 1;
-            if count > 1 {
-                return std::future::pending().await;
-            }
-            sleep(Duration::from_secs(3)).await;
-            Ok(true)
-        });
+    #[test]
+    fn an_answer_counts_from_when_it_was_asked_for() {
         // Asked after 4 s, answered after 7.
-        assert_eq!(acted.await, RENEW_INTERVAL + ACT_AT_MOST);
+        let acted = acts(|count| (count == 0).then_some((3 * SECOND, Answer::Renewed)));
+        assert_eq!(acted, RENEW_INTERVAL + ACT_AT_MOST);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_leader_that_renews_goes_on_and_one_that_was_replaced_stops_at_once() {
+    #[test]
+    fn an_answer_that_comes_when_the_lease_has_ended_renews_nothing() {
+        let begun = Instant::now();
+        let mut tenure = Tenure::new(begun, begun);
+        let asked = begun + RENEW_INTERVAL;
+        // The process stood still.
+        tenure.answered(asked, begun + 60 * SECOND, Answer::Renewed);
+        assert_eq!((tenure.asks_at(), tenure.ends()), (None, asked + ACT_AT_MOST));
+    }
+
+    #[test]
+    fn a_leader_that_renews_goes_on() {
+        assert_eq!(acts(|_| Some((Duration::ZERO, Answer::Renewed))), RENEW_INTERVAL * 100 + ACT_AT_MOST);
+    }
+
+    #[tokio::test]
+    async fn one_that_was_replaced_stops_at_once() {
         let mut count = 0;
-        let acted = acts(async || {
+        let begun = Instant::now();
+        let replaced = async || {
             count += 1;
-            Ok(count < 100)
-        });
-        assert_eq!(acted.await, RENEW_INTERVAL * 100);
+            Ok::<_, &str>(false)
+        };
+        keep(Tenure { renewed: begun, next: begun }, replaced).await;
+        assert_eq!(count, 1);
+        assert!(begun.elapsed() < ACT_AT_MOST, "{:?}", begun.elapsed());
     }
 }
