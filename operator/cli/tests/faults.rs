@@ -122,6 +122,8 @@ fn a_stream_that_breaks_with_its_member_loses_nothing_that_was_acknowledged() {
     keyValue: { operation: Mixed, readPercent: 20, keySpace: 200, door: Streaming }
     load: { connections: 4, clients: 16, duration: 5s, warmUp: 0s, timeout: 5s, fault: { kind: Kill, after: 500ms, duration: 500ms } }";
     let report = world.run(&run("engine: DEngine, replicas: 3", workloads)).report();
+    let caveats = report["record"]["caveats"].to_string();
+    assert!(caveats.contains("and the loader were built for tests, with assertions"), "{caveats}");
     for measured in measured(&report) {
         let (failed, unknown) = (total(measured, "failedRequests"), total(measured, "unknownWrites"));
         assert!(failed >= unknown && unknown > 0, "{measured}");

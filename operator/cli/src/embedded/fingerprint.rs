@@ -8,6 +8,8 @@ use bench_jobs::measure::{disk, machine};
 use sha2::{Digest as _, Sha256};
 use storebench_core::fingerprint;
 use storebench_core::validate::ValidatedRun;
+use storebench_core::validated::ValidatedArm;
+use storebench_crds::engine::Source;
 use storebench_crds::status::Fingerprint;
 
 use super::peers::{Binaries, reported_version};
@@ -53,6 +55,28 @@ pub(crate) fn take(run: &ValidatedRun, binaries: &[Option<Binaries>], data: &Pat
     fingerprint::of(facts)
 }
 
+/// What a reader must know of stores of our own that were built together with this storebench, if that was for tests.
+pub(crate) fn build_caveat(run: &ValidatedRun, binaries: &[Option<Binaries>]) -> Option<String> {
+    let own = std::env::current_exe().ok()?;
+    let is_ours = |(arm, binaries): &(&ValidatedArm, &Option<Binaries>)| {
+        let store = binaries.as_ref().and_then(|binaries| binaries.store.as_ref());
+        let is_crate = arm.service().is_some_and(|service| matches!(service.engine.source, Source::Crate(_)));
+        is_crate && store.is_some_and(|found| found.store.path.parent() == own.parent())
+    };
+    let ours = run.arms.iter().zip(binaries).filter(is_ours).map(|(arm, _)| arm.name.as_str());
+    unpublished(&ours.collect::<Vec<_>>(), cfg!(debug_assertions))
+}
+
+fn unpublished(arms: &[&str], has_assertions: bool) -> Option<String> {
+    (has_assertions && !arms.is_empty()).then(|| {
+        format!(
+            "{} and the loader were built for tests, with assertions and without link-time optimisation, and are slower than they are as \
+             published: for numbers to rely on, cargo build --profile published --workspace --bins, and run target/published/storebench",
+            arms.join(", ")
+        )
+    })
+}
+
 /// What a reader must know about the file system under the data, if it makes durability cheap.
 pub(crate) fn file_system_caveat(data: &Path) -> Option<String> {
     let name = disk::file_system(data)?;
@@ -91,5 +115,18 @@ fn digest(path: &Path) -> Option<String> {
             0 => return Some(hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()),
             count => hash.update(&buffer[..count]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_built_for_tests_is_said_of_stores_of_our_own_alone() {
+        let said = unpublished(&["rusd", "d-engine"], true).unwrap();
+        assert!(said.starts_with("rusd, d-engine and the loader were built for tests"), "{said}");
+        assert_eq!(unpublished(&[], true), None, "of others nobody here knows how they were built");
+        assert_eq!(unpublished(&["rusd"], false), None);
     }
 }

@@ -221,6 +221,7 @@ fn prepare(run: &ValidatedRun, clock: &Clock, data: &Path) -> (RunRecord, Vec<Op
     }
     caveats.extend(fingerprint::file_system_caveat(data));
     let binaries: Vec<Option<Binaries>> = found.iter().map(|found| found.as_ref().ok().cloned()).collect();
+    caveats.extend(fingerprint::build_caveat(run, &binaries));
     let restored = run.arms.iter().zip(&binaries).filter_map(|(arm, found)| restore::caveat(run, arm, found.as_ref()));
     caveats.extend(restored);
     let arms = run.arms.iter().zip(&found).map(|(arm, found)| arm_record(arm, found.as_ref())).collect();
