@@ -108,6 +108,8 @@ pub(crate) fn object_bytes_of<B>(
     let (content_range, length) = (header("content-range"), header("content-length"));
     let whole = length.and_then(|length| length.parse().ok()).filter(|length| *length <= range.end);
     match (status, content_range.as_deref().and_then(content_range_of), whole) {
+        // Some answer a range that begins where the object ends with no bytes at all, and not with 416.
+        (206, Some((_, _, total)), _) if total <= range.start => Err(StoreError::Changed(key.to_owned())),
         (206, Some((first, last, total)), _) if first == range.start && last < range.end => Ok(Some(total)),
         // A store that does not know ranges sends all, which is what was asked for.
         (200, None, Some(whole)) if range.start == 0 => Ok(Some(whole)),
