@@ -28,6 +28,7 @@ lint: ## formatting, clippy, fuzz targets, dashboards, licences and duplicates
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path peers/d-engine-original/0.2.4/Cargo.toml
 	cargo clippy --release --workspace --all-targets -- -D warnings
+	cargo clippy --release --workspace --all-targets --features walsync/clouds -- -D warnings
 	cargo check --release --locked --manifest-path fuzz/Cargo.toml --target-dir target
 	cargo deny --all-features check bans licenses sources
 

@@ -1,9 +1,11 @@
 //! An HTTP client as object stores want it: a time limit for each step, no redirects, answers of every status as answers, and for `https`
-//! the certificates of the caller or of the system.
+//! the certificates of the caller or of the system. And what every store asks of an answer: its rate, and the bytes that were meant.
 
 use crate::StoreError;
+use std::io::{self, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Certificates where distributions keep them.
 const SYSTEM_CERTIFICATES: [&str; 3] =
@@ -48,4 +50,88 @@ fn trust(certificates: Option<&Path>) -> Result<ureq::tls::RootCerts, StoreError
         _ => None,
     });
     Ok(ureq::tls::RootCerts::new_with_certs(&certificates.collect::<Vec<_>>()))
+}
+
+/// An answer's body, at the rate that is asked of a store: a store that stalls in the middle would hold its caller, and its caller's
+/// locks, for ever. The time of whoever reads does not count.
+pub(crate) struct Paced<R> {
+    body: R,
+    bytes: u64,
+    pub(crate) waited: Duration,
+    timeout: Duration,
+}
+
+impl<R> Paced<R> {
+    pub(crate) fn new(body: R, timeout: Duration) -> Self {
+        Self { body, bytes: 0, waited: Duration::ZERO, timeout }
+    }
+}
+
+impl<R: Read> Read for Paced<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.waited > body_time(self.timeout, self.bytes) {
+            let text = format!("the store sent {} bytes in {:.1?}, which is too slow", self.bytes, self.waited);
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        let began = Instant::now();
+        let read = self.body.read(buffer);
+        self.waited += began.elapsed();
+        self.bytes += *read.as_ref().unwrap_or(&0) as u64;
+        read
+    }
+}
+
+/// `bytes 0-9/100` as the first byte, the last one, and the bytes of the object.
+fn content_range_of(text: &str) -> Option<(u64, u64, u64)> {
+    let (range, total) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    Some((first.parse().ok()?, last.parse().ok()?, total.parse().ok()?))
+}
+
+/// What a body of so many bytes may take.
+pub(crate) fn body_time(timeout: Duration, bytes: u64) -> Duration {
+    timeout + Duration::from_secs(bytes / 65_536)
+}
+
+/// The bytes of the object of which `range` was asked for, where exactly that is answered; `None`: neither that nor what follows, look at the
+/// status.
+///
+/// # Errors
+/// [`StoreError::Changed`]: it is not the object that was meant, or it ends before the range. [`StoreError::Permanent`]: other bytes came.
+pub(crate) fn object_bytes_of<B>(
+    key: &str,
+    range: &Range<u64>,
+    response: &ureq::http::Response<B>,
+) -> Result<Option<u64>, StoreError> {
+    let status = response.status().as_u16();
+    let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let (content_range, length) = (header("content-range"), header("content-length"));
+    let whole = length.and_then(|length| length.parse().ok()).filter(|length| *length <= range.end);
+    match (status, content_range.as_deref().and_then(content_range_of), whole) {
+        // Some answer a range that begins where the object ends with no bytes at all, and not with 416.
+        (206, Some((_, _, total)), _) if total <= range.start => Err(StoreError::Changed(key.to_owned())),
+        (206, Some((first, last, total)), _) if first == range.start && last < range.end => Ok(Some(total)),
+        // A store that does not know ranges sends all, which is what was asked for.
+        (200, None, Some(whole)) if range.start == 0 => Ok(Some(whole)),
+        (200..=299, ..) => {
+            let said = content_range.unwrap_or_else(|| "no Content-Range".into());
+            let asked = format!("bytes {} to {}", range.start, range.end.saturating_sub(1));
+            Err(StoreError::Permanent(format!("{key}: asked for {asked} the store answered {status}, {said}")))
+        }
+        (412 | 416, ..) => Err(StoreError::Changed(key.to_owned())),
+        _ => Ok(None),
+    }
+}
+
+/// Whether nobody else hears what is said there: this machine, and where clouds have what serves one machine alone.
+pub(crate) fn is_near(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let host = rest.split(['/', '?']).next().unwrap_or_default();
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.split_once(']'))
+        .map_or_else(|| host.rsplit_once(':').map_or(host, |(name, _)| name), |(address, _)| address);
+    let is_loopback = |address: std::net::IpAddr| address.is_loopback();
+    ["localhost", "169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::254", "fd00:ec2::23"].contains(&host)
+        || host.parse().is_ok_and(is_loopback)
 }

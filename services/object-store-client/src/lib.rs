@@ -1,17 +1,25 @@
-//! Where objects are kept: [`memory`], [`files`], [`s3`] behind one trait.
+//! Where objects are kept: [`memory`], [`files`], [`s3`], and with the feature `clouds` Google's `gcs` and Azure's `azure`, behind one trait.
 //!
 //! Calls block; whoever wants several at once has several threads. A store does not retry: its caller knows for how long.
 
 use std::io::{Read, Seek};
 use std::ops::Range;
 
+#[cfg(feature = "clouds")]
+pub mod azure;
+#[cfg(feature = "clouds")]
+mod cloud;
 pub mod credentials;
 pub mod files;
+#[cfg(feature = "clouds")]
+pub mod gcs;
 pub mod http;
 pub mod listing;
 pub mod memory;
 pub mod s3;
 mod signature;
+#[cfg(feature = "clouds")]
+pub mod token;
 
 /// What can be sent, and sent again.
 pub trait Body: Read + Seek + Send {}

@@ -9,16 +9,16 @@ mod multipart;
 mod removal;
 
 use crate::credentials::Provider;
-use crate::http::agent;
+use crate::http::{Paced, agent, body_time, object_bytes_of};
 use crate::listing::{Page, element};
 use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
 use crate::{Attributes, Body, Object, Part, Store, StoreError, retry};
 use ring::digest;
 use std::collections::BTreeSet;
-use std::io::{self, Cursor, Read, SeekFrom};
+use std::io::{Cursor, Read, SeekFrom};
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where a bucket is.
 #[derive(Clone, Debug)]
@@ -299,47 +299,6 @@ impl S3Store {
     }
 }
 
-/// An answer's body, at the rate that is asked of a store: a store that stalls in the middle would hold its caller, and its caller's
-/// locks, for ever. The time of whoever reads does not count.
-struct Paced<R> {
-    body: R,
-    bytes: u64,
-    waited: Duration,
-    timeout: Duration,
-}
-
-impl<R> Paced<R> {
-    fn new(body: R, timeout: Duration) -> Self {
-        Self { body, bytes: 0, waited: Duration::ZERO, timeout }
-    }
-}
-
-impl<R: Read> Read for Paced<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.waited > body_time(self.timeout, self.bytes) {
-            let text = format!("the store sent {} bytes in {:.1?}, which is too slow", self.bytes, self.waited);
-            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
-        }
-        let began = Instant::now();
-        let read = self.body.read(buffer);
-        self.waited += began.elapsed();
-        self.bytes += *read.as_ref().unwrap_or(&0) as u64;
-        read
-    }
-}
-
-/// `bytes 0-9/100` as the first byte, the last one, and the bytes of the object.
-fn content_range_of(text: &str) -> Option<(u64, u64, u64)> {
-    let (range, total) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
-    let (first, last) = range.split_once('-')?;
-    Some((first.parse().ok()?, last.parse().ok()?, total.parse().ok()?))
-}
-
-/// What a body of so many bytes may take.
-fn body_time(timeout: Duration, bytes: u64) -> Duration {
-    timeout + Duration::from_secs(bytes / 65_536)
-}
-
 impl Store for S3Store {
     fn create(&self, key: &str, body: &mut dyn Body, length: u64, attributes: &Attributes) -> Result<(), StoreError> {
         let metadata: Vec<(String, &String)> =
@@ -380,25 +339,10 @@ impl Store for S3Store {
             request.headers.push(("if-match", version.to_owned()));
         }
         let response = self.send(request, None)?;
-        let status = response.status().as_u16();
-        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let (content_range, length, version) = (header("content-range"), header("content-length"), header("etag"));
-        let whole = length.and_then(|length| length.parse().ok()).filter(|length| *length <= range.end);
-        let object_bytes = match (status, content_range.as_deref().and_then(content_range_of), whole) {
-            (206, Some((first, last, total)), _) if first == range.start && last < range.end => total,
-            // A store that does not know ranges sends all, which is what was asked for.
-            (200, None, Some(whole)) if range.start == 0 => whole,
-            (200..=299, ..) => {
-                let said = content_range.unwrap_or_else(|| "no Content-Range".into());
-                let asked = format!("bytes {} to {}", range.start, range.end.saturating_sub(1));
-                return Err(StoreError::Permanent(format!(
-                    "{key}: asked for {asked} the store answered {status}, {said}"
-                )));
-            }
-            // It is not the one that was meant, or it ends before the range.
-            (412 | 416, ..) => return Err(StoreError::Changed(key.to_owned())),
-            _ => return Err(self.failure(key, response)),
+        let Some(object_bytes) = object_bytes_of(key, &range, &response)? else {
+            return Err(self.failure(key, response));
         };
+        let version = response.headers().get("etag").and_then(|etag| etag.to_str().ok()).map(str::to_owned);
         Ok(Part { body: Box::new(self.body(response)), object_bytes, version })
     }
 

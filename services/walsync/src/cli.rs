@@ -12,7 +12,9 @@ use service_kit::console;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
-use walsync::config::{Config, ConfigError, Location, RetentionOptions, S3Options, litestream::Litestream};
+use walsync::config::{
+    AzureOptions, Config, ConfigError, GcsOptions, Location, RetentionOptions, S3Options, litestream::Litestream,
+};
 use walsync::replica::Replica;
 use walsync::replicator::Settings;
 use walsync::restore::{RestoreError, Restored, Target, restore};
@@ -85,7 +87,7 @@ impl S3Args {
 struct WatchArgs {
     /// Databases; * in the last part of a path stands for anything
     databases: Vec<PathBuf>,
-    /// Where to: s3://bucket/prefix or file:///folder
+    /// Where to: s3://bucket/prefix, gs://bucket/prefix, abs://account@container/prefix or file:///folder
     #[arg(long, value_name = "URL", required_unless_present = "config", conflicts_with = "config")]
     to: Option<String>,
     /// Instead: a configuration in YAML
@@ -136,6 +138,8 @@ impl WatchArgs {
         Ok(Config {
             store: self.to.clone().unwrap_or_default(),
             s3: self.s3.options(),
+            gcs: GcsOptions::default(),
+            azure: AzureOptions::default(),
             interval_millis: self.interval_millis,
             snapshot_interval_seconds: None,
             levels_millis: None,
@@ -188,7 +192,7 @@ impl PlaceArgs {
             return anyhow::anyhow!("there is no replica of {} where {config} has it: no LTX file", self.place);
         }
         // What Litestream's users say of a bucket stands behind the place.
-        let is_bucket = self.place.starts_with("s3://");
+        let is_bucket = ["s3://", "gs://", "abs://"].iter().any(|scheme| self.place.starts_with(scheme));
         let (place, query) = self.place.split_once('?').filter(|_| is_bucket).unwrap_or((self.place.as_str(), ""));
         let query = if query.is_empty() { String::new() } else { format!("?{query}") };
         // Where nothing can be listed, nothing else is known.

@@ -17,9 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+mod clouds;
 pub mod litestream;
 mod place;
 
+pub use clouds::{AzureOptions, GcsOptions};
 pub use place::{Place, Places};
 
 /// What is wrong with what the user wrote.
@@ -73,8 +75,34 @@ pub struct S3Options {
     pub part_bytes: Option<u64>,
 }
 
+/// How to reach each kind of store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// S3.
+    pub s3: S3Options,
+    /// Google Cloud Storage.
+    pub gcs: GcsOptions,
+    /// Azure Blob Storage.
+    pub azure: AzureOptions,
+}
+
+impl From<&S3Options> for StoreOptions {
+    fn from(s3: &S3Options) -> Self {
+        StoreOptions { s3: s3.clone(), ..StoreOptions::default() }
+    }
+}
+
+impl From<&Config> for StoreOptions {
+    fn from(config: &Config) -> Self {
+        StoreOptions { s3: config.s3.clone(), gcs: config.gcs.clone(), azure: config.azure.clone() }
+    }
+}
+
 /// Bytes of a part, as S3 takes them.
 const PART_BYTES: std::ops::RangeInclusive<u64> = 5 << 20..=5 << 30;
+
+/// What a place may be.
+const KNOWN: &str = "walsync knows s3://bucket/prefix, gs://bucket/prefix, abs://account@container/prefix, file:///folder, and a folder's path";
 
 /// SQLite itself lets a WAL grow to a thousand pages, of 4 KiB as a rule.
 const WAL_BYTES_MAX_LEAST: u64 = 4 << 20;
@@ -158,11 +186,17 @@ pub struct DatabaseOptions {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
-    /// `s3://bucket/prefix` or `file:///folder`.
+    /// `s3://bucket/prefix` or `file:///folder`; `gs://bucket/prefix` or `abs://account@container/prefix` with the feature `clouds`.
     pub store: String,
     /// How to reach S3.
     #[serde(default)]
     pub s3: S3Options,
+    /// How to reach Google Cloud Storage.
+    #[serde(default)]
+    pub gcs: GcsOptions,
+    /// How to reach Azure Blob Storage.
+    #[serde(default)]
+    pub azure: AzureOptions,
     /// Between uploads of one database, in milliseconds; 1000 where absent.
     pub interval_millis: Option<u64>,
     /// Between snapshots of one database, in seconds; a day where absent.
@@ -422,26 +456,35 @@ impl Location {
         Location { store: Arc::new(FileStore::new(path)), layout: Layout::Files, prefix: String::new(), place }
     }
 
-    /// Opens `s3://bucket/prefix`, `file:///folder`, or a folder. Credentials come from `options`, else from the machine.
-    pub fn open(url: &str, options: &S3Options) -> Result<Location, ConfigError> {
+    /// Opens `s3://bucket/prefix`, `file:///folder`, or a folder; `gs://bucket/prefix` and `abs://account@container/prefix` with the feature
+    /// `clouds`. Credentials come from `options`, else from the machine.
+    pub fn open(url: &str, options: impl Into<StoreOptions>) -> Result<Location, ConfigError> {
+        Location::open_as(url, options.into(), true)
+    }
+
+    fn open_as(url: &str, options: StoreOptions, logs_in: bool) -> Result<Location, ConfigError> {
         if let Some(path) = url.strip_prefix("file://").filter(|path| path.starts_with('/')) {
             return Ok(Location::folder(path.into()));
+        }
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        if let Some(place) = clouds::parse(url, &options.gcs, &options.azure, variable)? {
+            return place.open(logs_in, variable);
         }
         let Some(place) = url.strip_prefix("s3://") else {
             // A mistyped URL is no folder: what goes there would be taken for safe elsewhere.
             let first = url.split('/').next().unwrap_or_default();
-            if first.contains(':') || matches!(first, "s3" | "file") && url.contains("//") {
-                return refuse(
-                    "store",
-                    format!("{url}: walsync knows s3://bucket/prefix, file:///folder, and a folder's path"),
-                );
+            if first.contains(':') || matches!(first, "s3" | "gs" | "abs" | "file") && url.contains("//") {
+                return refuse("store", format!("{url}: {KNOWN}"));
             }
             let folder = std::path::absolute(url).unwrap_or_else(|_| url.into());
             return Ok(Location::folder(folder));
         };
         // Litestream's way to say more about a bucket.
         let (place, query) = place.split_once('?').unwrap_or((place, ""));
-        let mut options = options.clone();
+        let mut options = options.s3;
+        if !logs_in && options.access_key_id.is_none() && options.secret_access_key.is_none() {
+            (options.access_key_id, options.secret_access_key) = (Some("none".into()), Some("none".into()));
+        }
         for word in query.split('&').filter(|word| !word.is_empty()) {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             match name {
@@ -460,7 +503,6 @@ impl Location {
         if bucket.is_empty() {
             return refuse("store", format!("{url}: there is no bucket"));
         }
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         // Litestream has two of its own.
         let environment = |name: &str| {
             variable(name).or_else(|| match name {
@@ -500,12 +542,8 @@ impl Location {
     }
 
     /// The same, to say what it means: nobody logs in for that, so that credentials which are not there are made up.
-    pub fn to_explain(url: &str, options: &S3Options) -> Result<Location, ConfigError> {
-        let mut options = options.clone();
-        if options.access_key_id.is_none() && options.secret_access_key.is_none() {
-            (options.access_key_id, options.secret_access_key) = (Some("none".into()), Some("none".into()));
-        }
-        Location::open(url, &options)
+    pub fn to_explain(url: &str, options: impl Into<StoreOptions>) -> Result<Location, ConfigError> {
+        Location::open_as(url, options.into(), false)
     }
 
     /// What Litestream 0.3 has written to the place itself.

@@ -6,16 +6,15 @@
 mod support;
 
 use harness::{Authority, folder, free_port, until};
-use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::io::Cursor;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
+use support::conformance::{self, Interrupted, get, large, put};
 use support::gateway::{Gateway, KEY, SECRET, with_credentials};
 use support::{Application, Walsync, content};
-use walsync::arena::Arena;
 use walsync::config::Location;
 use walsync::fetch::ReadAhead;
-use walsync::replica::{LtxFile, PutError, Replica};
 use walsync::restore::{Target, restore};
 use walsync::store::credentials::Credentials;
 use walsync::store::s3::{S3Settings, S3Store};
@@ -42,16 +41,6 @@ fn credentials(secret: &str) -> Credentials {
     Credentials { access_key_id: KEY.into(), secret_access_key: secret.into(), session_token: None }
 }
 
-fn put(store: &S3Store, key: &str, content: &[u8]) -> Result<(), StoreError> {
-    store.create(key, &mut Cursor::new(content), content.len() as u64, &Attributes::default())
-}
-
-fn get(store: &S3Store, key: &str, range: Option<std::ops::Range<u64>>) -> Result<Vec<u8>, StoreError> {
-    let mut bytes = Vec::new();
-    store.get(key, range)?.read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 #[test]
 fn a_store_that_is_away_is_named_by_its_endpoint() {
     let port = free_port();
@@ -60,80 +49,39 @@ fn a_store_that_is_away_is_named_by_its_endpoint() {
     assert!(error.starts_with(&format!("GET http://127.0.0.1:{port}/bucket/: ")), "{error}");
 }
 
+fn store(gateway: &Gateway) -> S3Store {
+    S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap()
+}
+
 #[test]
 fn objects_are_created_once_read_listed_and_deleted() {
     let gateway = Gateway::start();
-    let store = S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap();
-    let large: Vec<u8> = (0..3_000_000u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
-    let names = ["a/one", "a/two words", "a/ä+&=?%", "b/three"];
-    for name in names {
-        put(&store, name, name.as_bytes()).unwrap();
-    }
-    put(&store, "a/large", &large).unwrap();
-    assert!(matches!(put(&store, "a/one", b"other"), Err(StoreError::AlreadyExists(_))));
-    assert_eq!(get(&store, "a/one", None).unwrap(), b"a/one", "what is there stays");
-    assert!(get(&store, "a/large", None).unwrap() == large);
-    assert_eq!(get(&store, "a/large", Some(10..20)).unwrap(), large[10..20]);
-    assert_eq!(get(&store, "a/one", Some(2..100)).unwrap(), b"one");
-    assert!(matches!(get(&store, "a/none", None), Err(StoreError::NotFound(_))));
-    let keys: Vec<String> = store.list("a/").unwrap().into_iter().map(|object| object.key).collect();
-    assert_eq!(keys, ["a/large", "a/one", "a/two words", "a/ä+&=?%"]);
-    store.delete("a/one").unwrap();
-    store.delete("a/one").unwrap();
-    assert_eq!(store.list("a/o").unwrap(), []);
+    conformance::objects_are_created_once_read_listed_and_deleted(&store(&gateway));
 }
 
-/// A file of a replica, with one page of so many bytes that do not shrink.
-fn ltx_file(seed: u64, page_size: u32) -> LtxFile {
-    let mut random = harness::Random::new(seed);
-    let page: Vec<u8> = (0..page_size / 8).flat_map(|_| random.draw().to_le_bytes()).collect();
-    let header =
-        ltx::Header { flags: ltx::NO_CHECKSUM, page_size, commit: 1, min_txid: 1, max_txid: 1, ..Default::default() };
-    let staging = Arena::new(1 << 20, std::env::temp_dir()).stage();
-    let mut encoder = ltx::Encoder::new(staging, header.clone()).unwrap();
-    encoder.page(1, &page).unwrap();
-    let (content, checksum) = encoder.finish().unwrap();
-    LtxFile { content, header, checksum }
+#[test]
+fn a_part_is_of_one_object_and_not_of_its_successor() {
+    let gateway = Gateway::start();
+    conformance::a_part_is_of_one_object_and_not_of_its_successor(&store(&gateway));
 }
 
 #[test]
 fn a_second_writer_is_fenced_whether_its_object_is_shorter_longer_or_as_long() {
     let gateway = Gateway::start();
-    let store = Arc::new(S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap());
-    for (name, page_size) in [("shorter", 512), ("as-long", 4096), ("longer", 65_536)] {
-        let replica = Replica::new(store.clone(), ltx::Layout::Objects, name);
-        let foreign = replica.put(0, &mut ltx_file(1, page_size)).unwrap();
-        let result = replica.put(0, &mut ltx_file(2, 4096));
-        assert!(matches!(&result, Err(PutError::Fenced(key)) if key.starts_with(name)), "{name}: {result:?}");
-        // The answer to the first one was lost.
-        assert_eq!(replica.put(0, &mut ltx_file(1, page_size)).unwrap(), foreign, "{name}");
-    }
+    let store = Arc::new(store(&gateway));
+    conformance::a_second_writer_is_fenced_whether_its_object_is_shorter_longer_or_as_long(store);
 }
 
 #[test]
 fn a_long_listing_comes_in_pages_and_is_whole() {
     let gateway = Gateway::start();
-    let store = S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap();
-    for number in 0..1100 {
-        put(&store, &format!("many/{number:04}"), b"x").unwrap();
-    }
-    let objects = store.list("many/").unwrap();
-    assert_eq!(objects.len(), 1100);
-    assert!(objects.is_sorted_by(|a, b| a.key < b.key));
+    conformance::a_long_listing_is_whole_and_ordered(&store(&gateway), 1100);
 }
 
 #[test]
 fn many_objects_go_by_few_requests_and_those_that_are_gone_are_no_error() {
     let gateway = Gateway::start();
-    let store = S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap();
-    let names: Vec<String> = (0..40).map(|number| format!("some/{number} of <&\"> ä")).collect();
-    names.iter().for_each(|name| put(&store, name, b"x").unwrap());
-    put(&store, "other", b"x").unwrap();
-    for _ in 0..2 {
-        store.delete_all(&names).unwrap();
-        let left: Vec<String> = store.list("").unwrap().into_iter().map(|object| object.key).collect();
-        assert_eq!(left, ["other"]);
-    }
+    conformance::many_objects_go_at_once_and_those_that_are_gone_are_no_error(&store(&gateway));
 }
 
 #[test]
@@ -268,37 +216,8 @@ fn what_a_killed_restore_left_behind_goes_with_the_next_of_the_same_words() {
 /// As small as S3 takes parts.
 const PART_BYTES: u64 = 5 << 20;
 
-fn large(seed: u64) -> Vec<u8> {
-    let mut random = harness::Random::new(seed);
-    (0..12_000_000 / 8).flat_map(|_| random.draw().to_le_bytes()).collect()
-}
-
 fn store_of_parts(gateway: &Gateway) -> S3Store {
     S3Store::new(settings(gateway.port), credentials(SECRET)).unwrap().sending_parts_of(PART_BYTES)
-}
-
-/// A body that does something when it is read at a place for the first time.
-struct Interrupted<F> {
-    body: Cursor<Vec<u8>>,
-    at: u64,
-    action: Option<F>,
-}
-
-impl<F: FnOnce() -> std::io::Result<()>> Read for Interrupted<F> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if self.body.position() >= self.at
-            && let Some(action) = self.action.take()
-        {
-            action()?;
-        }
-        self.body.read(buffer)
-    }
-}
-
-impl<F> Seek for Interrupted<F> {
-    fn seek(&mut self, position: SeekFrom) -> std::io::Result<u64> {
-        self.body.seek(position)
-    }
 }
 
 #[test]

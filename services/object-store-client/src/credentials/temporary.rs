@@ -2,7 +2,7 @@
 //! agent beside a container (ECS, EKS Pod Identity), or a machine's metadata service (EC2, version 2).
 
 use super::{Credentials, Provider};
-use crate::http::agent;
+use crate::http::{agent, is_near};
 use crate::listing::element;
 use crate::signature::encode;
 use crate::{StoreError, retry};
@@ -163,19 +163,6 @@ impl Provider for Temporary {
             (Err(error), _) => Err(error),
         }
     }
-}
-
-/// Whether nobody else hears what is said there: this machine, and where AWS has what serves one machine alone.
-fn is_near(url: &str) -> bool {
-    let Some(rest) = url.strip_prefix("http://") else { return false };
-    let host = rest.split(['/', '?']).next().unwrap_or_default();
-    let host = host
-        .strip_prefix('[')
-        .and_then(|host| host.split_once(']'))
-        .map_or_else(|| host.rsplit_once(':').map_or(host, |(name, _)| name), |(address, _)| address);
-    let is_loopback = |address: std::net::IpAddr| address.is_loopback();
-    ["localhost", "169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::254", "fd00:ec2::23"].contains(&host)
-        || host.parse().is_ok_and(is_loopback)
 }
 
 fn content(path: &Path) -> Result<String, StoreError> {

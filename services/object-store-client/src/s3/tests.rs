@@ -208,5 +208,5 @@ fn the_time_of_who_reads_does_not_count() {
         std::thread::sleep(Duration::from_millis(30));
     }
     paced.waited = Duration::from_millis(21);
-    assert_eq!(paced.read(&mut [0; 10]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert_eq!(paced.read(&mut [0; 10]).unwrap_err().kind(), std::io::ErrorKind::TimedOut);
 }

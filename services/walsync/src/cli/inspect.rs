@@ -164,7 +164,7 @@ fn pins<'a>(wanted: Option<PinKind>, paths: impl Iterator<Item = &'a Path>) -> B
 /// What a configuration means.
 pub fn explain(config: &Config) -> anyhow::Result<()> {
     let settings = config.settings()?;
-    let store = Location::to_explain(&config.store, &config.s3)?;
+    let store = Location::to_explain(&config.store, config)?;
     let Found { databases, refused } = config.databases(&store, &mut Places::default())?;
     for (path, why) in &refused {
         console::print(format_args!("{} is not replicated: {why}\n", path.display()))?;

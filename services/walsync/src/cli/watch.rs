@@ -126,7 +126,7 @@ fn named(databases: &[&Status]) -> Option<String> {
 /// Our own configuration.
 pub fn watch(config: &Config, listen: Option<&Url>) -> anyhow::Result<()> {
     config.check_drill_folder()?;
-    let store = Location::open(&config.store, &config.s3)?;
+    let store = Location::open(&config.store, config)?;
     let mut places = Places::default();
     config.databases(&store, &mut places)?;
     run(config.settings()?, listen, || Ok((config.databases(&store, &mut places)?, config.patterns_without_files()?)))
@@ -174,7 +174,7 @@ fn refuse_beside_a_watcher(databases: &[(PathBuf, Replica)]) -> anyhow::Result<(
 /// Once. `elsewhere`: whoever watches the databases replicates into another place.
 pub fn snapshot(config: &Config, elsewhere: bool) -> anyhow::Result<()> {
     logs();
-    let store = Location::open(&config.store, &config.s3)?;
+    let store = Location::open(&config.store, config)?;
     let settings = Settings { snapshot_interval: Duration::ZERO, drill: None, ..config.settings()? };
     let found = config.databases(&store, &mut Places::default())?;
     anyhow::ensure!(found.databases.len() + found.refused.len() > 0, "no file matches: nothing was sent");

@@ -1,7 +1,10 @@
 //! Litestream's configuration, as far as it is honoured. What would change what is replicated, or where to, is refused by its name;
 //! what is about Litestream's own check points is taken and has no meaning, for walsync makes none.
 
-use super::{ConfigError, Location, Place, Places, S3Options, expand, place, read, refuse};
+use super::{
+    AzureOptions, ConfigError, GcsOptions, Location, Place, Places, S3Options, StoreOptions, expand, place, read,
+    refuse,
+};
 use crate::replica::Replica;
 use crate::replicator::Settings;
 use crate::retention::Policy;
@@ -21,6 +24,9 @@ struct Config {
     bucket: Option<String>,
     endpoint: Option<String>,
     force_path_style: Option<bool>,
+    account_name: Option<String>,
+    account_key: Option<String>,
+    sas_token: Option<String>,
     sync_interval: Option<String>,
     addr: Option<String>,
     #[serde(default)]
@@ -113,6 +119,9 @@ struct ReplicaOptions {
     force_path_style: Option<bool>,
     access_key_id: Option<String>,
     secret_access_key: Option<String>,
+    account_name: Option<String>,
+    account_key: Option<String>,
+    sas_token: Option<String>,
     sync_interval: Option<String>,
 }
 
@@ -222,7 +231,7 @@ impl Litestream {
             }
             let paths = expand(&database.path)?;
             for path in paths {
-                let location = Location::open(&url, &options)?;
+                let location = Location::open(&url, options.clone())?;
                 let (replica, place) = (location.replica(""), location.place(""));
                 databases.push(LitestreamDatabase { path, replica, place, url: url.clone() });
             }
@@ -250,25 +259,36 @@ impl Litestream {
 }
 
 /// Where a replica is, and how to reach it.
-fn store_of(name: &str, replica: ReplicaOptions, config: &Config) -> Result<(String, S3Options), ConfigError> {
+fn store_of(name: &str, replica: ReplicaOptions, config: &Config) -> Result<(String, StoreOptions), ConfigError> {
     let bucket = replica.bucket.clone().or_else(|| config.bucket.clone());
+    let path = replica.path.as_deref().unwrap_or_default().trim_start_matches('/');
     let url = match (&replica.url, &bucket, replica.kind.as_deref(), &replica.path) {
         (Some(url), ..) => url.clone(),
         (None, None, None, Some(path)) | (None, _, Some("file"), Some(path)) => format!("file://{path}"),
-        (None, Some(bucket), None | Some("s3"), path) => {
-            format!("s3://{bucket}/{}", path.as_deref().unwrap_or_default().trim_start_matches('/'))
-        }
-        _ => return refuse(name, "replica: walsync knows the types s3 and file"),
+        (None, Some(bucket), None | Some("s3"), _) => format!("s3://{bucket}/{path}"),
+        (None, Some(bucket), Some(scheme @ ("gs" | "abs")), _) => format!("{scheme}://{bucket}/{path}"),
+        (None, None, Some("s3" | "gs" | "abs"), _) => return refuse(name, "replica: needs a bucket, or a url"),
+        _ => return refuse(name, "replica: walsync knows the types s3, gs, abs and file"),
     };
-    let options = S3Options {
-        endpoint: replica.endpoint.or_else(|| config.endpoint.clone()).as_deref().map(endpoint),
+    let of_replica = replica.endpoint.as_deref().map(endpoint);
+    let anywhere = of_replica.clone().or_else(|| config.endpoint.as_deref().map(endpoint));
+    let s3 = S3Options {
+        endpoint: anywhere.clone(),
         region: replica.region.or_else(|| config.region.clone()),
         path_style: replica.force_path_style.or(config.force_path_style),
         access_key_id: replica.access_key_id.or_else(|| config.access_key_id.clone()),
         secret_access_key: replica.secret_access_key.or_else(|| config.secret_access_key.clone()),
         ..S3Options::default()
     };
-    Ok((url, options))
+    let gcs = GcsOptions { endpoint: of_replica, ..GcsOptions::default() };
+    let azure = AzureOptions {
+        account_name: replica.account_name.or_else(|| config.account_name.clone()),
+        account_key: replica.account_key.or_else(|| config.account_key.clone()),
+        sas_token: replica.sas_token.or_else(|| config.sas_token.clone()),
+        endpoint: anywhere,
+        ..AzureOptions::default()
+    };
+    Ok((url, StoreOptions { s3, gcs, azure }))
 }
 
 fn settings(config: &Config, interval: Option<Duration>) -> Result<Settings, ConfigError> {

@@ -17,16 +17,16 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Folder,
-    /// Of this host; of AWS where there is none: names of buckets are its own, whatever the region.
-    Bucket(Option<String>),
+    /// Of this kind of store, at this host; at the cloud whose kind it is where there is none: names of buckets are its own, whatever the region.
+    Bucket(&'static str, Option<String>),
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Kind::Folder => formatter.write_str(&self.path),
-            Kind::Bucket(None) => write!(formatter, "s3://{}", self.path),
-            Kind::Bucket(Some(host)) => write!(formatter, "s3://{} at {host}", self.path),
+            Kind::Bucket(scheme, None) => write!(formatter, "{scheme}://{}", self.path),
+            Kind::Bucket(scheme, Some(host)) => write!(formatter, "{scheme}://{} at {host}", self.path),
         }
     }
 }
@@ -49,20 +49,31 @@ fn without_links(path: &Path) -> PathBuf {
     found
 }
 
+/// The host of an endpoint, with a port that is not that of its scheme.
+fn host(endpoint: &str) -> String {
+    let (scheme, host) = endpoint.split_once("://").unwrap_or(("https", endpoint));
+    let host = host.trim_end_matches('/').to_lowercase();
+    let port = if scheme == "http" { ":80" } else { ":443" };
+    host.strip_suffix(port).unwrap_or(&host).to_owned()
+}
+
 impl Place {
     /// A folder.
     pub(super) fn folder(path: &Path) -> Place {
         Place { kind: Kind::Folder, path: without_links(path).to_string_lossy().into_owned() }
     }
 
-    /// What lies below `prefix` in a bucket that `endpoint` (`https://host[:port]`) serves.
+    /// What lies below `prefix` in a bucket of S3 that `endpoint` (`https://host[:port]`) serves.
     pub(super) fn bucket(endpoint: &str, bucket: &str, prefix: &str) -> Place {
-        let (scheme, host) = endpoint.split_once("://").unwrap_or(("https", endpoint));
-        let host = host.trim_end_matches('/').to_lowercase();
-        let port = if scheme == "http" { ":80" } else { ":443" };
-        let host = host.strip_suffix(port).unwrap_or(&host);
-        let host = (!host.ends_with(".amazonaws.com")).then(|| host.to_owned());
-        Place { kind: Kind::Bucket(host), path: format!("{bucket}/{prefix}").trim_end_matches('/').to_owned() }
+        let host = Some(host(endpoint)).filter(|host| !host.ends_with(".amazonaws.com"));
+        Place { kind: Kind::Bucket("s3", host), path: format!("{bucket}/{prefix}").trim_end_matches('/').to_owned() }
+    }
+
+    /// The same of another kind of store, which is at `home` where it is at the cloud's own.
+    #[cfg(feature = "clouds")]
+    pub(super) fn cloud(scheme: &'static str, endpoint: &str, home: &str, bucket: &str, prefix: &str) -> Place {
+        let host = Some(host(endpoint)).filter(|host| host != home);
+        Place { kind: Kind::Bucket(scheme, host), path: format!("{bucket}/{prefix}").trim_end_matches('/').to_owned() }
     }
 
     /// What is called `name` there; the place itself where that is empty.
@@ -70,7 +81,7 @@ impl Place {
         match self.kind {
             _ if name.is_empty() => self.clone(),
             Kind::Folder => Place::folder(&Path::new(&self.path).join(name)),
-            Kind::Bucket(_) => Place { path: format!("{}/{name}", self.path), ..self.clone() },
+            Kind::Bucket(..) => Place { path: format!("{}/{name}", self.path), ..self.clone() },
         }
     }
 }

@@ -3,7 +3,16 @@ use super::*;
 #[test]
 fn a_mistyped_url_is_not_taken_for_a_folder() {
     let open = |url| Location::open(url, &S3Options::default()).map(drop);
-    for url in ["s3:/bucket", "s3:bucket", "s3//bucket", "S3://bucket", "gs://bucket", "file:/x", "file://relative/x"] {
+    for url in [
+        "s3:/bucket",
+        "s3:bucket",
+        "s3//bucket",
+        "S3://bucket",
+        "gs:bucket",
+        "abs//a@b",
+        "file:/x",
+        "file://relative/x",
+    ] {
         let refusal = open(url).unwrap_err().to_string();
         assert!(refusal.contains(url) && refusal.contains("s3://bucket/prefix"), "{refusal}");
     }
@@ -66,4 +75,107 @@ fn stars_stand_for_anything() {
         assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
     }
     assert!(!is_meant("*.db", ".walsync-restore-x.db") && is_meant(".*.db", ".x.db") && is_meant("*.db", "x.db"));
+}
+
+#[test]
+fn a_cloud_is_named_in_walsyncs_words_and_in_litestreams() {
+    let (gcs, azure) =
+        (GcsOptions::default(), AzureOptions { account_name: Some("here".into()), ..Default::default() });
+    let parse = |url: &str| clouds::parse(url, &gcs, &azure, |_| None).map_err(|error| error.to_string());
+    let endpoint = |at: &str| Some(at.to_owned());
+    let (bucket, prefix) = ("b".to_owned(), "a/c".to_owned());
+    let options = GcsOptions { endpoint: endpoint("http://127.0.0.1:4443"), ..gcs.clone() };
+    let place = clouds::CloudPlace::Gcs { bucket, prefix, options };
+    assert_eq!(parse("gs://b/a/c/?endpoint=http://127.0.0.1:4443"), Ok(Some(place)));
+    for (url, account) in [("abs://me@c", "me"), ("abs://c", "here")] {
+        let (account, container, prefix) = (account.to_owned(), "c".to_owned(), String::new());
+        let place = clouds::CloudPlace::Azure { account, container, prefix, options: azure.clone() };
+        assert_eq!(parse(url), Ok(Some(place)), "{url}");
+    }
+    assert_eq!(parse("s3://b/a"), Ok(None));
+    for (url, problem) in [
+        ("gs://", "no bucket"),
+        ("abs://me@", "no container"),
+        ("abs://@c", "no account"),
+        ("gs://b?region=x", "\"region\" is unknown"),
+    ] {
+        let error = parse(url).unwrap_err();
+        assert!(error.starts_with("store: ") && error.contains(problem), "{url}: {error}");
+    }
+    let nobody = clouds::parse("abs://c/p", &gcs, &AzureOptions::default(), |_| None).unwrap_err().to_string();
+    assert!(nobody.contains("write it as abs://account@container/prefix"), "{nobody}");
+}
+
+#[cfg(not(feature = "clouds"))]
+#[test]
+fn a_walsync_without_clouds_says_so_in_one_line_and_how_to_get_one() {
+    let own = |store: &str, words: &str| {
+        let text = format!("{{store: \"{store}\", {words} databases: [{{path: /a.db}}]}}");
+        let config = Config::parse(&text).unwrap();
+        Location::open(&config.store, &config).map(drop).unwrap_err().to_string()
+    };
+    let theirs = |replica: &str| {
+        let text = format!("dbs: [{{path: /a.db, replica: {{{replica}}}}}]");
+        litestream::Litestream::parse(&text).err().unwrap().to_string()
+    };
+    for (error, place) in [
+        (own("gs://b/p", "gcs: {credentials: /key.json},"), "store: gs://b: "),
+        (own("abs://a@c/p", "azure: {account-key: a2V5},"), "store: abs://a@c: "),
+        (theirs("url: \"gs://b/p\""), "store: gs://b: "),
+        (theirs("type: gs, bucket: b, path: p"), "store: gs://b: "),
+        (theirs("type: abs, account-name: a, account-key: a2V5, bucket: c, path: p"), "store: abs://a@c: "),
+    ] {
+        assert!(error.starts_with(place) && error.ends_with("cargo build -p walsync --features clouds"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[cfg(feature = "clouds")]
+#[test]
+fn clouds_are_opened_by_their_words_and_what_cannot_be_is_refused_by_name() {
+    let open = |store: &str, words: &str| {
+        let text = format!("{{store: \"{store}\", {words} databases: [{{path: /a.db}}]}}");
+        let config = Config::parse(&text)?;
+        Location::open(&config.store, &config).map(|location| location.place("a.db").to_string())
+    };
+    let azure = "azure: {account-key: a2V5, endpoint: \"http://127.0.0.1:10000/a\"},";
+    assert_eq!(open("abs://a@c/p", azure).unwrap(), "abs://a@c/p/a.db at 127.0.0.1:10000/a");
+    assert_eq!(open("abs://a@c/p", "azure: {sas-token: \"?sv=1&sig=x\"},").unwrap(), "abs://a@c/p/a.db");
+    let gcs = "gcs: {endpoint: \"http://127.0.0.1:4443\"},";
+    assert_eq!(open("gs://b/p", gcs).unwrap(), "gs://b/p/a.db at 127.0.0.1:4443");
+    for (store, words, problem) in [
+        ("gs://b", "gcs: {endpoint: \"http://127.0.0.1:1\", part-bytes: 1},", "gcs.part-bytes: must be from 262144"),
+        ("abs://a@c", "azure: {account-key: a2V5, part-bytes: 1},", "azure.part-bytes: must be from 262144"),
+        ("abs://a@c", "azure: {account-key: \"?\"},", "the account's key is not in base64"),
+        ("abs://a@c", "azure: {sas-token: s, endpoint: \"http://elsewhere\"},", "for https:// alone"),
+        ("gs://b", "gcs: {credentials: /none.json},", "/none.json: No such file"),
+        ("gs://b", "gcs: {bucket: b},", "bucket"),
+    ] {
+        let error = open(store, words).unwrap_err().to_string();
+        assert!(error.contains(problem), "{store} {words}: {error}");
+    }
+    // Nobody logs in to say what a configuration means.
+    let explained = |store: &str| Location::to_explain(store, &S3Options::default()).map(|location| location.place(""));
+    assert_eq!(explained("abs://a@c/p").unwrap().to_string(), "abs://a@c/p");
+    assert_eq!(explained("gs://b/p").unwrap().to_string(), "gs://b/p");
+}
+
+#[cfg(feature = "clouds")]
+#[test]
+fn litestreams_words_for_clouds_are_honoured() {
+    let read = |replica: &str| {
+        let text = format!("account-key: a2V5\ndbs: [{{path: /a.db, replica: {{{replica}}}}}]");
+        let read = litestream::Litestream::parse(&text).map_err(|error| error.to_string())?;
+        let name = ltx::FileName { min_txid: 1, max_txid: 1 };
+        Ok::<_, String>((read.databases[0].url.clone(), read.databases[0].replica.key(0, name)))
+    };
+    // As Litestream lays it out in these stores.
+    let key = "p/q/ltx/0/0000000000000001-0000000000000001.ltx".to_owned();
+    let at = |url: &str| Ok((url.to_owned(), key.clone()));
+    assert_eq!(read("type: abs, account-name: a, bucket: c, path: /p/q"), at("abs://c/p/q"));
+    assert_eq!(read("url: \"abs://a@c/p/q\", sas-token: s"), at("abs://a@c/p/q"));
+    assert_eq!(read("type: gs, bucket: b, path: p/q, endpoint: \"http://127.0.0.1:1\""), at("gs://b/p/q"));
+    assert!(read("type: abs, bucket: c").unwrap_err().contains("there is no account"));
+    assert!(read("type: gs, path: p").unwrap_err().contains("needs a bucket"));
+    assert!(read("type: nats, bucket: b").unwrap_err().contains("s3, gs, abs and file"));
 }

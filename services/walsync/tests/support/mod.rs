@@ -3,6 +3,7 @@
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
+pub mod conformance;
 pub mod gateway;
 
 use harness::{Process, command, folder, peer, until};
