@@ -32,6 +32,9 @@ lint: ## formatting, clippy, fuzz targets, dashboards, licences and duplicates
 	cargo check --release --locked --manifest-path fuzz/Cargo.toml --target-dir target
 	cargo deny --all-features check bans licenses sources
 
+unsafe: ## the one crate with unsafe code, under Valgrind (needs valgrind; services/rsedis/README.md says how with a sanitizer or Miri)
+	cargo --config 'target."cfg(all())".runner = ["valgrind", "-q", "--error-exitcode=1", "--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]' test --release -p thin
+
 peers: ## fetch every peer store and tool, without root
 	peers/fetch
 
@@ -83,5 +86,5 @@ e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw 
 release: ## what a release consists of, up to the push: programs, images, chart, plugin (long; release/README.md)
 	release/build
 
-.PHONY: help demo test lint generate peers release conformance simulate fuzz bench e2e e2e-full FORCE
+.PHONY: help demo test unsafe lint generate peers release conformance simulate fuzz bench e2e e2e-full FORCE
 FORCE:

@@ -20,7 +20,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rusd", &["service-kit", "wal", "persistent-tree", "replog"]),
     ("d-engine-client", &[]),
     ("d-engine", &["d-engine-client", "service-kit", "wal", "persistent-tree", "replog"]),
-    ("rsedis", &["service-kit", "wal"]),
+    ("rsedis", &["service-kit", "thin", "wal"]),
+    ("thin", &[]),
     ("ltx", &[]),
     ("object-store-client", &[]),
     ("walsync", &["ltx", "object-store-client", "service-kit"]),
@@ -37,15 +38,28 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Package names of all members, with the names of their normal dependencies.
-fn members() -> BTreeMap<String, Vec<String>> {
+fn metadata() -> serde_json::Value {
     let output = std::process::Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
         .current_dir(root())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Package names of all members, and where they are.
+fn member_folders() -> Vec<(String, PathBuf)> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let folder = |package: &serde_json::Value| {
+        (text(&package["name"]), Path::new(&text(&package["manifest_path"])).parent().unwrap().to_owned())
+    };
+    metadata()["packages"].as_array().unwrap().iter().map(folder).collect()
+}
+
+/// Package names of all members, with the names of their normal dependencies.
+fn members() -> BTreeMap<String, Vec<String>> {
+    let metadata = metadata();
     let package = |package: &serde_json::Value| {
         let normal = |dependency: &&serde_json::Value| dependency["kind"].is_null();
         let names = package["dependencies"].as_array().unwrap().iter().filter(normal);
@@ -95,6 +109,28 @@ fn the_judgement_stays_pure() {
             }
         }
     }
+}
+
+/// The one crate whose lints are its own, since it has `unsafe` code, and the one file of it that does.
+const UNSAFE: (&str, &str) = ("thin", "services/rsedis/thin/src/lib.rs");
+
+#[test]
+fn unsafe_code_stands_in_one_file() {
+    let root = root();
+    let workspace = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    assert!(workspace.contains("unsafe_code = \"forbid\""), "what is forbidden cannot be allowed further down");
+    let takes_the_workspaces = |manifest: &str| manifest.contains("[lints]\nworkspace = true");
+    for (name, folder) in member_folders() {
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        assert_eq!(takes_the_workspaces(&manifest), name != UNSAFE.0, "{name}: [lints] workspace = true");
+    }
+    let (_, folder) = member_folders().into_iter().find(|(name, _)| name == UNSAFE.0).unwrap();
+    for file in rust_files(&folder) {
+        let has_some = std::fs::read_to_string(&file).unwrap().contains("unsafe");
+        let is_the_one = file.canonicalize().unwrap() == root.join(UNSAFE.1).canonicalize().unwrap();
+        assert_eq!(has_some, is_the_one, "{}", file.display());
+    }
+    assert_eq!(members()[UNSAFE.0], Vec::<String>::new(), "what is checked is all there is");
 }
 
 /// The modules of a folder of sources, and which of the others each names in its code.

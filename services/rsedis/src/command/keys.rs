@@ -203,7 +203,7 @@ fn duplicate(server: &Server, value: &Value) -> Value {
         Value::List(list) => {
             let mut copy = List::default();
             list.iter().for_each(|item| copy.push(crate::value::End::Back, &item.to_vec(), packing.list_size));
-            Value::List(copy)
+            Value::List(copy.into())
         }
         Value::Set(set) => {
             let mut copy = Set::default();

@@ -182,7 +182,7 @@ fn sort_elements(server: &mut Server, client: &mut Session, args: Args<'_>, may_
     let (key, size) = (Key::new(target), server.packing().list_size);
     let mut list = List::default();
     output.iter().for_each(|element| list.push(End::Back, element.as_deref().unwrap_or_default(), size));
-    let was_there = server.put(database, &key, Value::List(list));
+    let was_there = server.put(database, &key, Value::List(list.into()));
     if !output.is_empty() {
         server.changed_string(database, target);
         server.dirty += output.len() as u64 - 1;

@@ -1,19 +1,21 @@
-//! One key and its value.
+//! One key and its value, in one word.
 //!
-//! A short string lies with its key and its expiry in one allocation:
+//! A short string lies with its key and its expiry in one allocation, behind its length (see [`thin`]), so that 16 bytes of key and 64 of
+//! value take 82, and 90 with an expiry: both fit into the 96 that the allocator gives. The mark in the word tells which fields there are:
 //!
 //! | bytes | field |
 //! | --- | --- |
-//! | 1 | 1: has an expiry; 2: the value is an integer |
-//! | 8, if it has one | expiry, milliseconds since 1970, little-endian |
-//! | 1, or 5 | length of the key; 255: the length follows in 4 bytes, little-endian |
-//! | | key |
-//! | | value; an integer in 8 bytes, little-endian |
+//! | 8, with an expiry (mark 1) | expiry, milliseconds since 1970, little-endian |
+//! | | key and value (see [`pair`]); with mark 2 the value is an integer in 8 bytes, little-endian |
 //!
-//! Everything else has a box of its own.
+//! Everything else has a box, with the key, behind its expiry if it has one (mark 1), beside it.
+
+use thin::{Bytes, Thin, View, ViewMut};
 
 use crate::number::parse_integer;
 use crate::structure::listpack::Item;
+use crate::structure::pair::{self, Head};
+use crate::structure::room::room_for;
 use crate::structure::table::Element;
 use crate::value::Value;
 
@@ -22,29 +24,19 @@ const INLINE_BYTES_MAX: usize = 4 << 10;
 
 const HAS_EXPIRY: u8 = 1;
 const IS_INTEGER: u8 = 2;
-const LONG_KEY: usize = 255;
-
-/// See the module's description.
-#[derive(Debug)]
-pub struct Inline(Box<[u8]>);
+const EXPIRY_BYTES: usize = 8;
 
 /// A key with a value that has a box of its own.
 #[derive(Debug)]
-pub struct Object {
-    key: Box<[u8]>,
-    expiry: Option<i64>,
-    /// What the key holds.
-    pub value: Value,
+struct Object {
+    /// Behind its expiry.
+    key: Bytes,
+    value: Value,
 }
 
 /// See the module's description.
 #[derive(Debug)]
-pub enum Entry {
-    /// A short string.
-    Inline(Inline),
-    /// Anything else.
-    Object(Box<Object>),
-}
+pub struct Entry(Thin<Object>);
 
 /// A string as it is given to a key.
 #[derive(Clone, Copy, Debug)]
@@ -53,61 +45,38 @@ enum Text<'a> {
     Bytes(&'a [u8]),
 }
 
-impl Inline {
-    fn new(key: &[u8], text: Text<'_>, expiry: Option<i64>) -> Self {
-        let value_bytes = match text {
-            Text::Integer(_) => 8,
-            Text::Bytes(bytes) => bytes.len(),
-        };
-        let key_head = if key.len() < LONG_KEY { 1 } else { 5 };
-        let mut bytes = Vec::with_capacity(1 + expiry.map_or(0, |_| 8) + key_head + key.len() + value_bytes);
-        let is_integer = matches!(text, Text::Integer(_));
-        bytes.push(if expiry.is_some() { HAS_EXPIRY } else { 0 } | if is_integer { IS_INTEGER } else { 0 });
-        if let Some(expiry) = expiry {
-            bytes.extend_from_slice(&expiry.to_le_bytes());
-        }
-        match key.len() {
-            0..LONG_KEY => bytes.push(key.len() as u8),
-            _ => {
-                bytes.push(LONG_KEY as u8);
-                bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
-            }
-        }
-        bytes.extend_from_slice(key);
-        match text {
-            Text::Integer(number) => bytes.extend_from_slice(&number.to_le_bytes()),
-            Text::Bytes(value) => bytes.extend_from_slice(value),
-        }
-        Self(bytes.into())
-    }
-
-    #[inline]
-    fn key_at(&self) -> usize {
-        if self.0[0] & HAS_EXPIRY != 0 { 9 } else { 1 }
-    }
-
-    /// Where the key begins and ends.
-    #[inline]
-    fn key_span(&self) -> (usize, usize) {
-        let at = self.key_at();
-        match usize::from(self.0[at]) {
-            LONG_KEY => {
-                let length = u32::from_le_bytes([self.0[at + 1], self.0[at + 2], self.0[at + 3], self.0[at + 4]]);
-                (at + 5, at + 5 + length as usize)
-            }
-            length => (at + 1, at + 1 + length),
+impl<'a> From<Item<'a>> for Text<'a> {
+    fn from(item: Item<'a>) -> Self {
+        match item {
+            Item::Integer(number) => Self::Integer(number),
+            Item::Bytes(bytes) => Self::Bytes(bytes),
         }
     }
+}
 
-    fn expiry(&self) -> Option<i64> {
-        (self.0[0] & HAS_EXPIRY != 0).then(|| little_endian(&self.0[1..9]))
-    }
+/// Bytes before the key.
+#[inline]
+fn key_at(mark: u8) -> usize {
+    if mark & HAS_EXPIRY != 0 { EXPIRY_BYTES } else { 0 }
+}
 
-    #[inline]
-    fn text(&self) -> Item<'_> {
-        let value = &self.0[self.key_span().1..];
-        if self.0[0] & IS_INTEGER != 0 { Item::Integer(little_endian(value)) } else { Item::Bytes(value) }
-    }
+#[inline]
+fn expiry_in(mark: u8, bytes: &[u8]) -> Option<i64> {
+    (mark & HAS_EXPIRY != 0).then(|| little_endian(&bytes[..EXPIRY_BYTES]))
+}
+
+#[inline]
+fn text_in(mark: u8, bytes: &[u8]) -> Item<'_> {
+    let (_, value) = pair::split(&bytes[key_at(mark)..]);
+    if mark & IS_INTEGER != 0 { Item::Integer(little_endian(value)) } else { Item::Bytes(value) }
+}
+
+/// The value's bytes, to be changed.
+#[inline]
+fn value_in(mark: u8, bytes: &mut [u8]) -> &mut [u8] {
+    let bytes = &mut bytes[key_at(mark)..];
+    let (_, at) = pair::span(bytes);
+    &mut bytes[at..]
 }
 
 fn little_endian(bytes: &[u8]) -> i64 {
@@ -116,26 +85,53 @@ fn little_endian(bytes: &[u8]) -> i64 {
     i64::from_le_bytes(word)
 }
 
+impl Object {
+    fn key_behind(key: &[u8], expiry: Option<i64>) -> Bytes {
+        match expiry {
+            None => Bytes::copy(key),
+            Some(expiry) => Bytes::bytes(HAS_EXPIRY, [&expiry.to_le_bytes(), key]),
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.key.as_slice()[key_at(self.key.mark())..]
+    }
+
+    #[inline]
+    fn expiry(&self) -> Option<i64> {
+        expiry_in(self.key.mark(), self.key.as_slice())
+    }
+}
+
 impl Element for Entry {
     #[inline]
     fn key(&self) -> &[u8] {
-        match self {
-            Self::Inline(inline) => {
-                let (from, to) = inline.key_span();
-                &inline.0[from..to]
-            }
-            Self::Object(object) => &object.key,
+        match self.0.view() {
+            View::Bytes(mark, bytes) => pair::split(&bytes[key_at(mark)..]).0,
+            View::Boxed(object) => object.key(),
         }
     }
 }
 
 impl Entry {
+    fn inline(key: &[u8], text: Text<'_>, expiry: Option<i64>) -> Self {
+        let (head, bytes) = (Head::new(key.len()), expiry.unwrap_or(0).to_le_bytes());
+        let (mark, expiry) = if expiry.is_some() { (HAS_EXPIRY, &bytes[..]) } else { (0, &[][..]) };
+        Self(match text {
+            Text::Integer(number) => {
+                Thin::bytes(mark | IS_INTEGER, [expiry, head.as_slice(), key, &number.to_le_bytes()])
+            }
+            Text::Bytes(value) => Thin::bytes(mark, [expiry, head.as_slice(), key, value]),
+        })
+    }
+
     /// Reads what a search looks at first; what comes back means nothing.
     #[inline]
     pub fn touch(&self) -> u8 {
-        match self {
-            Self::Inline(inline) => inline.0[0],
-            Self::Object(object) => object.key.first().copied().unwrap_or(0),
+        match self.0.view() {
+            View::Bytes(_, bytes) => bytes.first().copied().unwrap_or(0),
+            View::Boxed(object) => object.key().first().copied().unwrap_or(0),
         }
     }
 
@@ -143,10 +139,10 @@ impl Entry {
     pub fn string(key: &[u8], text: &[u8], expiry: Option<i64>) -> Self {
         match text.len() {
             0..=20 => match parse_integer(text) {
-                Some(number) => Self::Inline(Inline::new(key, Text::Integer(number), expiry)),
-                None => Self::Inline(Inline::new(key, Text::Bytes(text), expiry)),
+                Some(number) => Self::inline(key, Text::Integer(number), expiry),
+                None => Self::inline(key, Text::Bytes(text), expiry),
             },
-            21..=INLINE_BYTES_MAX => Self::Inline(Inline::new(key, Text::Bytes(text), expiry)),
+            21..=INLINE_BYTES_MAX => Self::inline(key, Text::Bytes(text), expiry),
             _ => Self::object(key, Value::String(text.to_vec()), expiry),
         }
     }
@@ -154,30 +150,34 @@ impl Entry {
     /// A key with a string that is kept as it is, also if it is the text of an integer: what INCRBYFLOAT makes.
     pub fn plain(key: &[u8], text: &[u8], expiry: Option<i64>) -> Self {
         match text.len() {
-            0..=INLINE_BYTES_MAX => Self::Inline(Inline::new(key, Text::Bytes(text), expiry)),
+            0..=INLINE_BYTES_MAX => Self::inline(key, Text::Bytes(text), expiry),
             _ => Self::string(key, text, expiry),
         }
     }
 
     /// A key with an integer.
     pub fn integer(key: &[u8], number: i64, expiry: Option<i64>) -> Self {
-        Self::Inline(Inline::new(key, Text::Integer(number), expiry))
+        Self::inline(key, Text::Integer(number), expiry)
     }
 
     /// A key with a value.
     pub fn object(key: &[u8], value: Value, expiry: Option<i64>) -> Self {
-        Self::Object(Box::new(Object { key: key.into(), expiry, value }))
+        Self(Thin::boxed(Box::new(Object { key: Object::key_behind(key, expiry), value })))
     }
 
     /// Puts a string in the place of this value, in the same memory if it fits exactly.
     #[inline]
     pub fn set_string(&mut self, text: &[u8], expiry: Option<i64>) {
-        if let (Self::Inline(inline), None) = (&mut *self, expiry)
-            && inline.0[0] == 0
+        let mark_needed = if expiry.is_some() { HAS_EXPIRY } else { 0 };
+        if let ViewMut::Bytes(mark, bytes) = self.0.view_mut()
+            && mark == mark_needed
         {
-            let (_, at) = inline.key_span();
-            if inline.0.len() - at == text.len() && (text.len() > 20 || parse_integer(text).is_none()) {
-                inline.0[at..].copy_from_slice(text);
+            let value = value_in(mark, bytes);
+            if value.len() == text.len() && (text.len() > 20 || parse_integer(text).is_none()) {
+                value.copy_from_slice(text);
+                if let Some(expiry) = expiry {
+                    bytes[..EXPIRY_BYTES].copy_from_slice(&expiry.to_le_bytes());
+                }
                 return;
             }
         }
@@ -186,11 +186,10 @@ impl Entry {
 
     /// Puts an integer in the place of this value; the expiry stays.
     pub fn set_integer(&mut self, number: i64) {
-        if let Self::Inline(inline) = self
-            && inline.0[0] & IS_INTEGER != 0
+        if let ViewMut::Bytes(mark, bytes) = self.0.view_mut()
+            && mark & IS_INTEGER != 0
         {
-            let (_, at) = inline.key_span();
-            inline.0[at..].copy_from_slice(&number.to_le_bytes());
+            value_in(mark, bytes).copy_from_slice(&number.to_le_bytes());
             return;
         }
         *self = Self::integer(self.key(), number, self.expiry());
@@ -199,23 +198,22 @@ impl Entry {
     /// When it expires, milliseconds since 1970.
     #[inline]
     pub fn expiry(&self) -> Option<i64> {
-        match self {
-            Self::Inline(inline) => inline.expiry(),
-            Self::Object(object) => object.expiry,
+        match self.0.view() {
+            View::Bytes(mark, bytes) => expiry_in(mark, bytes),
+            View::Boxed(object) => object.expiry(),
         }
     }
 
     /// Only through the database, which keeps the order of expiries.
     pub(super) fn set_expiry(&mut self, expiry: Option<i64>) {
-        match self {
-            Self::Object(object) => object.expiry = expiry,
-            Self::Inline(inline) => {
-                let (from, to) = inline.key_span();
-                let text = match inline.text() {
-                    Item::Integer(number) => Text::Integer(number),
-                    Item::Bytes(bytes) => Text::Bytes(bytes),
-                };
-                *inline = Inline::new(&inline.0[from..to], text, expiry);
+        match (self.0.view_mut(), expiry) {
+            (ViewMut::Boxed(object), expiry) => object.key = Object::key_behind(object.key(), expiry),
+            (ViewMut::Bytes(mark, bytes), Some(expiry)) if mark & HAS_EXPIRY != 0 => {
+                bytes[..EXPIRY_BYTES].copy_from_slice(&expiry.to_le_bytes());
+            }
+            (ViewMut::Bytes(mark, bytes), expiry) => {
+                let (key, _) = pair::split(&bytes[key_at(mark)..]);
+                *self = Self::inline(key, text_in(mark, bytes).into(), expiry);
             }
         }
     }
@@ -223,56 +221,51 @@ impl Entry {
     /// The string, if it is one.
     #[inline]
     pub fn text(&self) -> Option<Item<'_>> {
-        match self {
-            Self::Inline(inline) => Some(inline.text()),
-            Self::Object(object) => match &object.value {
-                Value::String(bytes) => Some(Item::Bytes(bytes)),
-                _ => None,
-            },
+        match self.0.view() {
+            View::Bytes(mark, bytes) => Some(text_in(mark, bytes)),
+            View::Boxed(Object { value: Value::String(bytes), .. }) => Some(Item::Bytes(bytes)),
+            View::Boxed(_) => None,
         }
     }
 
     /// The string to be changed in place, if it is one. Its encoding is `raw` from then on.
     pub fn text_mut(&mut self) -> Option<&mut Vec<u8>> {
-        if let Self::Inline(inline) = self {
-            let value = Value::String(inline.text().to_vec());
+        if let View::Bytes(mark, bytes) = self.0.view() {
+            let value = Value::String(text_in(mark, bytes).to_vec());
             *self = Self::object(self.key(), value, self.expiry());
         }
-        match self {
-            Self::Object(object) => match &mut object.value {
-                Value::String(bytes) => Some(bytes),
-                _ => None,
-            },
-            Self::Inline(_) => None,
+        match self.value_mut() {
+            Some(Value::String(bytes)) => Some(bytes),
+            _ => None,
         }
     }
 
     /// The value, if it is not a short string.
     pub fn value(&self) -> Option<&Value> {
-        match self {
-            Self::Inline(_) => None,
-            Self::Object(object) => Some(&object.value),
+        match self.0.view() {
+            View::Bytes(..) => None,
+            View::Boxed(object) => Some(&object.value),
         }
     }
 
     /// The same, to change it.
     pub fn value_mut(&mut self) -> Option<&mut Value> {
-        match self {
-            Self::Inline(_) => None,
-            Self::Object(object) => Some(&mut object.value),
+        match self.0.view_mut() {
+            ViewMut::Bytes(..) => None,
+            ViewMut::Boxed(object) => Some(&mut object.value),
         }
     }
 
     /// The same entry under another key.
     pub fn rename(self, key: &[u8]) -> Self {
-        match self {
-            Self::Object(object) => Self::Object(Box::new(Object { key: key.into(), ..*object })),
-            Self::Inline(inline) => {
-                let text = match inline.text() {
-                    Item::Integer(number) => Text::Integer(number),
-                    Item::Bytes(bytes) => Text::Bytes(bytes),
-                };
-                Self::Inline(Inline::new(key, text, inline.expiry()))
+        match self.0.into_box() {
+            Ok(mut object) => {
+                object.key = Object::key_behind(key, object.expiry());
+                Self(Thin::boxed(object))
+            }
+            Err(short) => {
+                let (mark, bytes) = (short.mark(), short.as_slice());
+                Self::inline(key, text_in(mark, bytes).into(), expiry_in(mark, bytes))
             }
         }
     }
@@ -284,23 +277,23 @@ impl Entry {
 
     /// The name that OBJECT ENCODING gives.
     pub fn encoding(&self) -> &'static str {
-        match self {
-            Self::Inline(inline) => match inline.text() {
+        match self.0.view() {
+            View::Bytes(mark, bytes) => match text_in(mark, bytes) {
                 Item::Integer(_) => "int",
                 Item::Bytes(bytes) if bytes.len() <= 44 => "embstr",
                 Item::Bytes(_) => "raw",
             },
-            Self::Object(object) => object.value.encoding(),
+            View::Boxed(object) => object.value.encoding(),
         }
     }
 
-    /// Bytes of memory, nearly.
+    /// Bytes of memory as the allocator counts them, nearly; without the index's.
     pub fn memory(&self) -> usize {
-        size_of::<Self>()
-            + match self {
-                Self::Inline(inline) => inline.0.len(),
-                Self::Object(object) => size_of::<Object>() + object.key.len() + object.value.memory(),
-            }
+        let behind = match self.0.view() {
+            View::Bytes(..) => 0,
+            View::Boxed(object) => room_for(object.key.allocated()) + object.value.memory(),
+        };
+        size_of::<Self>() + room_for(self.0.allocated()) + behind
     }
 }
 
@@ -310,8 +303,11 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_entry_is_two_words() {
-        assert_eq!(size_of::<Entry>(), 16);
+    fn an_entry_is_one_word_and_16_and_64_bytes_with_an_expiry_fit_into_96() {
+        assert_eq!((size_of::<Entry>(), size_of::<Object>()), (8, 40));
+        assert_eq!(Entry::string(&[1; 16], &[2; 64], None).0.allocated(), 82);
+        assert_eq!(Entry::string(&[1; 16], &[2; 64], Some(5)).0.allocated(), 90);
+        assert_eq!(Entry::string(&[1; 16], &[2; 64], Some(5)).memory(), 8 + 96);
     }
 
     proptest! {

@@ -138,14 +138,14 @@ impl<'a> Reader<'a> {
                 for _ in 0..self.count()? {
                     list.push(End::Back, &self.string()?, self.packing.list_size);
                 }
-                Value::List(list)
+                Value::List(list.into())
             }
             kind::LIST_ZIPLIST => {
                 let mut list = List::default();
                 for text in old::ziplist(&self.string()?)? {
                     list.push(End::Back, &text, self.packing.list_size);
                 }
-                Value::List(list)
+                Value::List(list.into())
             }
             kind::LIST_QUICKLIST | kind::LIST_QUICKLIST_2 => self.quicklist(kind == kind::LIST_QUICKLIST_2)?,
             kind::SET | kind::SET_LISTPACK => {
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
                 let strings = old::ziplist(&self.string()?)?;
                 self.zset(&strings)?
             }
-            kind::STREAM | kind::STREAM_2 | kind::STREAM_3 => Value::Stream(self.stream(kind)?),
+            kind::STREAM | kind::STREAM_2 | kind::STREAM_3 => Value::Stream(self.stream(kind)?.into()),
             _ => return None,
         };
         (!value.is_empty()).then_some(Read::Value(value))
@@ -225,7 +225,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        Some(Value::List(list))
+        Some(Value::List(list.into()))
     }
 
     fn intset(&mut self) -> Option<Value> {

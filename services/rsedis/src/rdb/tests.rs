@@ -168,4 +168,26 @@ proptest::proptest! {
         proptest::prop_assert_eq!(read_in_pieces(&mut copy, &bytes, &sizes), Ok(bytes.len()));
         proptest::prop_assert_eq!(crate::digest::of_server(&copy), crate::digest::of_server(&filled));
     }
+
+    /// With the checksum left out: what is damaged may be a file all the same, or none, but the same however it comes.
+    #[test]
+    fn a_damaged_file_is_the_same_in_pieces_and_as_a_whole(
+        sizes in proptest::collection::vec(1usize..3_000, 1..8),
+        changes in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0u8..=255), 1..4),
+        kept in proptest::prelude::any::<proptest::sample::Index>(),
+        cuts in proptest::bool::weighted(0.2),
+    ) {
+        let mut bytes = write(&filled(), false);
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if cuts {
+            bytes.truncate(kept.index(bytes.len()));
+        }
+        let [mut whole, mut pieces] = [server(), server()].map(|server| Server { skips_checksums: true, ..server });
+        let expected = read(&mut whole, &bytes);
+        proptest::prop_assert_eq!(read_in_pieces(&mut pieces, &bytes, &sizes), expected);
+        proptest::prop_assert_eq!(crate::digest::of_server(&pieces), crate::digest::of_server(&whole));
+    }
 }

@@ -29,7 +29,7 @@ macro_rules! typed {
                 match value { Value::$name(value) => Some(value), _ => None }
             }
             fn wrap(self) -> Value {
-                Value::$name(self)
+                Value::$name(self.into())
             }
         }
     )*};

@@ -6,6 +6,8 @@
 //! | 4 | 4 | integers, little-endian |
 //! | 8 | | the integers, ascending, little-endian |
 
+use crate::structure::room::{make_room, room_for};
+
 const HEADER: usize = 8;
 
 /// See the module's description.
@@ -93,6 +95,7 @@ impl Intset {
         }
         let width = self.width();
         let at = HEADER + rank * width;
+        make_room(&mut self.0, width);
         self.0.splice(at..at, number.to_le_bytes()[..width].iter().copied());
         self.write_length();
         true
@@ -109,7 +112,7 @@ impl Intset {
     }
 
     fn widen(&mut self, width: usize) {
-        let mut wider = Vec::with_capacity(HEADER + (self.len() + 1) * width);
+        let mut wider = Vec::with_capacity(room_for(HEADER + (self.len() + 1) * width));
         wider.extend_from_slice(&[width as u8, 0, 0, 0, 0, 0, 0, 0]);
         for number in self.iter() {
             wider.extend_from_slice(&number.to_le_bytes()[..width]);

@@ -11,6 +11,7 @@
 //! below 4,096 bytes, `F0` + 4 string, `F1` to `F4` integers of 2, 3, 4 and 8 bytes. (Source: facts of Redis's own `listpack.md`.)
 
 use crate::number::{integer_text, parse_integer, push_integer};
+use crate::structure::room::make_room;
 
 const HEADER: usize = 6;
 const END: u8 = 0xFF;
@@ -276,11 +277,7 @@ impl Listpack {
         let before = self.0.len();
         let after = before - removed + added;
         if added > removed {
-            let more = added - removed;
-            if self.0.capacity() < after {
-                // A little more than needed: a quarter, so that pushes are cheap and small values stay small.
-                self.0.reserve_exact(more + after / 4);
-            }
+            make_room(&mut self.0, added - removed);
             self.0.resize(after, 0);
         }
         self.0.copy_within(at + removed..before, at + added);

@@ -1,10 +1,12 @@
 //! The order of a sorted set: scores with element numbers, in a tree of counted nodes.
 //!
-//! A B+ tree without keys of its own: leaves hold (score, number) and inner nodes hold their children's counts, so that rank, an
-//! element by rank, insertion and removal take logarithmic time. Elements of one score are ordered by their member, which
+//! A B+ tree without keys of its own: leaves hold (score, number) in 12 bytes and inner nodes hold their children's counts, so that
+//! rank, an element by rank, insertion and removal take logarithmic time. Elements of one score are ordered by their member, which
 //! the caller's comparison looks up by number.
 
 use std::cmp::Ordering;
+
+use crate::structure::room::room_for;
 
 /// An entry: a score, and the number of the element that has it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,12 +17,41 @@ pub struct Entry {
     pub number: u32,
 }
 
+/// An entry as it lies in a leaf: without the four bytes that would align it.
+#[derive(Clone, Copy, Debug)]
+struct Packed {
+    score: [u8; 8],
+    number: [u8; 4],
+}
+
+impl From<Entry> for Packed {
+    #[inline]
+    fn from(entry: Entry) -> Self {
+        Self { score: entry.score.to_ne_bytes(), number: entry.number.to_ne_bytes() }
+    }
+}
+
+impl From<Packed> for Entry {
+    #[inline]
+    fn from(packed: Packed) -> Self {
+        Self { score: f64::from_ne_bytes(packed.score), number: u32::from_ne_bytes(packed.number) }
+    }
+}
+
 const LEAF_MAX: usize = 64;
 const INNER_MAX: usize = 32;
+/// A leaf grows by so many entries, and not to twice as many: where all comes by chance most leaves are neither half full nor full.
+const LEAF_STEP: usize = 16;
+const INNER_STEP: usize = 8;
+
+/// The entries that the allocator's memory for so many has room for.
+fn leaf_room(entries: usize) -> usize {
+    (room_for(entries * size_of::<Packed>()) / size_of::<Packed>()).min(LEAF_MAX)
+}
 
 #[derive(Debug)]
 enum Node {
-    Leaf(Vec<Entry>),
+    Leaf(Vec<Packed>),
     /// Children, and how many entries they have in all.
     Inner(Vec<Node>, usize),
 }
@@ -33,9 +64,9 @@ impl Node {
         }
     }
 
-    fn last(&self) -> Option<&Entry> {
+    fn last(&self) -> Option<Entry> {
         match self {
-            Self::Leaf(entries) => entries.last(),
+            Self::Leaf(entries) => entries.last().copied().map(Entry::from),
             Self::Inner(children, _) => children.last()?.last(),
         }
     }
@@ -45,15 +76,21 @@ impl Node {
         match self {
             Self::Leaf(entries) => {
                 if entries.len() < LEAF_MAX {
-                    entries.insert(rank, entry);
+                    if entries.len() == entries.capacity() {
+                        entries.reserve_exact(leaf_room(entries.len() + LEAF_STEP) - entries.len());
+                    }
+                    entries.insert(rank, entry.into());
                     return None;
                 }
                 // Split before it grows. At the end, where elements come in order, the left one stays full.
                 let at = if rank == LEAF_MAX { LEAF_MAX } else { LEAF_MAX / 2 };
-                let mut right = entries.split_off(at);
+                let mut right = Vec::with_capacity(leaf_room(LEAF_MAX - at + LEAF_STEP));
+                right.extend_from_slice(&entries[at..]);
+                entries.truncate(at);
+                entries.shrink_to(leaf_room(at + LEAF_STEP));
                 match rank.checked_sub(at) {
-                    Some(rank) => right.insert(rank, entry),
-                    None => entries.insert(rank, entry),
+                    Some(rank) => right.insert(rank, entry.into()),
+                    None => entries.insert(rank, entry.into()),
                 }
                 Some(Self::Leaf(right))
             }
@@ -65,6 +102,9 @@ impl Node {
                     place += 1;
                 }
                 let right = children[place].insert(rank, entry)?;
+                if children.len() == children.capacity() {
+                    children.reserve_exact(INNER_STEP);
+                }
                 children.insert(place + 1, right);
                 if children.len() <= INNER_MAX {
                     return None;
@@ -80,7 +120,7 @@ impl Node {
 
     fn remove(&mut self, rank: usize) -> Entry {
         match self {
-            Self::Leaf(entries) => entries.remove(rank),
+            Self::Leaf(entries) => entries.remove(rank).into(),
             Self::Inner(children, count) => {
                 *count -= 1;
                 let (mut place, mut rank) = (0, rank);
@@ -153,10 +193,10 @@ impl Ordered {
         let (mut node, mut rank) = (&self.root, 0);
         loop {
             match node {
-                Node::Leaf(entries) => return rank + entries.partition_point(is_before),
+                Node::Leaf(entries) => return rank + entries.partition_point(|entry| is_before(&Entry::from(*entry))),
                 Node::Inner(children, _) => {
                     // The first child that does not lie before as a whole.
-                    let place = children.partition_point(|child| child.last().is_some_and(is_before));
+                    let place = children.partition_point(|child| child.last().is_some_and(|entry| is_before(&entry)));
                     rank += children[..place].iter().map(Node::len).sum::<usize>();
                     match children.get(place) {
                         Some(child) => node = child,
@@ -198,7 +238,7 @@ impl Ordered {
         loop {
             match node {
                 Node::Leaf(entries) => {
-                    entries[rank].number = number;
+                    entries[rank].number = number.to_ne_bytes();
                     return;
                 }
                 Node::Inner(children, _) => {
@@ -240,7 +280,7 @@ impl Ordered {
     pub fn bytes(&self) -> usize {
         fn of(node: &Node) -> usize {
             match node {
-                Node::Leaf(entries) => entries.capacity() * size_of::<Entry>(),
+                Node::Leaf(entries) => entries.capacity() * size_of::<Packed>(),
                 Node::Inner(children, _) => {
                     children.capacity() * size_of::<Node>() + children.iter().map(of).sum::<usize>()
                 }
@@ -255,7 +295,7 @@ impl Ordered {
 pub struct Iter<'a> {
     /// What is left of the children of each node above the leaf.
     path: Vec<&'a [Node]>,
-    leaf: &'a [Entry],
+    leaf: &'a [Packed],
 }
 
 impl Iterator for Iter<'_> {
@@ -265,7 +305,7 @@ impl Iterator for Iter<'_> {
         loop {
             if let [first, rest @ ..] = self.leaf {
                 self.leaf = rest;
-                return Some(*first);
+                return Some((*first).into());
             }
             let level = self.path.last_mut()?;
             match *level {
@@ -325,7 +365,7 @@ mod tests {
         for number in 0..100_000 {
             tree.insert(tree.len(), Entry { score: f64::from(number), number });
         }
-        assert!(tree.bytes() < 100_000 * 24, "{}", tree.bytes());
+        assert!(tree.bytes() < 100_000 * 14, "{}", tree.bytes());
         assert_eq!(tree.rank(|entry| entry.score.total_cmp(&54_321.0)), 54_321);
         tree.renumber(54_321, 7);
         assert_eq!(tree.get(54_321), Some(Entry { score: 54_321.0, number: 7 }));

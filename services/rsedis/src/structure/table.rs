@@ -15,6 +15,8 @@
 //! SCAN uses the reverse binary cursor of Redis's `dictScan`: every element that is there from the first call to the last
 //! is returned at least once, whatever resizes happen in between.
 
+use thin::Bytes;
+
 use crate::hash;
 
 /// Something with a key.
@@ -23,9 +25,10 @@ pub trait Element {
     fn key(&self) -> &[u8];
 }
 
-impl Element for Box<[u8]> {
+impl Element for Bytes {
+    #[inline]
     fn key(&self) -> &[u8] {
-        self
+        self.as_slice()
     }
 }
 
@@ -426,6 +429,12 @@ mod tests {
     use std::collections::{BTreeSet, HashMap};
 
     type Words = Table<Box<[u8]>>;
+
+    impl Element for Box<[u8]> {
+        fn key(&self) -> &[u8] {
+            self
+        }
+    }
 
     fn name(number: u32) -> Box<[u8]> {
         format!("name:{number}").into_bytes().into()

@@ -1,32 +1,41 @@
 //! A hash: fields and values packed one after the other, or a table of pairs.
 
+use thin::Bytes;
+
 use super::Packing;
 use crate::hash;
 use crate::structure::listpack::{Item, Listpack};
+use crate::structure::pair::{self, Head};
+use crate::structure::room::room_for;
 use crate::structure::table::{Element, Table};
 
-/// A field and its value in one piece of memory: the field's length (4 bytes, little-endian), the field, the value.
+/// A field and its value in one piece of memory: see [`pair`].
 #[derive(Debug)]
-pub struct Pair(Box<[u8]>);
-
-const LENGTH: usize = 4;
+pub struct Pair(Bytes);
 
 impl Pair {
     fn new(field: &[u8], value: &[u8]) -> Self {
-        let mut bytes = Vec::with_capacity(LENGTH + field.len() + value.len());
-        bytes.extend_from_slice(&(field.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(field);
-        bytes.extend_from_slice(value);
-        Self(bytes.into())
+        Self(Bytes::bytes(0, [Head::new(field.len()).as_slice(), field, value]))
     }
 
+    #[inline]
     fn split(&self) -> (&[u8], &[u8]) {
-        let length = u32::from_le_bytes([self.0[0], self.0[1], self.0[2], self.0[3]]) as usize;
-        self.0[LENGTH..].split_at(length)
+        pair::split(self.0.as_slice())
+    }
+
+    /// Puts another value in the place of this one, in the same memory if it fits exactly.
+    fn set(&mut self, value: &[u8]) {
+        let bytes = self.0.as_mut_slice();
+        let (_, at) = pair::span(bytes);
+        match bytes.len() - at == value.len() {
+            true => bytes[at..].copy_from_slice(value),
+            false => *self = Self::new(self.split().0, value),
+        }
     }
 }
 
 impl Element for Pair {
+    #[inline]
     fn key(&self) -> &[u8] {
         self.split().0
     }
@@ -38,7 +47,7 @@ pub enum Hash {
     /// Fields and values in turn.
     Packed(Listpack),
     /// By field.
-    Table(Table<Pair>),
+    Table(Box<Table<Pair>>),
 }
 
 impl Default for Hash {
@@ -73,7 +82,11 @@ impl Hash {
     pub fn memory(&self) -> usize {
         match self {
             Self::Packed(pack) => pack.capacity(),
-            Self::Table(table) => table.bytes() + table.iter().map(|pair| pair.0.len()).sum::<usize>(),
+            Self::Table(table) => {
+                size_of_val(&**table)
+                    + table.bytes()
+                    + table.iter().map(|pair| room_for(pair.0.allocated())).sum::<usize>()
+            }
         }
     }
 
@@ -109,11 +122,7 @@ impl Hash {
         let hash = hash::of(field);
         match table.find(hash, field) {
             Some(number) => {
-                let pair = table.get_mut(number);
-                match pair.0.len() == LENGTH + field.len() + value.len() {
-                    true => pair.0[LENGTH + field.len()..].copy_from_slice(value),
-                    false => *pair = Pair::new(field, value),
-                }
+                table.get_mut(number).set(value);
                 false
             }
             None => {
@@ -186,7 +195,7 @@ impl Hash {
 
     fn unpack(&mut self) {
         if let Self::Packed(_) = self {
-            let mut table = Table::default();
+            let mut table = Box::<Table<Pair>>::default();
             self.each(|field, value| {
                 let field = field.to_vec();
                 table.insert(hash::of(&field), Pair::new(&field, &value.to_vec()));

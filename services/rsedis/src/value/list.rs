@@ -69,6 +69,9 @@ impl List {
             return false;
         }
         self.len += node.len();
+        if self.nodes.is_empty() {
+            self.nodes.reserve_exact(1);
+        }
         self.nodes.push_back(node);
         true
     }
@@ -76,6 +79,10 @@ impl List {
     /// Adds an element at an end. `size` is the setting of nodes.
     pub fn push(&mut self, end: End, text: &[u8], size: i64) {
         self.len += 1;
+        if self.nodes.is_empty() {
+            // Most lists are short: one node, and no room for others.
+            self.nodes.reserve_exact(1);
+        }
         match end {
             End::Front => match self.nodes.front_mut() {
                 Some(node) if has_room(node, text, size) => node.push_front(text),

@@ -49,13 +49,14 @@ impl Default for Packing {
     }
 }
 
-/// A value that is not a short string; those lie in their key's own memory (see [`crate::keyspace`]).
+/// A value that is not a short string; those lie in their key's own memory (see [`crate::keyspace`]). What is larger than the others has
+/// a box of its own: many keys have small values.
 #[derive(Debug)]
 pub enum Value {
     /// A string that is long, or was changed in place.
     String(Vec<u8>),
     /// See [`List`].
-    List(List),
+    List(Box<List>),
     /// See [`Set`].
     Set(Set),
     /// See [`Hash`].
@@ -63,7 +64,7 @@ pub enum Value {
     /// See [`Zset`].
     Zset(Zset),
     /// See [`Stream`].
-    Stream(Stream),
+    Stream(Box<Stream>),
 }
 
 impl Value {
@@ -107,11 +108,11 @@ impl Value {
     pub fn memory(&self) -> usize {
         match self {
             Self::String(bytes) => bytes.capacity(),
-            Self::List(list) => list.memory(),
+            Self::List(list) => size_of_val(&**list) + list.memory(),
             Self::Set(set) => set.memory(),
             Self::Hash(hash) => hash.memory(),
             Self::Zset(zset) => zset.memory(),
-            Self::Stream(stream) => stream.memory(),
+            Self::Stream(stream) => size_of_val(&**stream) + stream.memory(),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! A set: integers packed, or a table.
 
+use thin::Bytes;
+
 use crate::hash;
 use crate::number::parse_integer;
 use crate::structure::intset::Intset;
 use crate::structure::listpack::Item;
+use crate::structure::room::room_for;
 use crate::structure::table::Table;
 
 /// See the module's description.
@@ -12,7 +15,7 @@ pub enum Set {
     /// Integers.
     Integers(Intset),
     /// Anything.
-    Table(Table<Box<[u8]>>),
+    Table(Box<Table<Bytes>>),
 }
 
 impl Default for Set {
@@ -47,7 +50,11 @@ impl Set {
     pub fn memory(&self) -> usize {
         match self {
             Self::Integers(set) => set.capacity(),
-            Self::Table(table) => table.bytes() + table.iter().map(|member| member.len()).sum::<usize>(),
+            Self::Table(table) => {
+                size_of_val(&**table)
+                    + table.bytes()
+                    + table.iter().map(|member| room_for(member.allocated())).sum::<usize>()
+            }
         }
     }
 
@@ -78,7 +85,7 @@ impl Set {
         let hash = hash::of(member);
         let is_new = table.find(hash, member).is_none();
         if is_new {
-            table.insert(hash, member.into());
+            table.insert(hash, Bytes::copy(member));
         }
         is_new
     }
@@ -95,7 +102,7 @@ impl Set {
     pub fn get(&self, place: usize) -> Item<'_> {
         match self {
             Self::Integers(set) => Item::Integer(set.get(place)),
-            Self::Table(table) => Item::Bytes(table.get(place as u32)),
+            Self::Table(table) => Item::Bytes(table.get(place as u32).as_slice()),
         }
     }
 
@@ -111,16 +118,17 @@ impl Set {
                 self.iter().for_each(visit);
                 0
             }
-            Self::Table(table) => table.scan(cursor, |member| visit(Item::Bytes(member))),
+            Self::Table(table) => table.scan(cursor, |member| visit(Item::Bytes(member.as_slice()))),
         }
     }
 
     fn unpack(&mut self) {
         if let Self::Integers(set) = self {
-            let mut table = Table::default();
+            let mut table = Box::<Table<Bytes>>::default();
             for number in set.iter() {
-                let member: Box<[u8]> = itoa::Buffer::new().format(number).as_bytes().into();
-                table.insert(hash::of(&member), member);
+                let mut text = itoa::Buffer::new();
+                let member = text.format(number).as_bytes();
+                table.insert(hash::of(member), Bytes::copy(member));
             }
             *self = Self::Table(table);
         }

@@ -2,34 +2,37 @@
 
 use std::cmp::Ordering;
 
+use thin::Bytes;
+
 use super::Packing;
 use crate::hash;
 use crate::number::{double_text, parse_double};
 use crate::structure::listpack::{Item, Listpack};
 use crate::structure::ordered::{Entry, Ordered};
+use crate::structure::room::room_for;
 use crate::structure::table::{Element, Table};
 
 /// A score (8 bytes, little-endian) and its member in one piece of memory.
 #[derive(Debug)]
-pub struct Member(Box<[u8]>);
+pub struct Member(Bytes);
 
 const SCORE: usize = 8;
 
 impl Member {
     fn new(score: f64, member: &[u8]) -> Self {
-        Self([&score.to_le_bytes(), member].concat().into())
+        Self(Bytes::bytes(0, [&score.to_le_bytes(), member]))
     }
 
     fn score(&self) -> f64 {
         let mut bytes = [0; SCORE];
-        bytes.copy_from_slice(&self.0[..SCORE]);
+        bytes.copy_from_slice(&self.0.as_slice()[..SCORE]);
         f64::from_le_bytes(bytes)
     }
 }
 
 impl Element for Member {
     fn key(&self) -> &[u8] {
-        &self.0[SCORE..]
+        &self.0.as_slice()[SCORE..]
     }
 }
 
@@ -46,7 +49,7 @@ pub enum Zset {
     /// Members and scores in turn, in order.
     Packed(Listpack),
     /// Both ways.
-    Tree(Tree),
+    Tree(Box<Tree>),
 }
 
 impl Default for Zset {
@@ -112,7 +115,7 @@ impl Tree {
         self.order.remove(before);
         let rank = self.rank(score, self.members.get(number).key());
         self.order.insert(rank, Entry { score, number });
-        self.members.get_mut(number).0[..SCORE].copy_from_slice(&score.to_le_bytes());
+        self.members.get_mut(number).0.as_mut_slice()[..SCORE].copy_from_slice(&score.to_le_bytes());
     }
 }
 
@@ -143,8 +146,8 @@ impl Zset {
         match self {
             Self::Packed(pack) => pack.capacity(),
             Self::Tree(tree) => {
-                let members: usize = tree.members.iter().map(|member| member.0.len()).sum();
-                tree.members.bytes() + tree.order.bytes() + members
+                let members: usize = tree.members.iter().map(|member| room_for(member.0.allocated())).sum();
+                size_of_val(&**tree) + tree.members.bytes() + tree.order.bytes() + members
             }
         }
     }
@@ -337,7 +340,7 @@ impl Zset {
 
     fn unpack(&mut self) {
         if let Self::Packed(_) = self {
-            let mut tree = Tree::default();
+            let mut tree = Box::<Tree>::default();
             self.range(0, self.len(), |member, score| {
                 let member = member.to_vec();
                 let number = tree.members.insert(hash::of(&member), Member::new(score, &member));
