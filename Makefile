@@ -45,6 +45,7 @@ conformance: $(STOREBENCH) ## what other people's rules and tools say of us: Kub
 	testing/linearizability/test
 	testing/d-engine/test 8
 	testing/block-node/test
+	testing/block-node/java/test
 	testing/etcd-durability/test 20 target/release/rusd
 	testing/etcd-durability/test 10 target/release/rusd 3
 	testing/etcd-suite/test target/release/rusd

@@ -181,7 +181,7 @@ def prefixed(items, takes_filtered):
     footer = {number: value for number, _, value in fields(footer)}
     if version < (0, 71):
         raise Refused("a version whose rules are not known")
-    is_today = version >= (0, 74)
+    is_today = version >= (0, 77)
     state = footer.get(3, b"") or (EMPTY if is_today else bytes(48))
     places = range(3, 16 if is_today else 8)
     if any(below[place] for place in range(3, 16) if place not in places):

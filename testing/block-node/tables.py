@@ -62,7 +62,7 @@ ERAS = (
     # The hash rules of its own time are nobody's any more.
     Era("v0.15", table(*COMMON_END, "BEHIND", "PERSISTENCE_FAILED"), SUBSCRIBE_CODES, BLOCK_CODES, PROOF_CODES, False, True, (0, 73, 0)),
     Era("v0.20", table(*COMMON_END, "BEHIND", "PERSISTENCE_FAILED"), SUBSCRIBE_CODES, BLOCK_CODES, PROOF_CODES, True, False, (0, 73, 0)),
-    Era("today", table(*COMMON_END, "PERSISTENCE_FAILED"), SUBSCRIBE_CODES, BLOCK_CODES, PROOF_CODES, True, False, (0, 76, 1)),
+    Era("today", table(*COMMON_END, "PERSISTENCE_FAILED"), SUBSCRIBE_CODES, BLOCK_CODES, PROOF_CODES, True, False, (0, 77, 0)),
 )
 TODAY = ERAS[-1]
 

@@ -1,7 +1,7 @@
 //! getBlockContentsProof: that an item is part of a block, shown with a few hashes instead of the block. Pure.
 //!
 //! Who asks computes `H(00‖item)`, then for each sibling `H(02‖sibling‖hash)` if that is first, else `H(02‖hash‖sibling)`. What comes out is
-//! the block's root hash, over which the signature is. In blocks before hapi_proto_version 0.74 a node has one child, or none has a
+//! the block's root hash, over which the signature is. In blocks before hapi_proto_version 0.77 a node has one child, or none has a
 //! prefix: their proofs cannot be said in this message, and are NOT_AVAILABLE.
 
 use crate::block::{Footer, Header, Item, Kind, signature_of};
@@ -168,7 +168,7 @@ mod tests {
         let block = Crafter::new(1, 0).next_of(twice.clone());
         assert_eq!(prove(&block.bytes, &Wanted::Item(&twice[0])), Err(ContentsProofCode::Duplicate));
         assert_eq!(prove(&block.bytes, &Wanted::Index(3)).unwrap().root(), block.root);
-        for minor in [62, 73] {
+        for minor in [62, 76] {
             let older = Crafter::in_version(1, 0, Version { major: 0, minor, patch: 0 }).next_of(twice.clone());
             assert_eq!(prove(&older.bytes, &Wanted::Index(1)), Err(ContentsProofCode::NotAvailable));
         }

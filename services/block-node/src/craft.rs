@@ -16,7 +16,7 @@ use crate::messages::proto;
 use crate::wire::put_bytes;
 
 /// The version of its protocol that a crafted block names; its rules are today's.
-const VERSION: Version = Version { major: 0, minor: 76, patch: 1 };
+const VERSION: Version = Version { major: 0, minor: 77, patch: 0 };
 /// Fields of items between header and footer, one behind the other: transaction, result, state changes.
 const FIELDS: [u32; 3] = [4, 5, 7];
 /// Seconds from 1970 to the first block's time, which is fixed so that blocks are the same every time.

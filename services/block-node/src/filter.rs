@@ -303,7 +303,7 @@ mod tests {
         ) {
             let kinds = kinds.iter().enumerate().filter(|(_, kind)| !legacy || **kind != 28);
             let made = kinds.map(|(index, kind)| field(*kind, &vec![7; index * 5]));
-            let version = Version { major: 0, minor: if legacy { 73 } else { 76 }, patch: 0 };
+            let version = Version { major: 0, minor: if legacy { 76 } else { 77 }, patch: 0 };
             let block = Crafter::in_version(1, 0, version).next_of(made);
             let named: Vec<u32> = named.into_iter().collect();
             let filter = filter(include, &named);

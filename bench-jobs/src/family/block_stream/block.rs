@@ -152,7 +152,7 @@ pub fn make(recipe: Recipe, rules: HashRules, past: &Past) -> Made {
     let timestamp = timestamp.encode_to_vec();
     let version = match rules {
         HashRules::Legacy => Version { major: 0, minor: 73, patch: 0 },
-        HashRules::MountainTop => Version { major: 0, minor: 76, patch: 1 },
+        HashRules::MountainTop => Version { major: 0, minor: 77, patch: 0 },
     };
     let header = Header {
         protocol: Some(version.clone()),
@@ -244,7 +244,7 @@ pub fn read(block: &[u8]) -> Result<Read, String> {
     };
     let recipe = recipe.ok_or("it is none of this loader's")?;
     let version = header.protocol.unwrap_or_default();
-    let rules = if version.minor >= 74 { HashRules::MountainTop } else { HashRules::Legacy };
+    let rules = if version.minor >= 77 { HashRules::MountainTop } else { HashRules::Legacy };
     let root = items.root(rules, &header.timestamp, &past);
     if header.number != recipe.number || proof.block != recipe.number {
         return Err(format!("it says it is {}, {} and {}", header.number, recipe.number, proof.block));

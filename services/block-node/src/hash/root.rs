@@ -39,8 +39,9 @@ const FIRST_TWO_TREES: Version = Version { major: 0, minor: 62, patch: 0 };
 const FIRST_FIVE_TREES: Version = Version { major: 0, minor: 64, patch: 0 };
 /// Consensus nodes that went with block node 0.28.
 const FIRST_LEGACY: Version = Version { major: 0, minor: 71, patch: 0 };
-/// Block node 0.40.1 went with consensus node 0.73, 0.41 with 0.76.
-const FIRST_MOUNTAIN_TOP: Version = Version { major: 0, minor: 74, patch: 0 };
+/// Consensus node 0.76.1 still signs legacy roots, though block node 0.41 was built with its messages; `testing/block-node/java` asks
+/// its classes. The change is consensus node's pull request 26918.
+const FIRST_MOUNTAIN_TOP: Version = Version { major: 0, minor: 77, patch: 0 };
 
 impl Era {
     /// The rules of a block whose header names this version of its protocol.
@@ -203,8 +204,8 @@ mod tests {
         assert_eq!(Era::of(version(62, 2)), Ok(Era::TwoTrees));
         assert_eq!(Era::of(version(63, 9)), Ok(Era::TwoTrees));
         assert_eq!(Era::of(version(71, 0)), Ok(Era::Legacy));
-        assert_eq!(Era::of(version(73, 9)), Ok(Era::Legacy));
-        assert_eq!(Era::of(version(74, 0)), Ok(Era::MountainTop));
+        assert_eq!(Era::of(version(76, 1)), Ok(Era::Legacy));
+        assert_eq!(Era::of(version(77, 0)), Ok(Era::MountainTop));
         assert_eq!(Era::of(Version { major: 1, minor: 0, patch: 0 }), Ok(Era::MountainTop));
         let said = Era::of(version(65, 0)).unwrap_err().to_string();
         assert_eq!(

@@ -1,6 +1,6 @@
 //! What a service sees of a call, and what it answers.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -125,11 +125,27 @@ pub struct Requests {
 /// Told how many bytes of messages came or go.
 type Count = Rc<dyn Fn(usize)>;
 
+/// Where what a client sends is left by a service that reads no more of it.
+pub(crate) type Left = Rc<Cell<Option<RecvStream>>>;
+
+struct Unread {
+    stream: Option<RecvStream>,
+    left: Option<Left>,
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        if let Some(left) = &self.left {
+            left.set(self.stream.take());
+        }
+    }
+}
+
 /// Where they come from.
 enum Source {
     /// The client's own HTTP/2 stream.
     Framed {
-        body: RecvStream,
+        body: Unread,
         deframer: Deframer,
         is_over: bool,
         memory: Share,
@@ -156,6 +172,7 @@ impl Requests {
     ) -> Self {
         let deframer = Deframer::new(message_bytes_max);
         let deframer = if decompress.is_some() { deframer.taking_compressed() } else { deframer };
+        let body = Unread { stream: Some(body), left: None };
         Self {
             source: Source::Framed { body, deframer, is_over: false, memory, decompress, taken: None },
             counted: None,
@@ -168,8 +185,11 @@ impl Requests {
         Self { source: Source::Messages(messages), counted: None, asking: None }
     }
 
-    /// The same; the call is told when the first has come.
-    pub(crate) fn of_call(self, asking: Rc<Asking>) -> Self {
+    /// The same; the call is told when the first has come, and has what is left.
+    pub(crate) fn of_call(mut self, asking: Rc<Asking>, left: &Left) -> Self {
+        if let Source::Framed { body, .. } = &mut self.source {
+            body.left = Some(Rc::clone(left));
+        }
         Self { asking: Some(asking), ..self }
     }
 
@@ -225,6 +245,7 @@ impl Requests {
                 deframer.finish()?;
                 return Poll::Ready(Ok(None));
             }
+            let Some(body) = &mut body.stream else { return Poll::Ready(Ok(None)) };
             match ready!(body.poll_data(context)) {
                 Some(Ok(chunk)) => {
                     // What is in the deframer is bounded by the longest message.

@@ -18,9 +18,9 @@ use h2::{Ping, RecvStream};
 use http::{Method, Request, StatusCode, Uri, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, sleep_until};
 
-use crate::grpc::call::{Caller, Peer, Requests, Responses, Sender, Service, Unary};
+use crate::grpc::call::{Caller, Left, Peer, Requests, Responses, Sender, Service, Unary};
 use crate::grpc::cork::cork;
 use crate::grpc::header_log;
 use crate::grpc::memory::{Memory, Share, Taken};
@@ -36,6 +36,10 @@ const SMALL_ANSWER_BYTES: usize = 32 << 10;
 /// How long the answer to a ping may wait for another answer that takes it along. Go's client pings with nearly every request,
 /// to estimate the bandwidth: an answer of its own would cost as much again as the request.
 const PONG_DELAY: Duration = Duration::from_millis(50);
+
+/// How long a client may go on to send on a stream that is answered in full; what comes is thrown away. When its stream is reset before
+/// it has read the answer, the gRPC client of the Java consensus node (on Helidon) loses that, though HTTP/2 says that it must not.
+pub(crate) const HEARING_OUT: Duration = Duration::from_secs(5);
 
 /// What a connection may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -293,8 +297,15 @@ impl<S: Service> Calls<S> {
         };
         if is_stream {
             let asking = Rc::new(asking);
-            let requests = requests.of_call(Rc::clone(&asking));
-            self.running.push(Box::pin(self.stream(method, caller, requests, sender, (deadline, taken, asking))));
+            let left = Left::default();
+            let requests = requests.of_call(Rc::clone(&asking), &left);
+            self.running.push(Box::pin(self.stream(
+                method,
+                caller,
+                (requests, left),
+                sender,
+                (deadline, taken, asking),
+            )));
         } else {
             self.unary(method, caller, requests, sender, (deadline, taken, asking), context);
         }
@@ -304,16 +315,16 @@ impl<S: Service> Calls<S> {
         &self,
         method: S::Method,
         caller: Caller,
-        requests: Requests,
+        (requests, left): (Requests, Left),
         sender: Sender,
         (deadline, taken, asking): (Option<Instant>, Taken, Rc<Asking>),
     ) -> impl Future<Output = ()> + 'static {
         let sender = Rc::new(RefCell::new(sender));
         let answer = self.service.stream(method, caller, requests, Responses::new(&sender));
-        let stop = stopped(self.stop.clone());
+        let (stop, stop_later) = (stopped(self.stop.clone()), stopped(self.stop.clone()));
         let service = Rc::clone(&self.service);
         async move {
-            let _kept = (taken, asking);
+            let _taken = taken;
             let stopped = async {
                 stop.await;
                 Err(service.stopped())
@@ -321,9 +332,16 @@ impl<S: Service> Calls<S> {
             let answer = async {
                 tokio::select! { biased; result = answer => result, result = stopped => result }
             };
-            let result = run(answer, &sender, deadline).await;
-            if let Some(result) = result {
-                sender.borrow_mut().finish(result);
+            let Some(result) = run(answer, &sender, deadline).await else { return };
+            sender.borrow_mut().finish(result);
+            // Nobody waits for it any more.
+            drop(asking);
+            let Some(body) = left.take() else { return };
+            tokio::select! {
+                biased;
+                () = hear_out(body) => {}
+                () = stop_later => {}
+                () = sleep(HEARING_OUT) => {}
             }
         }
     }
@@ -435,6 +453,13 @@ async fn run<T>(
         sender.borrow_mut().poll_gone(context).map(|()| None)
     })
     .await
+}
+
+/// Ends when the client has sent its last.
+async fn hear_out(mut body: RecvStream) {
+    while let Some(Ok(piece)) = body.data().await {
+        let _ = body.flow_control().release_capacity(piece.len());
+    }
 }
 
 /// A body, piece by piece.

@@ -1,7 +1,7 @@
 //! A client of `h2` against a service of the tests.
 
 use std::cell::Cell;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io::{self, Write};
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::frame::HEAD_BYTES;
 use super::*;
 use crate::places::Presence;
 
-/// Says what it was told; `Flood` sends without end and counts; `Never` does not answer.
+/// Says what it was told, `First` once; `Flood` sends without end and counts; `Never` does not answer.
 struct Told {
     sent: Cell<usize>,
 }
@@ -28,6 +28,7 @@ enum Method {
     Never,
     Flood,
     Repeat,
+    First,
 }
 
 fn framed(message: &[u8]) -> Bytes {
@@ -71,6 +72,7 @@ impl Service for Shared {
             "/test.Test/Never" => Some((Method::Never, false)),
             "/test.Test/Flood" => Some((Method::Flood, true)),
             "/test.Test/Repeat" => Some((Method::Repeat, true)),
+            "/test.Test/First" => Some((Method::First, true)),
             _ => None,
         }
     }
@@ -109,6 +111,10 @@ impl Service for Shared {
                     while responses.send(megabyte.clone()).await.is_ok() {
                         told.sent.set(told.sent.get() + 1);
                     }
+                }
+                Method::First => {
+                    let first = requests.next().await?.unwrap_or_default();
+                    let _ = responses.send(framed(&first)).await;
                 }
                 _ => {
                     while let Some(message) = requests.next().await? {
@@ -346,6 +352,38 @@ fn a_stop_ends_streams_and_then_the_connection() {
         assert_eq!(body.trailers().await.unwrap().unwrap()["grpc-status"], "14");
         drop((client.send, stream, body));
         client.server.await.unwrap();
+    });
+}
+
+/// Some clients lose an answer that they have not read yet when their stream is reset.
+#[test]
+fn a_client_that_is_answered_before_its_last_request_is_not_reset_at_once() {
+    with_client(Limits::default(), |mut client| async move {
+        for ends in [true, false] {
+            let ready = client.send.clone().ready().await;
+            let (answer, mut stream) = ready.unwrap().send_request(request("First", None), false).unwrap();
+            stream.send_data(framed(b"one"), false).unwrap();
+            let mut body = answer.await.unwrap().into_body();
+            assert_eq!(body.data().await.unwrap().unwrap(), framed(b"one"));
+            assert_eq!(body.trailers().await.unwrap().unwrap()["grpc-status"], "0");
+            // More than it may send ahead.
+            for _ in 0..40 {
+                stream.reserve_capacity(1 << 16);
+                while stream.capacity() < 1 << 16 {
+                    poll_fn(|context| stream.poll_capacity(context)).await.unwrap().unwrap();
+                }
+                stream.send_data(vec![7; 1 << 16].into(), false).unwrap();
+            }
+            let began = std::time::Instant::now();
+            if ends {
+                stream.send_data(Bytes::new(), true).unwrap();
+                client.pings.ping(h2::Ping::opaque()).await.unwrap();
+                continue;
+            }
+            let reset = poll_fn(|context| stream.poll_reset(context)).await;
+            assert_eq!(reset.unwrap(), h2::Reason::NO_ERROR);
+            assert!(began.elapsed() > super::connection::HEARING_OUT / 2, "{:?}", began.elapsed());
+        }
     });
 }
 

@@ -23,7 +23,7 @@ fn build(items: &[Vec<u8>]) -> Result<Verified, BuilderError> {
 }
 
 fn crafted(seed: u64) -> Vec<Vec<u8>> {
-    crafted_in(seed, Version { major: 0, minor: 76, patch: 1 })
+    crafted_in(seed, Version { major: 0, minor: 77, patch: 0 })
 }
 
 fn crafted_in(seed: u64, version: Version) -> Vec<Vec<u8>> {
@@ -33,7 +33,7 @@ fn crafted_in(seed: u64, version: Version) -> Vec<Vec<u8>> {
 
 #[test]
 fn every_flipped_bit_of_a_block_of_any_era_is_noticed() {
-    for minor in [62, 73, 76] {
+    for minor in [62, 76, 77] {
         let mut items = crafted_in(9, Version { major: 0, minor, patch: 1 });
         assert!(build(&items).is_ok(), "0.{minor}");
         for index in 0..items.len() {
