@@ -5,10 +5,8 @@
 //! blocks, read from the body one after another and held nowhere; the request that makes them one has the condition. Before that nobody sees
 //! anything of it, and what an upload that fails leaves the store forgets after a week.
 
-use crate::cloud::{
-    Answer, LISTING_BYTES_MAX, PART_BYTES, Request, Server, TRIES, check_length, failure, metadata, modified_millis,
-};
-use crate::http::{is_near, object_bytes_of};
+use crate::cloud::{LISTING_BYTES_MAX, PART_BYTES, Server, TRIES, check_length, failure, metadata, modified_millis};
+use crate::http::{Answer, Request, bytes_of, is_near, object_bytes_of};
 use crate::listing::element;
 use crate::signature::{base64, encode};
 use crate::token::Token;
@@ -255,10 +253,7 @@ impl AzureStore {
         if answer.status().is_success() {
             return Err(StoreError::AlreadyExists(key.to_owned()));
         }
-        match self.failure(key, answer) {
-            StoreError::NotFound(_) => Ok(()),
-            error => Err(error),
-        }
+        self.failure(key, answer).unless_not_found()
     }
 
     fn object(&self, blob: &str) -> Option<Object> {
@@ -333,7 +328,7 @@ impl Store for AzureStore {
     }
 
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
-        let range = range.map(|range| format!("bytes={}-{}", range.start, range.end.saturating_sub(1)));
+        let range = range.as_ref().map(bytes_of);
         let headers = range.map(|range| ("x-ms-range".to_owned(), range)).into_iter().collect();
         let answer = self.server.send(self.request("GET", key, &[], headers, 0)?, None)?;
         if !answer.status().is_success() {
@@ -343,7 +338,7 @@ impl Store for AzureStore {
     }
 
     fn get_part(&self, key: &str, range: Range<u64>, version: Option<&str>) -> Result<Part, StoreError> {
-        let said = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
+        let said = bytes_of(&range);
         let mut headers = vec![("x-ms-range".to_owned(), said)];
         if let Some(version) = version {
             headers.push(("if-match".into(), version.to_owned()));
@@ -406,10 +401,7 @@ impl Store for AzureStore {
         if answer.status().is_success() {
             return Ok(());
         }
-        match self.failure(key, answer) {
-            StoreError::NotFound(_) => Ok(()),
-            error => Err(error),
-        }
+        self.failure(key, answer).unless_not_found()
     }
 }
 

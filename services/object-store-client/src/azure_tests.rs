@@ -1,7 +1,7 @@
 //! The client against servers that answer as Azure does, or should not.
 
 use super::*;
-use crate::cloud::tests::{Seen, answering};
+use crate::noting::{Seen, answering};
 
 const KEY: &str = "a2V5";
 

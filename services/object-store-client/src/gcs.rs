@@ -5,10 +5,8 @@
 //! resumed; it was begun under that condition, which the store looks at when the last part is there. Before that nobody sees anything of it;
 //! one that fails is cancelled, and what a kill leaves the store forgets after a week.
 
-use crate::cloud::{
-    Answer, LISTING_BYTES_MAX, PART_BYTES, Request, Server, TRIES, check_length, failure, metadata, modified_millis,
-};
-use crate::http::{is_near, object_bytes_of};
+use crate::cloud::{LISTING_BYTES_MAX, PART_BYTES, Server, TRIES, check_length, failure, metadata, modified_millis};
+use crate::http::{Answer, Request, bytes_of, is_near, object_bytes_of};
 use crate::signature::encode;
 use crate::token::Token;
 use crate::{Attributes, Body, Object, Part, Store, StoreError, backoff};
@@ -272,10 +270,7 @@ impl GcsStore {
         if answer.status().is_success() {
             return Err(StoreError::AlreadyExists(key.to_owned()));
         }
-        match self.failure(key, answer) {
-            StoreError::NotFound(_) => Ok(()),
-            error => Err(error),
-        }
+        self.failure(key, answer).unless_not_found()
     }
 
     fn object(&self, item: &Value) -> Option<Object> {
@@ -299,7 +294,7 @@ impl Store for GcsStore {
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
         let mut request = self.request_of("GET", key, "alt=media".into())?;
         if let Some(range) = range {
-            request.headers.push(("range".into(), format!("bytes={}-{}", range.start, range.end.saturating_sub(1))));
+            request.headers.push(("range".into(), bytes_of(&range)));
         }
         let answer = self.server.send(request, None)?;
         if !answer.status().is_success() {
@@ -312,7 +307,7 @@ impl Store for GcsStore {
         let condition =
             version.map_or(String::new(), |version| format!("&ifGenerationMatch={}", encode(version, false)));
         let mut request = self.request_of("GET", key, format!("alt=media{condition}"))?;
-        request.headers.push(("range".into(), format!("bytes={}-{}", range.start, range.end.saturating_sub(1))));
+        request.headers.push(("range".into(), bytes_of(&range)));
         let answer = self.server.send(request, None)?;
         let Some(object_bytes) = object_bytes_of(key, &range, &answer)? else {
             return Err(self.failure(key, answer));
@@ -365,10 +360,7 @@ impl Store for GcsStore {
         if answer.status().is_success() {
             return Ok(());
         }
-        match self.failure(key, answer) {
-            StoreError::NotFound(_) => Ok(()),
-            error => Err(error),
-        }
+        self.failure(key, answer).unless_not_found()
     }
 }
 

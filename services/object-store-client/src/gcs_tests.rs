@@ -1,7 +1,7 @@
 //! The client against servers that answer as Google does, or should not.
 
 use super::*;
-use crate::cloud::tests::{Seen, answering};
+use crate::noting::{Seen, answering};
 
 fn store(answer: impl FnMut(&str, usize) -> String + Send + 'static) -> (GcsStore, Seen) {
     let (endpoint, seen) = answering(answer);

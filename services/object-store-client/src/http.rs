@@ -52,6 +52,67 @@ fn trust(certificates: Option<&Path>) -> Result<ureq::tls::RootCerts, StoreError
     Ok(ureq::tls::RootCerts::new_with_certs(&certificates.collect::<Vec<_>>()))
 }
 
+pub(crate) type Answer = ureq::http::Response<ureq::Body>;
+
+/// One request, whole.
+pub(crate) struct Request {
+    pub(crate) method: &'static str,
+    /// Without its query, which may hold a secret: errors name it.
+    pub(crate) place: String,
+    /// Encoded.
+    pub(crate) query: String,
+    pub(crate) headers: Vec<(String, String)>,
+    /// Bytes that the server has to move before it answers.
+    pub(crate) work_bytes: u64,
+}
+
+/// A client, and how long it waits for a store.
+pub(crate) struct Client {
+    agent: ureq::Agent,
+    timeout: Duration,
+}
+
+impl Client {
+    /// See [`agent`]: a body may take `timeout` and a second for each 64 KiB, there and back.
+    pub(crate) fn new(https: bool, timeout: Duration, certificates: Option<&Path>) -> Result<Self, StoreError> {
+        Ok(Self { agent: agent(https, timeout, certificates)?, timeout })
+    }
+
+    /// Sends a request, with `length` bytes of a body where it has one; answers of every status are answers.
+    pub(crate) fn send(&self, request: Request, body: Option<(&mut dyn Read, u64)>) -> Result<Answer, StoreError> {
+        let Request { method, place, query, headers, work_bytes } = request;
+        let separator = if query.is_empty() { "" } else { "?" };
+        let mut builder = ureq::http::Request::builder().method(method).uri(format!("{place}{separator}{query}"));
+        for (name, value) in headers {
+            builder = builder.header(name, value);
+        }
+        let failed = |error: ureq::Error| StoreError::Transient(format!("{method} {place}: {error}"));
+        let malformed = |error: ureq::http::Error| StoreError::Permanent(format!("{method} {place}: {error}"));
+        let most = |length| Some(body_time(self.timeout, length));
+        let Some((mut body, length)) = body else {
+            return self.agent.run(builder.body(()).map_err(malformed)?).map_err(failed);
+        };
+        let body = ureq::SendBody::from_reader(&mut body);
+        let request = builder.header("content-length", length).body(body).map_err(malformed)?;
+        let request = self.agent.configure_request(request).timeout_send_body(most(length));
+        // A read that waits for the head of an answer is a read, too.
+        let request = request.timeout_recv_response(most(work_bytes)).timeout_per_read(most(work_bytes)).build();
+        self.agent.run(request).map_err(failed)
+    }
+
+    /// What an answer holds.
+    pub(crate) fn body(&self, answer: Answer) -> Paced<ureq::BodyReader<'static>> {
+        Paced::new(answer.into_body().into_reader(), self.timeout)
+    }
+
+    /// The text of an answer of failure: what there is of it.
+    pub(crate) fn text_of_failure(&self, answer: Answer) -> String {
+        let mut bytes = Vec::new();
+        let _ = self.body(answer).take(4096).read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
 /// An answer's body, at the rate that is asked of a store: a store that stalls in the middle would hold its caller, and its caller's
 /// locks, for ever. The time of whoever reads does not count.
 pub(crate) struct Paced<R> {
@@ -86,6 +147,11 @@ fn content_range_of(text: &str) -> Option<(u64, u64, u64)> {
     let (range, total) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?, total.parse().ok()?))
+}
+
+/// A range of bytes as the header says it.
+pub(crate) fn bytes_of(range: &Range<u64>) -> String {
+    format!("bytes={}-{}", range.start, range.end.saturating_sub(1))
 }
 
 /// What a body of so many bytes may take.

@@ -15,7 +15,10 @@ pub mod files;
 pub mod gcs;
 pub mod http;
 pub mod listing;
+mod loan;
 pub mod memory;
+#[cfg(test)]
+mod noting;
 pub mod s3;
 mod signature;
 #[cfg(feature = "clouds")]
@@ -82,6 +85,14 @@ impl StoreError {
     /// Whether trying again may help.
     pub fn is_transient(&self) -> bool {
         matches!(self, StoreError::Transient(_))
+    }
+
+    /// No error where it only says that there is no such object.
+    fn unless_not_found(self) -> Result<(), StoreError> {
+        match self {
+            StoreError::NotFound(_) => Ok(()),
+            error => Err(error),
+        }
     }
 }
 

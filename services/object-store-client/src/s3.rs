@@ -9,7 +9,7 @@ mod multipart;
 mod removal;
 
 use crate::credentials::Provider;
-use crate::http::{Paced, agent, body_time, object_bytes_of};
+use crate::http::{self, Answer, Client, bytes_of, object_bytes_of};
 use crate::listing::{Page, element};
 use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
 use crate::{Attributes, Body, Object, Part, Store, StoreError, retry};
@@ -41,7 +41,7 @@ pub struct S3Settings {
 pub struct S3Store {
     settings: S3Settings,
     credentials: Box<dyn Provider>,
-    agent: ureq::Agent,
+    client: Client,
     scheme: String,
     host: String,
     honours_conditions: OnceLock<bool>,
@@ -53,7 +53,7 @@ pub struct S3Store {
 
 /// One request; [`S3Store::send`] adds what signs it.
 struct Request<'a> {
-    method: &'a str,
+    method: &'static str,
     key: &'a str,
     query: &'a str,
     headers: Vec<(&'a str, String)>,
@@ -63,7 +63,7 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    fn new<'a>(method: &'a str, key: &'a str) -> Request<'a> {
+    fn new<'a>(method: &'static str, key: &'a str) -> Request<'a> {
         Request { method, key, query: "", headers: Vec::new(), payload_hash: sha256_hex(b""), work_bytes: 0 }
     }
 }
@@ -110,14 +110,14 @@ impl S3Store {
             return refuse(format!("endpoint \"{}\": write it as https://host or http://host:port", settings.endpoint));
         }
         let host = if settings.path_style { host.to_owned() } else { format!("{}.{host}", settings.bucket) };
-        let agent = agent(scheme == "https", settings.timeout, settings.certificates.as_deref())?;
+        let client = Client::new(scheme == "https", settings.timeout, settings.certificates.as_deref())?;
         let scheme = scheme.to_owned();
         let (honours_conditions, honours_conditions_of_parts) = (OnceLock::new(), OnceLock::new());
         let part_bytes = multipart::PART_BYTES;
         Ok(S3Store {
             settings,
             credentials: Box::new(credentials),
-            agent,
+            client,
             scheme,
             host,
             honours_conditions,
@@ -127,11 +127,7 @@ impl S3Store {
         })
     }
 
-    fn send(
-        &self,
-        request: Request<'_>,
-        body: Option<(&mut dyn Body, Range<u64>)>,
-    ) -> Result<ureq::http::Response<ureq::Body>, StoreError> {
+    fn send(&self, request: Request<'_>, body: Option<(&mut dyn Body, Range<u64>)>) -> Result<Answer, StoreError> {
         let key = encode(request.key, true);
         let path =
             if self.settings.path_style { format!("/{}/{key}", self.settings.bucket) } else { format!("/{key}") };
@@ -149,48 +145,21 @@ impl S3Store {
         let (method, query, payload_hash) = (request.method, request.query, request.payload_hash.as_str());
         let canonical = Canonical { method, path: &path, query, headers: &signed, payload_hash };
         let authorization = authorization(&canonical, &credentials, &self.settings.region, &time);
-        let separator = if query.is_empty() { "" } else { "?" };
         let place = format!("{}://{}{path}", self.scheme, self.host);
-        let url = format!("{place}{separator}{query}");
-        let mut builder = ureq::http::Request::builder().method(method).uri(url).header("authorization", authorization);
-        for (name, value) in &headers {
-            builder = builder.header(*name, value);
-        }
-        let failed = |error: ureq::Error| StoreError::Transient(format!("{method} {place}: {error}"));
-        let malformed = |error: ureq::http::Error| StoreError::Permanent(format!("{method} {place}: {error}"));
-        let request_work = request.work_bytes;
-        let most = |length| Some(body_time(self.settings.timeout, length));
-        match body {
-            Some((body, range)) => {
-                let length = range.end - range.start;
-                body.seek(SeekFrom::Start(range.start))?;
-                let mut reader = body.take(length);
-                let body = ureq::SendBody::from_reader(&mut reader);
-                let request = builder.header("content-length", length).body(body).map_err(malformed)?;
-                let request = self.agent.configure_request(request).timeout_send_body(most(length));
-                // A read that waits for the head of an answer is a read, too.
-                let patience = most(request_work);
-                let request = request.timeout_recv_response(patience).timeout_per_read(patience).build();
-                self.agent.run(request).map_err(failed)
-            }
-            None => {
-                let request = builder.body(()).map_err(malformed)?;
-                self.agent.run(request).map_err(failed)
-            }
-        }
-    }
-
-    /// What an answer holds.
-    fn body(&self, response: ureq::http::Response<ureq::Body>) -> Paced<ureq::BodyReader<'static>> {
-        Paced::new(response.into_body().into_reader(), self.settings.timeout)
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let headers = std::iter::once(("authorization".to_owned(), authorization)).chain(headers).collect();
+        let work_bytes = request.work_bytes;
+        let sent = http::Request { method, place, query: query.to_owned(), headers, work_bytes };
+        let Some((body, range)) = body else { return self.client.send(sent, None) };
+        body.seek(SeekFrom::Start(range.start))?;
+        let length = range.end - range.start;
+        self.client.send(sent, Some((&mut body.take(length), length)))
     }
 
     /// The answer as an error. Reads a bounded part of the body, for S3's code.
-    fn failure(&self, key: &str, response: ureq::http::Response<ureq::Body>) -> StoreError {
+    fn failure(&self, key: &str, response: Answer) -> StoreError {
         let status = response.status().as_u16();
-        let mut text = Vec::new();
-        let _ = self.body(response).take(4096).read_to_end(&mut text);
-        let text = String::from_utf8_lossy(&text);
+        let text = self.client.text_of_failure(response);
         let code = element(&text, "Code").map_or(String::new(), |code| format!(" {code}"));
         let bucket = &self.settings.bucket;
         match status {
@@ -223,7 +192,7 @@ impl S3Store {
         body: &mut dyn Body,
         range: Range<u64>,
         headers: Vec<(&str, String)>,
-    ) -> Result<ureq::http::Response<ureq::Body>, StoreError> {
+    ) -> Result<Answer, StoreError> {
         let mut context = digest::Context::new(&digest::SHA256);
         body.seek(SeekFrom::Start(range.start))?;
         let mut buffer = vec![0; 65_536];
@@ -255,13 +224,7 @@ impl S3Store {
     /// Deletes an object, or what `query` says of it. What is not there is deleted.
     fn delete_object(&self, key: &str, query: &str) -> Result<(), StoreError> {
         let response = self.send(Request { query, ..Request::new("DELETE", key) }, None)?;
-        match response.status().is_success() {
-            true => Ok(()),
-            false => match self.failure(key, response) {
-                StoreError::NotFound(_) => Ok(()),
-                error => Err(error),
-            },
-        }
+        if response.status().is_success() { Ok(()) } else { self.failure(key, response).unless_not_found() }
     }
 
     /// Tries something with a probe, an object beside `key` that nobody else has, and removes it whatever comes of that.
@@ -323,18 +286,18 @@ impl Store for S3Store {
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
         let mut request = Request::new("GET", key);
         if let Some(range) = range {
-            request.headers.push(("range", format!("bytes={}-{}", range.start, range.end.saturating_sub(1))));
+            request.headers.push(("range", bytes_of(&range)));
         }
         let response = self.send(request, None)?;
         if !response.status().is_success() {
             return Err(self.failure(key, response));
         }
-        Ok(Box::new(self.body(response)))
+        Ok(Box::new(self.client.body(response)))
     }
 
     fn get_part(&self, key: &str, range: Range<u64>, version: Option<&str>) -> Result<Part, StoreError> {
         let mut request = Request::new("GET", key);
-        request.headers.push(("range", format!("bytes={}-{}", range.start, range.end.saturating_sub(1))));
+        request.headers.push(("range", bytes_of(&range)));
         if let Some(version) = version {
             request.headers.push(("if-match", version.to_owned()));
         }
@@ -343,7 +306,7 @@ impl Store for S3Store {
             return Err(self.failure(key, response));
         };
         let version = response.headers().get("etag").and_then(|etag| etag.to_str().ok()).map(str::to_owned);
-        Ok(Part { body: Box::new(self.body(response)), object_bytes, version })
+        Ok(Part { body: Box::new(self.client.body(response)), object_bytes, version })
     }
 
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
@@ -364,7 +327,7 @@ impl Store for S3Store {
                 return Err(self.failure("", response));
             }
             let mut text = String::new();
-            let read = self.body(response).take(LISTING_BYTES_MAX).read_to_string(&mut text);
+            let read = self.client.body(response).take(LISTING_BYTES_MAX).read_to_string(&mut text);
             read.map_err(|error| StoreError::Transient(format!("LIST: {error}")))?;
             let page = Page::of(&text)?;
             // Pages that go round in a circle would never end. Not every store lists keys in order.

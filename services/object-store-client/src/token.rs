@@ -1,27 +1,29 @@
 //! Tokens (OAuth 2) that Google and Azure lend for a while, and lend anew before they end: for the key of a service account, for what a user's
 //! own login has left on the machine, for a pod's token, for an application's secret, or from the metadata service of a machine.
 
-use crate::http::{agent, is_near};
+use crate::StoreError;
+use crate::loan::{Loan, Question, Terms};
 use crate::signature::encode;
-use crate::{StoreError, retry};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Before their end tokens are lent anew.
-const AHEAD: Duration = Duration::from_secs(300);
-/// For each step of a request: who lends is near, or large.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// What an answer may have.
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
-/// Tries of one request.
-const TRIES: u32 = 3;
+const TERMS: Terms = Terms {
+    some: "tokens",
+    none: "no token",
+    are_not: "a token on loan is",
+    // Who lends is near, or large.
+    timeout: Duration::from_secs(10),
+    code: |answer| {
+        let answer: serde_json::Value = serde_json::from_str(answer).ok()?;
+        answer.get("error")?.as_str().map(str::to_owned)
+    },
+    passing: &[408, 429],
+};
 /// What a token of Google's is for: reading and writing objects.
 const GOOGLE_SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 /// What a token of Azure's is for.
@@ -44,9 +46,7 @@ enum Lender {
 /// Tokens on loan.
 pub struct Token {
     lender: Lender,
-    agent: ureq::Agent,
-    /// With the Unix time in milliseconds at which it ends.
-    held: Mutex<Option<(String, i64)>>,
+    loan: Loan<String>,
 }
 
 fn permanent(text: String) -> StoreError {
@@ -155,12 +155,9 @@ impl Token {
         | Lender::Form { url, .. }
         | Lender::Federated { url, .. }
         | Lender::Instance { url, .. }) = &lender;
-        let is_tls = url.starts_with("https://");
         // A metadata service has no TLS, and serves one machine alone, under whatever name.
-        if !is_tls && !is_near(url) && !matches!(lender, Lender::Instance { .. }) {
-            return Err(permanent(format!("{url} lends tokens: it must begin with https://, or be on this machine")));
-        }
-        Ok(Token { agent: agent(is_tls, TIMEOUT, None)?, lender, held: Mutex::default() })
+        let is_trusted = matches!(lender, Lender::Instance { .. });
+        Ok(Token { loan: Loan::new(url, is_trusted, &TERMS)?, lender })
     }
 
     /// The token of now.
@@ -168,20 +165,7 @@ impl Token {
     /// # Errors
     /// Whoever lends them failed or refused.
     pub fn current(&self) -> Result<String, StoreError> {
-        let now = jiff::Timestamp::now().as_millisecond();
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((token, _)) = held.as_ref().filter(|(_, end)| end - AHEAD.as_millis() as i64 > now) {
-            return Ok(token.clone());
-        }
-        match (self.lend(now), held.as_ref()) {
-            (Ok(lent), _) => Ok(held.insert(lent).0.clone()),
-            // It is good until it ends.
-            (Err(error), Some((token, end))) if *end > now => {
-                tracing::warn!(%error, "a token on loan is not lent anew; tried again with the next request");
-                Ok(token.clone())
-            }
-            (Err(error), _) => Err(error),
-        }
+        self.loan.current(|now| self.lend(now))
     }
 
     fn lend(&self, now: i64) -> Result<(String, i64), StoreError> {
@@ -211,37 +195,15 @@ impl Token {
         Ok((token.to_owned(), now.saturating_add(seconds.saturating_mul(1000))))
     }
 
-    fn ask(&self, method: &str, url: &str, header: Option<(&str, &str)>, form: &str) -> Result<String, StoreError> {
+    fn ask(
+        &self,
+        method: &'static str,
+        url: &str,
+        header: Option<(&str, &str)>,
+        form: &str,
+    ) -> Result<String, StoreError> {
         let place = url.split('?').next().unwrap_or_default();
-        let failed = |error: &dyn std::fmt::Display| StoreError::Transient(format!("{place} lends no token: {error}"));
-        retry(TRIES, || {
-            let mut request = ureq::http::Request::builder().method(method).uri(url);
-            if let Some((name, value)) = header {
-                request = request.header(name, value);
-            }
-            let malformed = |error: ureq::http::Error| permanent(format!("{place}: {error}"));
-            let response = match form {
-                "" => self.agent.run(request.body(()).map_err(malformed)?),
-                form => {
-                    let request = request.header("content-type", "application/x-www-form-urlencoded");
-                    self.agent.run(request.body(form).map_err(malformed)?)
-                }
-            };
-            let response = response.map_err(|error| failed(&error))?;
-            let status = response.status();
-            let mut text = String::new();
-            let mut body = response.into_body().into_reader().take(ANSWER_BYTES_MAX);
-            body.read_to_string(&mut text).map_err(|error| failed(&error))?;
-            if status.is_success() {
-                return Ok(text);
-            }
-            let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-            let code =
-                json.get("error").and_then(|code| code.as_str()).map_or(String::new(), |code| format!(" {code}"));
-            let why = format!("{place} lends no token: it answered {}{code}", status.as_u16());
-            let may_pass = status.is_server_error() || [408, 429].contains(&status.as_u16());
-            Err(if may_pass { StoreError::Transient(why) } else { permanent(why) })
-        })
+        self.loan.ask(&Question { method, url, place, headers: header.as_slice(), form })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lenders on this machine, which note what they are asked.
 
 use super::*;
-use crate::cloud::tests::{Seen, answering};
+use crate::noting::{Seen, answering};
 use std::collections::HashMap;
 
 /// Of nobody: made for this test, in PKCS #8 without its frame.
@@ -83,7 +83,7 @@ fn a_token_that_ends_soon_is_lent_anew_and_one_that_is_good_outlives_its_lender(
     let (refusing, _) = lender("400 Bad Request", r#"{"error": "invalid_grant"}"#);
     let gone = Token { lender: Lender::Form { url: refusing, form: "f".into() }, ..token };
     assert_eq!(gone.current().unwrap(), "T2", "it is good until it ends");
-    *gone.held.lock().unwrap() = None;
+    *gone.loan.held.lock().unwrap() = None;
     let error = gone.current().unwrap_err();
     assert!(!error.is_transient() && error.to_string().ends_with("it answered 400 invalid_grant"), "{error}");
 }

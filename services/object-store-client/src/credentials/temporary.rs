@@ -2,23 +2,22 @@
 //! agent beside a container (ECS, EKS Pod Identity), or a machine's metadata service (EC2, version 2).
 
 use super::{Credentials, Provider};
-use crate::http::{agent, is_near};
+use crate::StoreError;
 use crate::listing::element;
+use crate::loan::{Loan, Question, Terms};
 use crate::signature::encode;
-use crate::{StoreError, retry};
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Before their end keys are lent anew.
-const AHEAD: Duration = Duration::from_secs(300);
-/// For each step of a request: who lends is near.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// What an answer may have.
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
-/// Tries of one request.
-const TRIES: u32 = 3;
+const TERMS: Terms = Terms {
+    some: "keys",
+    none: "no keys",
+    are_not: "keys on loan are",
+    // Who lends is near.
+    timeout: Duration::from_secs(5),
+    code: |answer| element(answer, "Code"),
+    passing: &[429],
+};
 /// Where a container's agent is, if it is named by a path.
 const CONTAINER: &str = "http://169.254.170.2";
 /// Where a machine's metadata service is.
@@ -35,9 +34,7 @@ enum Lender {
 /// Keys on loan.
 pub struct Temporary {
     lender: Lender,
-    agent: ureq::Agent,
-    /// With the Unix time in milliseconds at which they end.
-    held: Mutex<Option<(Credentials, i64)>>,
+    loan: Loan<Credentials>,
 }
 
 impl Temporary {
@@ -80,12 +77,7 @@ impl Temporary {
         let (Lender::WebIdentity { endpoint: url, .. }
         | Lender::Container { url, .. }
         | Lender::Instance { endpoint: url }) = &lender;
-        let is_tls = url.starts_with("https://");
-        if !is_tls && !is_near(url) {
-            let text = format!("{url} lends keys: it must begin with https://, or be on this machine");
-            return Err(StoreError::Permanent(text));
-        }
-        Ok(Temporary { agent: agent(is_tls, TIMEOUT, None)?, lender, held: Mutex::default() })
+        Ok(Temporary { loan: Loan::new(url, false, &TERMS)?, lender })
     }
 
     fn lend(&self) -> Result<(Credentials, i64), StoreError> {
@@ -95,8 +87,7 @@ impl Temporary {
                 let form = format!(
                     "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn={role}&RoleSessionName={session}&WebIdentityToken={token}"
                 );
-                let headers = [("content-type", "application/x-www-form-urlencoded")];
-                let answer = self.ask("POST", &format!("{}/", endpoint.trim_end_matches('/')), &headers, &form)?;
+                let answer = self.ask("POST", &format!("{}/", endpoint.trim_end_matches('/')), &[], &form)?;
                 keys(|name| element(&answer, name), "SessionToken")
             }
             Lender::Container { url, token, token_file } => {
@@ -117,51 +108,14 @@ impl Temporary {
         }
     }
 
-    fn ask(&self, method: &str, url: &str, headers: &[(&str, &str)], form: &str) -> Result<String, StoreError> {
-        let failed = |error: &dyn std::fmt::Display| StoreError::Transient(format!("{url} lends no keys: {error}"));
-        retry(TRIES, || {
-            let mut request = ureq::http::Request::builder().method(method).uri(url);
-            for (name, value) in headers {
-                request = request.header(*name, *value);
-            }
-            let malformed = |error: ureq::http::Error| StoreError::Permanent(format!("{url}: {error}"));
-            let response = match form {
-                "" => self.agent.run(request.body(()).map_err(malformed)?),
-                form => self.agent.run(request.body(form).map_err(malformed)?),
-            };
-            let response = response.map_err(|error| failed(&error))?;
-            let status = response.status();
-            let mut text = String::new();
-            let mut body = response.into_body().into_reader().take(ANSWER_BYTES_MAX);
-            body.read_to_string(&mut text).map_err(|error| failed(&error))?;
-            if status.is_success() {
-                return Ok(text);
-            }
-            let code = element(&text, "Code").map_or(String::new(), |code| format!(" {code}"));
-            let why = format!("{url} lends no keys: it answered {}{code}", status.as_u16());
-            let may_pass = status.is_server_error() || status.as_u16() == 429;
-            Err(if may_pass { StoreError::Transient(why) } else { StoreError::Permanent(why) })
-        })
+    fn ask(&self, method: &'static str, url: &str, headers: &[(&str, &str)], form: &str) -> Result<String, StoreError> {
+        self.loan.ask(&Question { method, url, place: url, headers, form })
     }
 }
 
 impl Provider for Temporary {
     fn current(&self) -> Result<Credentials, StoreError> {
-        let now = jiff::Timestamp::now().as_millisecond();
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let ends_soon = |end: i64| end - AHEAD.as_millis() as i64 <= now;
-        if let Some((credentials, _)) = held.as_ref().filter(|(_, end)| !ends_soon(*end)) {
-            return Ok(credentials.clone());
-        }
-        match (self.lend(), held.as_ref()) {
-            (Ok(lent), _) => Ok(held.insert(lent).0.clone()),
-            // They are good until they end.
-            (Err(error), Some((credentials, end))) if *end > now => {
-                tracing::warn!(%error, "keys on loan are not lent anew; tried again with the next request");
-                Ok(credentials.clone())
-            }
-            (Err(error), _) => Err(error),
-        }
+        self.loan.current(|_| self.lend())
     }
 }
 

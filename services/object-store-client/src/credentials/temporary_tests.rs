@@ -1,46 +1,16 @@
 //! Lenders on this machine, which note what they are asked.
 
 use super::*;
+use crate::noting::{Seen, answering};
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
-use std::sync::Arc;
-
-type Seen = Arc<Mutex<Vec<String>>>;
 
 /// A server that answers the first line of a request as told, with `{n}` for the number of the request; everything else is 404.
 fn lender(answers: &'static [(&'static str, &'static str)]) -> (String, Seen) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let seen = Seen::default();
-    let notes = seen.clone();
-    std::thread::spawn(move || {
-        for socket in listener.incoming() {
-            let mut socket = BufReader::new(socket.unwrap());
-            let (mut request, mut length) = (String::new(), 0);
-            loop {
-                let mut line = String::new();
-                socket.read_line(&mut line).unwrap();
-                let field = line.to_ascii_lowercase();
-                length = field.strip_prefix("content-length: ").map_or(length, |length| length.trim().parse().unwrap());
-                request.push_str(&line);
-                if line.trim().is_empty() {
-                    break;
-                }
-            }
-            let mut body = vec![0; length];
-            socket.read_exact(&mut body).unwrap();
-            request.push_str(&String::from_utf8(body).unwrap());
-            let mut notes = notes.lock().unwrap();
-            notes.push(request.clone());
-            let answer = answers.iter().find(|(line, _)| request.starts_with(line)).map(|(_, answer)| *answer);
-            let (status, body) = answer.map_or(("404 Not Found", ""), |body| ("200 OK", body));
-            let body = body.replace("{n}", &notes.len().to_string());
-            let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
-            socket.into_inner().write_all((head + &body).as_bytes()).unwrap();
-        }
-    });
-    (endpoint, seen)
+    answering(|request, number| {
+        let answer = answers.iter().find(|(line, _)| request.starts_with(line)).map(|(_, answer)| *answer);
+        let (status, body) = answer.map_or(("404 Not Found", ""), |body| ("200 OK", body));
+        format!("HTTP/1.1 {status}\r\n\r\n{}", body.replace("{n}", &number.to_string()))
+    })
 }
 
 fn found(variables: &[(&str, &str)]) -> Result<Option<Temporary>, StoreError> {
@@ -133,7 +103,7 @@ fn keys_that_end_are_lent_anew() {
     let error = temporary.current().unwrap_err();
     assert!(!error.is_transient() && error.to_string().contains("lends no keys: it answered 404"), "{error}");
     let credentials = Credentials { access_key_id: "A".into(), secret_access_key: "S".into(), session_token: None };
-    *temporary.held.lock().unwrap() = Some((credentials, soon));
+    *temporary.loan.held.lock().unwrap() = Some((credentials, soon));
     assert_eq!(fields(&temporary.current().unwrap())[0], "A");
 }
 

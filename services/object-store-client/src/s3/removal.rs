@@ -77,7 +77,7 @@ mod tests {
     }
 
     fn answer(status: &str, body: &str) -> String {
-        format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        format!("HTTP/1.1 {status}\r\n\r\n{body}")
     }
 
     #[test]

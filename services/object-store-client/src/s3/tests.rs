@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::credentials::Credentials;
-use std::io::{BufRead as _, BufReader, Write as _};
+use crate::http::Paced;
+use crate::noting::{Seen, answering};
+use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Mutex, mpsc};
 
 const TIMEOUT: Duration = Duration::from_millis(300);
 /// Long enough for a busy machine.
@@ -40,34 +42,8 @@ fn store_at(endpoint: String) -> S3Store {
 }
 
 /// A store that gives each request the same answer and closes the connection, and notes what it was asked, whole.
-pub(super) fn noting_store(answer: String) -> (S3Store, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let notes = seen.clone();
-    std::thread::spawn(move || {
-        for socket in listener.incoming() {
-            let mut socket = BufReader::new(socket.unwrap());
-            let (mut request, mut length) = (String::new(), 0);
-            loop {
-                let mut line = String::new();
-                socket.read_line(&mut line).unwrap();
-                length = line
-                    .to_ascii_lowercase()
-                    .strip_prefix("content-length: ")
-                    .map_or(length, |length| length.trim().parse().unwrap());
-                request.push_str(&line);
-                if line.trim().is_empty() {
-                    break;
-                }
-            }
-            let mut body = vec![0; length];
-            socket.read_exact(&mut body).unwrap();
-            request.push_str(&String::from_utf8(body).unwrap());
-            notes.lock().unwrap().push(request);
-            socket.into_inner().write_all(answer.as_bytes()).unwrap();
-        }
-    });
+pub(super) fn noting_store(answer: String) -> (S3Store, Seen) {
+    let (endpoint, seen) = answering(move |_, _| answer.clone());
     (store_at(endpoint), seen)
 }
 
@@ -191,8 +167,7 @@ fn a_listing_whose_pages_go_round_in_a_circle_is_an_error() {
 fn a_body_that_came_too_slowly_for_the_store_is_worth_another_try() {
     let answer = |code: &str| {
         let body = format!("<Error><Code>{code}</Code></Error>");
-        let head = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: ";
-        let (store, _) = noting_store(format!("{head}{}\r\n\r\n{body}", body.len()));
+        let (store, _) = noting_store(format!("HTTP/1.1 400 Bad Request\r\n\r\n{body}"));
         in_time(move || store.get("k", None).map(drop)).unwrap_err()
     };
     assert!(answer("RequestTimeout").is_transient());
