@@ -23,7 +23,7 @@
 //!   freed with the layout that it was allocated with.
 //! - Who has `&Thin` gets shared references, who has `&mut Thin` unique ones, for as long.
 //!
-//! Its tests run under Valgrind, in a sanitizer and in Miri: `README.md` of rsedis says how.
+//! Its tests run under Valgrind with every change, and by hand in a sanitizer or in Miri: `README.md` of rsedis says how.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::convert::Infallible;
