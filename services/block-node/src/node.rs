@@ -1,5 +1,7 @@
 //! What all threads of a server share: who publishes, what is safe, what is in memory.
 
+mod reads;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::io;
@@ -8,32 +10,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use service_kit::probes::Readiness;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use wal::files::RealDirectory;
 
+pub use self::reads::Held;
+use self::reads::Reads;
 use crate::block::{Limits, ProofRules, Verified};
 use crate::budget::{Budget, Used, Wait};
 use crate::compressed::Compressed;
 use crate::filter::Filtered;
-use crate::lending::{Lending, Loan, PIECE_BYTES};
+use crate::lending::Lending;
 use crate::messages::{EndCode, sets};
 use crate::metrics::Metrics;
 use crate::packer::Packer;
 use crate::publish::{Candidate, PublisherId, Publishing};
 use crate::recent::{Recent, SET_BYTES_MAX, Shared};
 use crate::settings::Settings;
-use crate::store::{Appended, Dictionary, Prepared, ReadError, Reader, Store, Trainer, Writer};
+use crate::store::{Appended, Dictionary, Prepared, Reader, Store, Trainer, Writer};
 use crate::wire::WireError;
 
 /// The check of `/readyz` that fails when no more blocks can be stored.
 const STORE: &str = "store";
-/// Blocks that are read from disk at a time, bytes: one that is larger is read alone. While it is read, a block takes up to three times
-/// as much: as it is stored, as it came, and in frames.
-const READ_BYTES_MAX: usize = 16 << 20;
-/// A block counts for so many of them at least, so that 32 are read at a time.
-const READ_BYTES_MIN: usize = 512 << 10;
-/// They are counted in so many.
-const READ_UNIT_BYTES: usize = 1 << 10;
 /// Proofs of contents that are made at a time: each holds its block, and takes a processor.
 const PROOFS_MAX: usize = 2;
 /// How long the repair of a block may take, others being written before it.
@@ -62,24 +59,6 @@ struct Written {
     shared: Arc<Shared>,
     stored_bytes: usize,
     received: Instant,
-}
-
-/// A block, and what it takes of what may be read from disk at a time, if it was read.
-pub struct Held {
-    block: Arc<Shared>,
-    _place: Option<OwnedSemaphorePermit>,
-}
-
-impl Held {
-    /// The block.
-    pub fn block(&self) -> &Shared {
-        &self.block
-    }
-}
-
-/// What a block of so many bytes takes of what may be read at a time.
-fn places(bytes: usize) -> u32 {
-    (bytes.clamp(READ_BYTES_MIN, READ_BYTES_MAX) / READ_UNIT_BYTES) as u32
 }
 
 /// Why a damaged block is not replaced.
@@ -149,7 +128,7 @@ pub struct Node {
     /// Blocks are on their way, and looked after by [`Node::tick`].
     tick_wanted: Notify,
     tip: watch::Sender<Tip>,
-    reads: Arc<Semaphore>,
+    reads: Reads,
     /// Blocks that are hashed for proofs of contents.
     pub proofs: Arc<Semaphore>,
     began: Instant,
@@ -186,7 +165,7 @@ impl Node {
             settle_wanted: Notify::new(),
             tick_wanted: Notify::new(),
             tip: watch::Sender::new(tip),
-            reads: Arc::new(Semaphore::new(READ_BYTES_MAX / READ_UNIT_BYTES)),
+            reads: Reads::default(),
             proofs: Arc::new(Semaphore::new(PROOFS_MAX)),
             began: Instant::now(),
             rules,
@@ -423,56 +402,6 @@ impl Node {
         }
     }
 
-    /// A block, from memory or from disk.
-    pub async fn read(self: &Arc<Self>, number: u64) -> Result<Arc<Shared>, ReadError> {
-        Ok(self.hold(number).await?.block)
-    }
-
-    /// The same, for who makes more of it: what it takes of what may be read from disk at a time it takes until it is dropped.
-    pub async fn hold(self: &Arc<Self>, number: u64) -> Result<Held, ReadError> {
-        let mut bytes = 0;
-        loop {
-            if let Some(block) = self.recent.get(number) {
-                return Ok(Held { block, _place: None });
-            }
-            // It is never closed.
-            let place = Arc::clone(&self.reads).acquire_many_owned(places(bytes)).await.ok();
-            // Somebody else may have read it in the meantime.
-            if let Some(block) = self.recent.get(number) {
-                return Ok(Held { block, _place: None });
-            }
-            let node = Arc::clone(self);
-            let read = tokio::task::spawn_blocking(move || {
-                // Its head alone says how large it is.
-                let needed = node.reader.plain_bytes(number);
-                match places(needed) > places(bytes) {
-                    true => Ok(Err(needed)),
-                    false => node.read_from_disk(number).map(|block| Ok((block, place))),
-                }
-            });
-            match read.await {
-                Ok(Ok(Ok((block, place)))) => {
-                    return Ok(Held { block: self.recent.add_past(block), _place: place });
-                }
-                Ok(Ok(Err(needed))) => bytes = needed,
-                Ok(Err(error @ ReadError::NotStored(_))) => return Err(error),
-                Ok(Err(error)) => {
-                    tracing::error!("{error}");
-                    return Err(error);
-                }
-                Err(error) => return Err(ReadError::Files { number, source: io::Error::other(error) }),
-            }
-        }
-    }
-
-    fn read_from_disk(&self, number: u64) -> Result<Arc<Shared>, ReadError> {
-        self.metrics.read_from_disk.inc();
-        let stored = self.reader.read(number)?;
-        self.metrics.framed.inc();
-        let shared = Shared::new(number, stored.root, &stored.bytes, self.settings.wire_era);
-        shared.map_err(|error| ReadError::Damaged { number, what: error.to_string() })
-    }
-
     /// Takes a block of which the copy here is damaged, and waits until it is safe. It must have the root hash of that; where this is not
     /// known, it must continue the block before it and be continued by the one behind it, as far as these are here, and one must be.
     pub async fn repair(self: &Arc<Self>, verified: Verified, is_proven: bool) -> Result<(), RepairError> {
@@ -527,26 +456,6 @@ impl Node {
             (_, Some(true)) => Ok(()),
             _ if is_proven => Ok(()),
             _ => Err(RepairError::Unproven(number)),
-        }
-    }
-
-    /// A block for a subscriber, as soon as there is room for it.
-    pub async fn lend(self: &Arc<Self>, number: u64) -> Result<Arc<Loan>, ReadError> {
-        if let Some(loan) = self.lending.shared(number, None) {
-            return Ok(loan);
-        }
-        let room = self.lending.room(self.bytes_to_lend(number)).await;
-        let block = self.read(number).await?;
-        Ok(self.lending.lend(block, None, room))
-    }
-
-    /// What a block may take that is lent.
-    pub fn bytes_to_lend(&self, number: u64) -> usize {
-        // How large it is on disk is not known before it is read.
-        match self.recent.get(number) {
-            Some(block) if block.frames_bytes() <= PIECE_BYTES => 0,
-            Some(block) => block.frames_bytes(),
-            None => self.settings.message_bytes_max,
         }
     }
 
