@@ -35,8 +35,6 @@ const STORE: &str = "store";
 const PROOFS_MAX: usize = 2;
 /// How long the repair of a block may take, others being written before it.
 const REPAIR_PATIENCE: Duration = Duration::from_secs(30);
-/// Of a thread that works when no other wants to.
-const LOWEST_PRIORITY: i32 = 19;
 
 /// A verified block on its way to the disk.
 pub struct OnItsWay {
@@ -89,6 +87,16 @@ pub struct Tip {
     pub at: Instant,
     /// The server stops.
     pub is_stopping: bool,
+}
+
+/// From now on this thread works while no other wants to: niceness alone would keep who wakes up waiting for the rest of its slice, some
+/// milliseconds, and a processor that it has would count as busy. Where that cannot be said it works all the same.
+fn behind_all_others() {
+    use thread_priority::{NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, unix};
+    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    if let Err(error) = unix::set_thread_priority_and_policy(unix::thread_native_id(), ThreadPriority::Min, idle) {
+        tracing::debug!("a thread does not work behind all others: {error}");
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -323,8 +331,7 @@ impl Node {
         if let Some(samples) = samples {
             let node = Arc::clone(self);
             let train = move || {
-                // Of this thread alone, on Linux: blocks are not to wait for it. An error: it trains all the same.
-                let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
+                behind_all_others();
                 let dictionary = samples.train(node.settings.compression_level);
                 tracing::info!(bytes = dictionary.as_ref().map(|found| found.bytes().len()), "trained a dictionary");
                 locked(&node.trainer).trained(dictionary);
@@ -500,5 +507,24 @@ impl Node {
         drop(packer);
         let writer = locked(&self.writer).take();
         drop(writer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_trains_works_behind_all_others() {
+        // The 41st field; the second is a name in brackets.
+        let policy = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            stat.rsplit_once(") ").unwrap().1.split(' ').nth(38).unwrap().to_owned()
+        };
+        let trains = std::thread::spawn(move || {
+            behind_all_others();
+            policy()
+        });
+        assert_eq!((trains.join().unwrap(), policy()), ("5".into(), "0".into()), "SCHED_IDLE, and none beside it");
     }
 }
