@@ -35,6 +35,10 @@ const STORE: &str = "store";
 const PROOFS_MAX: usize = 2;
 /// How long the repair of a block may take, others being written before it.
 const REPAIR_PATIENCE: Duration = Duration::from_secs(30);
+/// A block that is no longer is compressed by who has received it, where none is before it: that takes some microseconds at the levels of zstd below …
+const SHORT_BYTES: usize = 4 << 10;
+/// … this one.
+const THOROUGH_LEVEL: i32 = 3;
 
 /// A verified block on its way to the disk.
 pub struct OnItsWay {
@@ -290,16 +294,19 @@ impl Node {
         self.metrics.receive.observe(block.received.duration_since(began));
         self.metrics.verify.observe(block.received.elapsed());
         let (root, footer) = (block.verified.root, block.verified.footer);
-        let packer = locked(&self.packer);
-        // Under one lock, so that the packer gets them in the order in which they are submitted.
-        let due = self.with(|publishing| {
-            for block in publishing.whole(id, Candidate { root, footer, block }) {
-                if let Some(packer) = &*packer {
-                    packer.hand(block);
-                }
-            }
-            publishing.due()
+        let mut packer = locked(&self.packer);
+        let (whole, due) = self.with(|publishing| {
+            let whole = publishing.whole(id, Candidate { root, footer, block });
+            (whole, publishing.due())
         });
+        // Still under the first lock, so that the packer gets them in the order in which they are submitted.
+        if let Some(packer) = &mut *packer {
+            let is_fast = self.settings.compression_level < THOROUGH_LEVEL;
+            for block in whole {
+                let is_short = is_fast && block.verified.bytes.len() <= SHORT_BYTES;
+                packer.hand(block, is_short);
+            }
+        }
         drop(packer);
         // They are acknowledged when the block is safe. Somebody is due now only where a block does not continue the one before.
         if !due.is_empty() {
@@ -308,7 +315,7 @@ impl Node {
         }
     }
 
-    /// On the packer's thread: compresses a block for the disk, and frames it for subscribers.
+    /// On the packer's thread, or instead of it: compresses a block for the disk, and frames it for subscribers.
     fn pack(self: &Arc<Self>, block: OnItsWay) {
         let OnItsWay { verified, sets, received } = block;
         let dictionary = self.dictionary(&verified);
