@@ -26,6 +26,7 @@ pub mod node;
 pub mod packer;
 pub mod publish;
 pub mod publish_stream;
+pub mod reading;
 pub mod recent;
 pub mod scrub;
 pub mod server;

@@ -1,5 +1,7 @@
 //! What all threads of a server share: who publishes, what is safe, what is in memory.
 
+mod reads;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::io;
@@ -8,38 +10,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use service_kit::probes::Readiness;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use wal::files::RealDirectory;
 
+pub use self::reads::Held;
+use self::reads::Reads;
 use crate::block::{Limits, ProofRules, Verified};
 use crate::budget::{Budget, Used, Wait};
 use crate::compressed::Compressed;
 use crate::filter::Filtered;
-use crate::lending::{Lending, Loan, PIECE_BYTES};
+use crate::lending::Lending;
 use crate::messages::{EndCode, sets};
 use crate::metrics::Metrics;
 use crate::packer::Packer;
 use crate::publish::{Candidate, PublisherId, Publishing};
 use crate::recent::{Recent, SET_BYTES_MAX, Shared};
 use crate::settings::Settings;
-use crate::store::{Appended, Dictionary, Prepared, ReadError, Reader, Store, Trainer, Writer};
+use crate::store::{Appended, Dictionary, Prepared, Reader, Store, Trainer, Writer};
 use crate::wire::WireError;
 
 /// The check of `/readyz` that fails when no more blocks can be stored.
 const STORE: &str = "store";
-/// Blocks that are read from disk at a time, bytes: one that is larger is read alone. While it is read, a block takes up to three times
-/// as much: as it is stored, as it came, and in frames.
-const READ_BYTES_MAX: usize = 16 << 20;
-/// A block counts for so many of them at least, so that 32 are read at a time.
-const READ_BYTES_MIN: usize = 512 << 10;
-/// They are counted in so many.
-const READ_UNIT_BYTES: usize = 1 << 10;
 /// Proofs of contents that are made at a time: each holds its block, and takes a processor.
 const PROOFS_MAX: usize = 2;
 /// How long the repair of a block may take, others being written before it.
 const REPAIR_PATIENCE: Duration = Duration::from_secs(30);
-/// Of a thread that works when no other wants to.
-const LOWEST_PRIORITY: i32 = 19;
+/// A block that is no longer is compressed by who has received it, where none is before it: that takes some microseconds at the levels of zstd below …
+const SHORT_BYTES: usize = 4 << 10;
+/// … this one.
+const THOROUGH_LEVEL: i32 = 3;
 
 /// A verified block on its way to the disk.
 pub struct OnItsWay {
@@ -62,24 +61,6 @@ struct Written {
     shared: Arc<Shared>,
     stored_bytes: usize,
     received: Instant,
-}
-
-/// A block, and what it takes of what may be read from disk at a time, if it was read.
-pub struct Held {
-    block: Arc<Shared>,
-    _place: Option<OwnedSemaphorePermit>,
-}
-
-impl Held {
-    /// The block.
-    pub fn block(&self) -> &Shared {
-        &self.block
-    }
-}
-
-/// What a block of so many bytes takes of what may be read at a time.
-fn places(bytes: usize) -> u32 {
-    (bytes.clamp(READ_BYTES_MIN, READ_BYTES_MAX) / READ_UNIT_BYTES) as u32
 }
 
 /// Why a damaged block is not replaced.
@@ -110,6 +91,16 @@ pub struct Tip {
     pub at: Instant,
     /// The server stops.
     pub is_stopping: bool,
+}
+
+/// From now on this thread works while no other wants to: niceness alone would keep who wakes up waiting for the rest of its slice, some
+/// milliseconds, and a processor that it has would count as busy. Where that cannot be said it works all the same.
+fn behind_all_others() {
+    use thread_priority::{NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, unix};
+    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    if let Err(error) = unix::set_thread_priority_and_policy(unix::thread_native_id(), ThreadPriority::Min, idle) {
+        tracing::debug!("a thread does not work behind all others: {error}");
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -149,7 +140,7 @@ pub struct Node {
     /// Blocks are on their way, and looked after by [`Node::tick`].
     tick_wanted: Notify,
     tip: watch::Sender<Tip>,
-    reads: Arc<Semaphore>,
+    reads: Reads,
     /// Blocks that are hashed for proofs of contents.
     pub proofs: Arc<Semaphore>,
     began: Instant,
@@ -186,7 +177,7 @@ impl Node {
             settle_wanted: Notify::new(),
             tick_wanted: Notify::new(),
             tip: watch::Sender::new(tip),
-            reads: Arc::new(Semaphore::new(READ_BYTES_MAX / READ_UNIT_BYTES)),
+            reads: Reads::default(),
             proofs: Arc::new(Semaphore::new(PROOFS_MAX)),
             began: Instant::now(),
             rules,
@@ -303,16 +294,19 @@ impl Node {
         self.metrics.receive.observe(block.received.duration_since(began));
         self.metrics.verify.observe(block.received.elapsed());
         let (root, footer) = (block.verified.root, block.verified.footer);
-        let packer = locked(&self.packer);
-        // Under one lock, so that the packer gets them in the order in which they are submitted.
-        let due = self.with(|publishing| {
-            for block in publishing.whole(id, Candidate { root, footer, block }) {
-                if let Some(packer) = &*packer {
-                    packer.hand(block);
-                }
-            }
-            publishing.due()
+        let mut packer = locked(&self.packer);
+        let (whole, due) = self.with(|publishing| {
+            let whole = publishing.whole(id, Candidate { root, footer, block });
+            (whole, publishing.due())
         });
+        // Still under the first lock, so that the packer gets them in the order in which they are submitted.
+        if let Some(packer) = &mut *packer {
+            let is_fast = self.settings.compression_level < THOROUGH_LEVEL;
+            for block in whole {
+                let is_short = is_fast && block.verified.bytes.len() <= SHORT_BYTES;
+                packer.hand(block, is_short);
+            }
+        }
         drop(packer);
         // They are acknowledged when the block is safe. Somebody is due now only where a block does not continue the one before.
         if !due.is_empty() {
@@ -321,7 +315,7 @@ impl Node {
         }
     }
 
-    /// On the packer's thread: compresses a block for the disk, and frames it for subscribers.
+    /// On the packer's thread, or instead of it: compresses a block for the disk, and frames it for subscribers.
     fn pack(self: &Arc<Self>, block: OnItsWay) {
         let OnItsWay { verified, sets, received } = block;
         let dictionary = self.dictionary(&verified);
@@ -344,8 +338,7 @@ impl Node {
         if let Some(samples) = samples {
             let node = Arc::clone(self);
             let train = move || {
-                // Of this thread alone, on Linux: blocks are not to wait for it. An error: it trains all the same.
-                let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
+                behind_all_others();
                 let dictionary = samples.train(node.settings.compression_level);
                 tracing::info!(bytes = dictionary.as_ref().map(|found| found.bytes().len()), "trained a dictionary");
                 locked(&node.trainer).trained(dictionary);
@@ -423,56 +416,6 @@ impl Node {
         }
     }
 
-    /// A block, from memory or from disk.
-    pub async fn read(self: &Arc<Self>, number: u64) -> Result<Arc<Shared>, ReadError> {
-        Ok(self.hold(number).await?.block)
-    }
-
-    /// The same, for who makes more of it: what it takes of what may be read from disk at a time it takes until it is dropped.
-    pub async fn hold(self: &Arc<Self>, number: u64) -> Result<Held, ReadError> {
-        let mut bytes = 0;
-        loop {
-            if let Some(block) = self.recent.get(number) {
-                return Ok(Held { block, _place: None });
-            }
-            // It is never closed.
-            let place = Arc::clone(&self.reads).acquire_many_owned(places(bytes)).await.ok();
-            // Somebody else may have read it in the meantime.
-            if let Some(block) = self.recent.get(number) {
-                return Ok(Held { block, _place: None });
-            }
-            let node = Arc::clone(self);
-            let read = tokio::task::spawn_blocking(move || {
-                // Its head alone says how large it is.
-                let needed = node.reader.plain_bytes(number);
-                match places(needed) > places(bytes) {
-                    true => Ok(Err(needed)),
-                    false => node.read_from_disk(number).map(|block| Ok((block, place))),
-                }
-            });
-            match read.await {
-                Ok(Ok(Ok((block, place)))) => {
-                    return Ok(Held { block: self.recent.add_past(block), _place: place });
-                }
-                Ok(Ok(Err(needed))) => bytes = needed,
-                Ok(Err(error @ ReadError::NotStored(_))) => return Err(error),
-                Ok(Err(error)) => {
-                    tracing::error!("{error}");
-                    return Err(error);
-                }
-                Err(error) => return Err(ReadError::Files { number, source: io::Error::other(error) }),
-            }
-        }
-    }
-
-    fn read_from_disk(&self, number: u64) -> Result<Arc<Shared>, ReadError> {
-        self.metrics.read_from_disk.inc();
-        let stored = self.reader.read(number)?;
-        self.metrics.framed.inc();
-        let shared = Shared::new(number, stored.root, &stored.bytes, self.settings.wire_era);
-        shared.map_err(|error| ReadError::Damaged { number, what: error.to_string() })
-    }
-
     /// Takes a block of which the copy here is damaged, and waits until it is safe. It must have the root hash of that; where this is not
     /// known, it must continue the block before it and be continued by the one behind it, as far as these are here, and one must be.
     pub async fn repair(self: &Arc<Self>, verified: Verified, is_proven: bool) -> Result<(), RepairError> {
@@ -530,26 +473,6 @@ impl Node {
         }
     }
 
-    /// A block for a subscriber, as soon as there is room for it.
-    pub async fn lend(self: &Arc<Self>, number: u64) -> Result<Arc<Loan>, ReadError> {
-        if let Some(loan) = self.lending.shared(number, None) {
-            return Ok(loan);
-        }
-        let room = self.lending.room(self.bytes_to_lend(number)).await;
-        let block = self.read(number).await?;
-        Ok(self.lending.lend(block, None, room))
-    }
-
-    /// What a block may take that is lent.
-    pub fn bytes_to_lend(&self, number: u64) -> usize {
-        // How large it is on disk is not known before it is read.
-        match self.recent.get(number) {
-            Some(block) if block.frames_bytes() <= PIECE_BYTES => 0,
-            Some(block) => block.frames_bytes(),
-            None => self.settings.message_bytes_max,
-        }
-    }
-
     /// Whether blocks are compared with the tree of all root hashes before.
     pub fn knows_all(&self) -> bool {
         self.with(|publishing| publishing.knows_all())
@@ -591,5 +514,24 @@ impl Node {
         drop(packer);
         let writer = locked(&self.writer).take();
         drop(writer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_trains_works_behind_all_others() {
+        // The 41st field; the second is a name in brackets.
+        let policy = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            stat.rsplit_once(") ").unwrap().1.split(' ').nth(38).unwrap().to_owned()
+        };
+        let trains = std::thread::spawn(move || {
+            behind_all_others();
+            policy()
+        });
+        assert_eq!((trains.join().unwrap(), policy()), ("5".into(), "0".into()), "SCHED_IDLE, and none beside it");
     }
 }

@@ -1,5 +1,5 @@
 //! A thread that works through what it is given, in order. Blocks are compressed and framed there while those behind them are received and
-//! hashed.
+//! hashed. What is short is worked on by who brings it, where nothing is before it: to wake a thread takes longer.
 
 use std::collections::VecDeque;
 use std::io;
@@ -52,26 +52,33 @@ impl<T> Queue<T> {
 /// The thread, and what waits for it.
 pub struct Packer<T> {
     queue: Arc<Queue<T>>,
+    pack: Arc<dyn Fn(T) + Send + Sync>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<T: Send + 'static> Packer<T> {
-    /// Starts the thread; `pack` is called there.
-    pub fn start(pack: impl Fn(T) + Send + 'static) -> io::Result<Self> {
+    /// Starts the thread; `pack` is called there, or by who hands something over.
+    pub fn start(pack: impl Fn(T) + Send + Sync + 'static) -> io::Result<Self> {
+        let pack: Arc<dyn Fn(T) + Send + Sync> = Arc::new(pack);
         let waiting = Waiting { items: VecDeque::new(), is_closed: false, is_idle: false };
         let queue = Arc::new(Queue { waiting: Mutex::new(waiting), changed: Condvar::new() });
-        let of_thread = Arc::clone(&queue);
+        let (of_thread, packs) = (Arc::clone(&queue), Arc::clone(&pack));
         let work = move || {
             while let Some(item) = of_thread.next() {
-                pack(item);
+                packs(item);
             }
         };
         let thread = thread::Builder::new().name("packer".into()).spawn(work)?;
-        Ok(Self { queue, thread: Some(thread) })
+        Ok(Self { queue, pack, thread: Some(thread) })
     }
 
-    /// Hands something over. The caller bounds what waits.
-    pub fn hand(&self, item: T) {
+    /// Hands something over, or works on it at once if it is short and nothing is before it. The caller bounds what waits. It is the only one
+    /// at a time, so that what one has in hand is before what the next one brings.
+    pub fn hand(&mut self, item: T, is_short: bool) {
+        // A thread that waits has nothing in hand either.
+        if is_short && self.queue.lock().is_idle {
+            return (self.pack)(item);
+        }
         self.queue.change(|waiting| waiting.items.push_back(item));
     }
 }
@@ -94,7 +101,7 @@ mod tests {
     use super::*;
 
     /// A packer that is as slow as told, and what it has packed.
-    fn packer(of_each: impl Fn(u32) -> Duration + Send + 'static) -> (Packer<u32>, Arc<Mutex<Vec<u32>>>) {
+    fn packer(of_each: impl Fn(u32) -> Duration + Send + Sync + 'static) -> (Packer<u32>, Arc<Mutex<Vec<u32>>>) {
         let packed = Arc::new(Mutex::new(Vec::new()));
         let of_thread = Arc::clone(&packed);
         let pack = move |number| {
@@ -106,9 +113,9 @@ mod tests {
 
     #[test]
     fn what_is_handed_over_is_worked_through_in_order_whoever_is_faster() {
-        let (packer, packed) = packer(|number| Duration::from_millis(u64::from(number < 10)));
+        let (mut packer, packed) = packer(|number| Duration::from_millis(u64::from(number < 10)));
         for number in 0..1_000 {
-            packer.hand(number);
+            packer.hand(number, false);
             if number % 100 == 99 {
                 thread::sleep(Duration::from_millis(2));
             }
@@ -118,9 +125,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_short_is_worked_on_at_once_and_never_before_what_came_earlier() {
+        let threads = Arc::new(Mutex::new(Vec::new()));
+        let of_each = Arc::clone(&threads);
+        let (mut packer, packed) = packer(move |number| {
+            of_each.lock().unwrap().push(thread::current().id());
+            Duration::from_micros(u64::from(number % 7 == 0) * 300)
+        });
+        harness::until("it waits", || packer.queue.lock().is_idle);
+        packer.hand(0, true);
+        assert_eq!(
+            (&packed.lock().unwrap()[..], &threads.lock().unwrap()[..]),
+            (&[0][..], &[thread::current().id()][..])
+        );
+        for number in 1..2_000 {
+            packer.hand(number, number % 7 != 0);
+            if number % 10 == 0 {
+                thread::sleep(Duration::from_micros(200));
+            }
+        }
+        harness::until("all of it", || packed.lock().unwrap().len() == 2_000);
+        assert_eq!(*packed.lock().unwrap(), (0..2_000).collect::<Vec<_>>());
+        let here = threads.lock().unwrap().iter().filter(|thread| **thread == thread::current().id()).count();
+        assert!((1..2_000).contains(&here), "{here} of 2000 here");
+    }
+
+    #[test]
     fn it_ends_without_what_still_waits() {
-        let (packer, packed) = packer(|_| Duration::from_millis(5));
-        (0..10_000).for_each(|number| packer.hand(number));
+        let (mut packer, packed) = packer(|_| Duration::from_millis(5));
+        (0..10_000).for_each(|number| packer.hand(number, false));
         drop(packer);
         let packed = packed.lock().unwrap();
         assert!(packed.len() < 10_000, "it has worked for {} ms", 5 * packed.len());

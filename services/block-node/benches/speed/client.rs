@@ -14,6 +14,8 @@ use service_kit::client::{StreamReceiver, StreamSender};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, sleep_until};
 
+use super::clock::Clock;
+
 const MESSAGE_BYTES: usize = 262_144;
 
 /// When blocks are sent.
@@ -29,7 +31,7 @@ pub enum Pace {
 pub struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    fn of(mut latencies: Vec<Duration>) -> Self {
+    pub fn of(mut latencies: Vec<Duration>) -> Self {
         latencies.sort_unstable();
         Self(latencies)
     }
@@ -94,9 +96,18 @@ async fn publisher(address: &str) -> (Sender, mpsc::UnboundedReceiver<PublishRes
     (sender, answers)
 }
 
-/// Publishes all of these blocks; from the moment when each was sent, or due, to its acknowledgement.
-pub async fn publish(address: &str, blocks: &[Bytes], window: u64, pace: Pace) -> Latencies {
+/// What became of blocks that were published.
+pub struct Published {
+    /// From the moment when each was sent, or due, to its acknowledgement.
+    pub acknowledged: Latencies,
+    /// How late each was sent: of the former, what is the loader's and not the node's.
+    pub late: Latencies,
+}
+
+/// Publishes all of these blocks.
+pub async fn publish(address: &str, blocks: &[Bytes], window: u64, pace: Pace) -> Published {
     let (mut sender, mut answers) = publisher(address).await;
+    let (clock, mut late) = (Clock::new(), Vec::with_capacity(blocks.len()));
     let (mut sent, mut latencies) = (Vec::with_capacity(blocks.len()), Vec::with_capacity(blocks.len()));
     let began = Instant::now();
     let mut heard = |answer: Option<PublishResponse>, sent: &[Instant]| match answer {
@@ -120,10 +131,11 @@ pub async fn publish(address: &str, blocks: &[Bytes], window: u64, pace: Pace) -
                     heard(answer, &sent);
                     acknowledged += 1;
                 }
-                () = sleep_until(due.into()) => {}
+                () = clock.until(due) => {}
             }
         }
         sent.push(due);
+        late.push(due.elapsed());
         for message in messages(number, block) {
             sender.send(&message).await.unwrap();
         }
@@ -137,7 +149,7 @@ pub async fn publish(address: &str, blocks: &[Bytes], window: u64, pace: Pace) -
         heard(answers.recv().await, &sent);
         acknowledged += 1;
     }
-    Latencies::of(latencies)
+    Published { acknowledged: Latencies::of(latencies), late: Latencies::of(late) }
 }
 
 /// Publishes to so many subscribers who wait; how long until all of them have all blocks, and how much of that behind the last
@@ -248,8 +260,8 @@ pub async fn metric(address: &str, name: &str) -> f64 {
     value.unwrap_or_else(|| panic!("{name} is not told")).parse().unwrap()
 }
 
-/// What a histogram was given, on average.
-pub async fn mean_of_metric(address: &str, name: &str) -> Duration {
+/// What a histogram was given, on average, and how often.
+pub async fn mean_of_metric(address: &str, name: &str) -> (Duration, f64) {
     let (sum, count) = (metric(address, &format!("{name}_sum")).await, metric(address, &format!("{name}_count")).await);
-    Duration::from_secs_f64(sum / count.max(1.0))
+    (Duration::from_secs_f64(sum / count.max(1.0)), count)
 }

@@ -25,8 +25,10 @@ const SAMPLES_BYTES: usize = 3 << 20;
 const SAMPLE_BYTES_MAX: usize = 128 << 10;
 /// Blocks change with time: after so many bytes of them another dictionary is trained.
 const TRAIN_EVERY_BYTES: u64 = 256 << 20;
-/// After a dictionary that was of no use, the next is trained after so many bytes.
+/// After a dictionary that was of no use, the next is trained after so many bytes; after another one after four times as many, …
 const TRY_AGAIN_BYTES: u64 = 32 << 20;
+/// … and at last after so many: blocks that have nothing in common are of a kind, and training takes a processor for a tenth of a second.
+const TRY_AGAIN_BYTES_MAX: u64 = 2 << 30;
 
 /// A dictionary to compress with.
 pub struct Dictionary {
@@ -110,6 +112,8 @@ pub struct Trainer {
     samples: Samples,
     /// Blocks that come before this is zero are not taken as samples.
     rest_bytes: u64,
+    /// How long that is after the next dictionary that is of no use.
+    try_again_bytes: u64,
     /// Somebody trains.
     is_training: bool,
 }
@@ -118,7 +122,8 @@ impl Trainer {
     /// Goes on with what a store has used last.
     pub fn new(current: Option<Arc<Dictionary>>) -> Self {
         let rest_bytes = if current.is_some() { TRAIN_EVERY_BYTES } else { 0 };
-        Self { current, samples: Samples::default(), rest_bytes, is_training: false }
+        let try_again_bytes = TRY_AGAIN_BYTES;
+        Self { current, samples: Samples::default(), rest_bytes, try_again_bytes, is_training: false }
     }
 
     /// What blocks are compressed with now.
@@ -146,7 +151,10 @@ impl Trainer {
     /// What became of the samples.
     pub fn trained(&mut self, dictionary: Option<Dictionary>) {
         self.is_training = false;
-        self.rest_bytes = if dictionary.is_some() { TRAIN_EVERY_BYTES } else { TRY_AGAIN_BYTES };
+        (self.rest_bytes, self.try_again_bytes) = match dictionary {
+            Some(_) => (TRAIN_EVERY_BYTES, TRY_AGAIN_BYTES),
+            None => (self.try_again_bytes, (4 * self.try_again_bytes).min(TRY_AGAIN_BYTES_MAX)),
+        };
         // One that is of no use for the newest blocks is of none for the next ones either.
         self.current = dictionary.map(Arc::new);
     }
@@ -203,6 +211,13 @@ mod tests {
         assert!(trainer.take(&block()).is_none() && trainer.samples.bytes.is_empty());
         trainer.rest_bytes = 0;
         assert!(trainer.take(&block()).is_none() && trainer.samples.lengths.len() == 1);
+        // Less and less often, until one was of use.
+        let mut rests = Vec::new();
+        for dictionary in [None, None, None, None, Some(Dictionary::new(block(), LEVEL)), None] {
+            trainer.trained(dictionary);
+            rests.push(trainer.rest_bytes >> 20);
+        }
+        assert_eq!(rests, [128, 512, 2_048, 2_048, 256, 32]);
     }
 
     #[test]

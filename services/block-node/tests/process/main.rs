@@ -21,6 +21,7 @@ mod record_files;
 mod refusals;
 mod scrub;
 mod server;
+mod shared_reads;
 mod simulator;
 
 use std::os::unix::fs::PermissionsExt as _;

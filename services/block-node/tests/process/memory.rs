@@ -32,7 +32,7 @@ fn grows(server: &Server, act: impl FnOnce() -> TcpStream) -> usize {
 }
 
 /// Begins all of these calls with one write, and takes nothing of any answer.
-fn ask(server: &Server, path: &str, messages: impl IntoIterator<Item = Vec<u8>>) -> TcpStream {
+pub fn ask(server: &Server, path: &str, messages: impl IntoIterator<Item = Vec<u8>>) -> TcpStream {
     let frame = |kind: u8, flags: u8, stream: u32, content: &[u8]| {
         let length = (content.len() as u32).to_be_bytes();
         [&length[1..], &[kind, flags], &stream.to_be_bytes(), content].concat()
