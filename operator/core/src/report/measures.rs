@@ -120,8 +120,8 @@ pub(super) fn comparisons(report: &Report, workload: &Workload) -> Option<Table>
         let column = Column::words(format!("{}{}", metric.words, if is_intended { ", intended" } else { "" }));
         if metric.direction == Direction::Cost { column.dispensable(2) } else { column }
     }));
-    columns.push(Column::numbers("pairs").dispensable(1));
-    columns.push(Column::numbers("would see").dispensable(3));
+    columns.push(Column::numbers("pairs").dispensable(3));
+    columns.push(Column::numbers("would see").dispensable(1));
     let rows = arms
         .iter()
         .map(|(position, arm)| {
