@@ -79,7 +79,11 @@ fn check_value(path: &str, schema: &Value, value: &Value) -> Result<(), Problem>
                     basis_points => basis_points / 100.0,
                 });
                 let percent = (percent * 100.0).round() / 100.0;
-                problem(format!("must be a text, not {}: write {percent}%, or \"{}\"", describe(value), percent / 100.0))
+                problem(format!(
+                    "must be a text, not {}: write {percent}%, or \"{}\"",
+                    describe(value),
+                    percent / 100.0
+                ))
             }
             _ => problem(format!("must be a text, not {}: put it in quotes", describe(value))),
         },
