@@ -137,6 +137,9 @@ pub(crate) fn percent_bound(basis_points: u64) -> String {
     format!("{} %", basis_points.div_ceil(100))
 }
 
+/// An interval of which one end is so many times as far from the middle as the other is shown with both.
+const LOPSIDED: f64 = 1.25;
+
 /// How far the ends of an interval are from its middle, relative to the middle: `±1.2 %`, or, where it is lopsided, both, as
 /// `−12 +34 %`.
 pub(crate) fn plus_minus(middle: u64, low: u64, high: u64) -> Option<String> {
@@ -145,9 +148,15 @@ pub(crate) fn plus_minus(middle: u64, low: u64, high: u64) -> Option<String> {
     }
     let percent = |distance: u64| distance as f64 / middle as f64 * 100.0;
     let (below, above) = (percent(middle.saturating_sub(low)), percent(high.saturating_sub(middle)));
-    let decimals = if below.max(above) < 9.95 { 1 } else { 0 };
-    let [below, above] = [below, above].map(|percent| format!("{percent:.decimals$}"));
-    Some(if below == above { format!("±{below} %") } else { format!("−{below} +{above} %") })
+    let (smaller, larger) = (below.min(above), below.max(above));
+    let decimals = if larger < 9.95 { 1 } else { 0 };
+    let shown = |percent: f64| format!("{percent:.decimals$}");
+    let is_lopsided = larger > LOPSIDED * smaller && shown(larger) != shown(smaller);
+    Some(match is_lopsided {
+        true => format!("−{} +{} %", shown(below), shown(above)),
+        // The farther end, so that the printed range contains the interval.
+        false => format!("±{} %", shown(larger)),
+    })
 }
 
 /// Decimals that show a ratio and the ends of its interval without hiding on which side of 1 they lie.
@@ -289,7 +298,7 @@ mod tests {
 
     #[test]
     fn plus_minus_shows_both_ends_of_a_lopsided_interval() {
-        assert_eq!(plus_minus(1000, 970, 1030).as_deref(), Some("±3.0 %"));
+        assert_eq!(plus_minus(1000, 975, 1030).as_deref(), Some("±3.0 %"));
         assert_eq!(plus_minus(1000, 990, 1030).as_deref(), Some("−1.0 +3.0 %"));
         assert_eq!(plus_minus(1000, 800, 1030).as_deref(), Some("−20 +3 %"));
         assert_eq!(plus_minus(0, 0, 0), None);

@@ -29,7 +29,9 @@ impl ValidatedRun {
         let trials = if most == 1 { "1 trial gives".into() } else { format!("{most} trials give") };
         let compared = if self.arms.len() > 1 { ": nothing will be compared" } else { "" };
         let is_few = (most as usize) < crate::statistics::TRIALS_MIN;
-        is_few.then(|| format!("{trials} no interval{compared}; set trials.max to {} at least", crate::statistics::TRIALS_MIN))
+        is_few.then(|| {
+            format!("{trials} no interval{compared}; set trials.max to {} at least", crate::statistics::TRIALS_MIN)
+        })
     }
 
     /// For how long the stores are loaded in all, from the fewest trials to the most, without what is repeated. `None`: nothing ends by time.

@@ -148,12 +148,7 @@ pub(crate) fn paired_values(
 }
 
 /// A metric of an arm over all trials that count, in the metric's unit: what reports show. `None` where any of them lacks it.
-pub(crate) fn figure(
-    record: &RunRecord,
-    arm: &str,
-    workload: &str,
-    metric: storebench_crds::Metric,
-) -> Option<f64> {
+pub(crate) fn figure(record: &RunRecord, arm: &str, workload: &str, metric: storebench_crds::Metric) -> Option<f64> {
     let trials = summary::measurements(&Valid::of(record), arm, workload);
     metric::over_trials(metric, &trials, &metric::pooled(&trials))
 }

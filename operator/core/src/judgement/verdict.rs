@@ -161,7 +161,8 @@ fn findings(comparisons: &[Comparison]) -> Option<String> {
     let is_tie = |one: &Comparison| {
         one.low_basis_points <= PARITY && one.high_basis_points >= PARITY || one.is_within_noise_floor()
     };
-    let is_undecided = |one: &Comparison| is_tie(one) && !one.is_within_noise_floor() && bound(one) > NO_DIFFERENCE_BOUND_MAX;
+    let is_undecided =
+        |one: &Comparison| is_tie(one) && !one.is_within_noise_floor() && bound(one) > NO_DIFFERENCE_BOUND_MAX;
     let no_different = format!("no different by more than {}", units::percent_bound(NO_DIFFERENCE_BOUND_MAX));
     let count = |holds: &dyn Fn(&Comparison) -> bool| of.iter().filter(|one| holds(one)).count();
     let counts = [
@@ -206,18 +207,16 @@ fn in_words(comparison: &Comparison) -> String {
         None if comparison.is_within_noise_floor() => {
             format!("{workload}: {arm} has {interval} the {what} of {baseline}, within the noise floor")
         }
-        None if low <= PARITY && high >= PARITY => {
-            match bound(comparison) {
-                bound if bound <= NO_DIFFERENCE_BOUND_MAX => {
-                    let bound = units::percent_bound(bound);
-                    format!("{workload}: no difference larger than {bound} between {arm} and {baseline}, {what} {interval}")
-                }
-                _ => {
-                    let unseen = units::unseen(comparison.detectable_basis_points);
-                    format!("{workload}: undecided whether {arm} and {baseline} differ, {what} {interval}: {unseen}")
-                }
+        None if low <= PARITY && high >= PARITY => match bound(comparison) {
+            bound if bound <= NO_DIFFERENCE_BOUND_MAX => {
+                let bound = units::percent_bound(bound);
+                format!("{workload}: no difference larger than {bound} between {arm} and {baseline}, {what} {interval}")
             }
-        }
+            _ => {
+                let unseen = units::unseen(comparison.detectable_basis_points);
+                format!("{workload}: undecided whether {arm} and {baseline} differ, {what} {interval}: {unseen}")
+            }
+        },
         None => format!("{workload}: {arm} has {interval} the {what} of {baseline}"),
     }
 }

@@ -17,6 +17,9 @@ use crate::record::{ArmRecord, Driver, FailureCause};
 /// 1, in basis points.
 const PARITY: u64 = 10_000;
 
+/// What is said where the trials cannot tell.
+pub(super) const UNDECIDED: &str = "undecided";
+
 /// What is said of an arm that is no farther from the baseline than the baseline is from itself.
 pub(super) const WITHIN_NOISE_FLOOR: &str = "within the noise floor";
 
@@ -36,7 +39,7 @@ pub(super) fn headline(report: &Report) -> (&'static str, String, Tone) {
     let judgement = &report.judgement;
     let (sign, word, tone) = verdict(judgement.verdict);
     match judgement.verdict == Verdict::Passed && judgement.message.starts_with(NOTHING_JUDGED) {
-        true => ("○", format!("{word}, {NOTHING_JUDGED}"), Tone::Plain),
+        true => ("○", format!("{word} (no gates)"), Tone::Plain),
         false => (sign, word.to_owned(), tone),
     }
 }
@@ -134,7 +137,7 @@ pub(super) fn of_ratio(metric: Metric, [middle, one_end, other_end]: [u64; 3], i
             let sentence = format!("no difference larger than {}", units::percent_bound(bound));
             return Finding { ratio, conclusion: sentence.clone(), sentence, tone: Tone::Plain };
         }
-        ("undecided".to_owned(), Tone::Dim)
+        (UNDECIDED.to_owned(), Tone::Dim)
     };
     Finding { sentence: format!("{ratio} {conclusion}"), ratio, conclusion, tone }
 }
