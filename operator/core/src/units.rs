@@ -138,7 +138,7 @@ pub(crate) fn percent_bound(basis_points: u64) -> String {
 }
 
 /// An interval of which one end is so many times as far from the middle as the other is shown with both.
-const LOPSIDED: f64 = 1.25;
+const LOPSIDED: f64 = 1.5;
 
 /// How far the ends of an interval are from its middle, relative to the middle: `±1.2 %`, or, where it is lopsided, both, as
 /// `−12 +34 %`.
