@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// The pattern a duration must match, as it stands in the schema.
 pub const PATTERN: &str = "^[0-9]{1,6}(ms|s|m|h)$";
+/// How durations are written.
+pub const EXAMPLE: &str = "500ms, 5s, 2m or 1h";
 /// The CEL rule of durations that may not be 0, and what is said otherwise.
 pub(crate) const LONGER_THAN_ZERO: (&str, &str) = ("!self.matches('^0+[a-z]')", "must be longer than 0");
 
@@ -21,7 +23,7 @@ pub struct DurationText {
 
 /// A text that is not a duration.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`{0}` is not a duration: write a whole number and a unit, such as 500ms, 5s, 2m or 1h")]
+#[error("`{0}` is not a duration: write a whole number and a unit, such as {EXAMPLE}")]
 pub struct DurationError(String);
 
 impl DurationText {

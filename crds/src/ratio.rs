@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// The pattern a ratio must match, as it stands in the schema: at most four digits behind the point, or two before a `%`.
 pub const PATTERN: &str = r"^([0-9]{1,4}(\.[0-9]{1,4})?|[0-9]{1,6}(\.[0-9]{1,2})?%)$";
 
+/// How ratios are written; a fraction in quotes, since a schema takes either texts or whole numbers.
+pub const EXAMPLE: &str = "95% or \"0.95\"";
+
 /// A ratio such as `95%` or `0.95`, as it was written and as it is meant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -18,7 +21,7 @@ pub struct RatioText {
 
 /// A text that is not a ratio.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`{0}` is not a ratio: write it like 95% or 0.95")]
+#[error("`{0}` is not a ratio: write it like {EXAMPLE}")]
 pub struct RatioError(String);
 
 impl RatioText {
@@ -96,7 +99,7 @@ impl JsonSchema for RatioText {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": PATTERN, "maxLength": 10, "example": "95% or 0.95" })
+        json_schema!({ "type": "string", "pattern": PATTERN, "maxLength": 10, "example": EXAMPLE })
     }
 }
 
@@ -126,7 +129,7 @@ mod tests {
     fn anything_else_is_refused_with_the_remedy() {
         for text in ["", "%", ".95", "95.", "95 %", "-5%", "+1", "0.95001", "95.555%", "1e3", "12345", "٣%"] {
             let error = RatioText::new(text).unwrap_err().to_string();
-            assert!(error.contains("95% or 0.95"), "{error}");
+            assert!(error.contains(EXAMPLE), "{error}");
         }
     }
 

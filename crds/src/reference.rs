@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::engine::ENGINES;
 use crate::metric::{Direction, Metric, OverTrials, Unit};
-use crate::schema;
-use crate::workload::Family;
+use crate::workload::{Api, Family};
+use crate::{duration, ratio, schema};
 
 /// Fields whose types are Kubernetes' own: it explains what is in them.
 const OF_KUBERNETES: [&str; 4] = ["env", "resources", "affinity", "tolerations"];
@@ -21,6 +21,7 @@ pub fn markdown() -> String {
          `UPDATE_CRDS=1 cargo test -p storebench-crds --test drift` from the compiled schema; what several fields must be together is in the\n\
          CEL rules of [crds/yaml/](../crds/yaml/), and `storebench validate` says it of a file.\n",
     );
+    let _ = write!(text, "\nA duration is a whole number and a unit: {}.\n", duration::EXAMPLE);
     for definition in schema::definitions() {
         let kind = &definition.spec.names.kind;
         let schema = schema::of_kind(kind).unwrap_or_default();
@@ -37,8 +38,8 @@ pub fn markdown() -> String {
     for family in Family::ALL {
         let field = family.field();
         let schema = &workload[field];
-        let loads: Vec<String> = family.facts().loads.iter().map(|api| format!("{api:?}")).collect();
-        let _ = write!(text, "\n### `{field}`\n\n{} It loads: {}.\n", words(schema), loads.join(", "));
+        let loads: Vec<String> = family.facts().loads.iter().map(|api| loaded(*api)).collect();
+        let _ = write!(text, "\n### `{field}`\n\n{} It loads {}.\n", words(schema), loads.join("; "));
         let mut rows = Vec::new();
         fields(field, schema, &mut rows, &|_| true);
         table(&mut text, &rows);
@@ -54,6 +55,18 @@ pub fn markdown() -> String {
     metrics(&mut text, Metric::all().filter(|metric| metric.is_of_faults()));
     engines(&mut text);
     text
+}
+
+/// What can be loaded through an API, by the names that `engine` has for it.
+fn loaded(api: Api) -> String {
+    if api == Api::Kubernetes {
+        return "what an arm names as `controlPlaneRef` or `kubeconfigSecretRef`".into();
+    }
+    let engines: Vec<_> = ENGINES.iter().filter(|engine| engine.protocol.api() == Some(api)).collect();
+    let mut protocols: Vec<&str> = engines.iter().map(|engine| engine.protocol.name()).collect();
+    protocols.dedup();
+    let engines: Vec<String> = engines.iter().map(|engine| format!("`{:?}`", engine.kind)).collect();
+    format!("{} (protocol {})", engines.join(", "), protocols.join(", "))
 }
 
 /// A field as a row: its path, its type, its default, what it is.
@@ -96,6 +109,11 @@ fn is_of_family(path: &str, families: &[&str]) -> bool {
 fn kind(property: &Value) -> String {
     if property["x-kubernetes-int-or-string"] == true {
         return "number or text".into();
+    }
+    match property["pattern"].as_str() {
+        Some(duration::PATTERN) => return "duration".into(),
+        Some(ratio::PATTERN) => return format!("ratio: {}", ratio::EXAMPLE),
+        _ => {}
     }
     let of = match property["type"].as_str() {
         Some("array") => return format!("list of {}", plural(&kind(&property["items"]))),
@@ -162,8 +180,8 @@ fn metrics(text: &mut String, metrics: impl Iterator<Item = Metric>) {
 
 fn engines(text: &mut String) {
     *text += "\n## Engines\n\nWhat `engine` may be. `storebench engines` says which are installed here.\n\n\
-              | engine | what it is | version | members | durability, and how it is honoured | memory is allocated by |\n\
-              | --- | --- | --- | --- | --- | --- |\n";
+              | engine | what it is | protocol | workloads | version | members | durability, and how it is honoured | memory is allocated by |\n\
+              | --- | --- | --- | --- | --- | --- | --- | --- |\n";
     for engine in ENGINES {
         let members: Vec<String> = engine.replicas.iter().map(ToString::to_string).collect();
         let durability: Vec<String> =
@@ -171,8 +189,16 @@ fn engines(text: &mut String) {
         let about = engine.description().replace('|', "\\|");
         let (version, members, durability) = (engine.default_version, members.join(", "), durability.join("; "));
         let allocator = engine.allocator.words();
-        let _ =
-            writeln!(text, "| `{:?}` | {about} | {version} | {members} | {durability} | {allocator} |", engine.kind);
+        let loads = |family: &&Family| engine.protocol.api().is_some_and(|api| family.facts().loads.contains(&api));
+        let families: Vec<String> =
+            Family::ALL.iter().filter(loads).map(|family| format!("`{}`", family.field())).collect();
+        let families = if families.is_empty() { "none: a companion of others".into() } else { families.join(", ") };
+        let _ = writeln!(
+            text,
+            "| `{:?}` | {about} | {} | {families} | {version} | {members} | {durability} | {allocator} |",
+            engine.kind,
+            engine.protocol.name()
+        );
     }
 }
 
@@ -198,9 +224,14 @@ mod tests {
             assert!(text.contains(&format!("\n| `{field}` |")), "{field}");
         }
         assert!(text.contains("| `trials.max` | number, 1 to 30 | `10` |"), "{text}");
+        // Whoever has Rusd or Valkey finds which workloads it takes.
+        let row = |engine: &str| text.lines().find(|line| line.starts_with(&format!("| `{engine}` |"))).unwrap();
+        assert!(row("Rusd").contains("| etcd | `etcd`, `keyValue` |"), "{}", row("Rusd"));
+        assert!(row("Valkey").contains("| redis | `redis` |"), "{}", row("Valkey"));
+        assert!(text.contains("`Redis`, `Valkey`") && text.contains("500ms, 5s, 2m or 1h"), "{text}");
         // A cell that holds a bar would end too early.
         let cells = |line: &str| line.replace("\\|", "").matches('|').count();
         let rows = text.lines().filter(|line| line.starts_with('|'));
-        assert!(rows.clone().count() > 150 && rows.clone().all(|row| (5..=7).contains(&cells(row))));
+        assert!(rows.clone().count() > 150 && rows.clone().all(|row| (5..=9).contains(&cells(row))));
     }
 }

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use self::sense::of_run as sense_of_run;
+pub use self::structure::nearest;
 use self::text::{folded, shorten};
 use crate::job::JobSpec;
 use crate::{
@@ -311,7 +312,10 @@ fn typed<T: DeserializeOwned>(kind: &str, mut value: Value, problems: &mut Vec<P
     let is_whole = found.is_empty();
     let is_named = problems.is_empty();
     if kind == "BenchmarkRun" {
-        found.extend(sense::check("spec", &value["spec"]));
+        let sense = sense::check("spec", &value["spec"]);
+        // Who knows what a field means says it better, and once.
+        found.retain(|problem| sense.iter().all(|said| said.field != problem.field));
+        found.extend(sense);
     }
     if is_whole {
         // What was said of one gate need not be said of gates, nor of the name what was said of metadata.

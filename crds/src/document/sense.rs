@@ -9,8 +9,9 @@ use super::Problem;
 use super::structure::nearest;
 use super::text::shorten;
 use crate::benchmark_run::{BenchmarkRunSpec, Trials};
-use crate::ratio::{RatioText, percent};
-use crate::{Metric, line};
+use crate::metric::Unit;
+use crate::ratio::{self, RatioText, percent};
+use crate::{DurationText, Metric, line};
 
 /// Bounds of a ratio below this are met by whatever runs, or missed; most likely somebody wrote percent. Basis points: 2 %.
 const RATIO_MIN: u32 = 200;
@@ -49,7 +50,8 @@ pub(super) fn check(path: &str, spec: &Value) -> Vec<Problem> {
             problem(field, text);
             continue;
         }
-        for (field, text) in [run.compares_nothing(gate), run.looks_the_wrong_way(gate), implausible(gate)] {
+        let found = [run.compares_nothing(gate), run.looks_the_wrong_way(gate), implausible(gate), in_other_unit(gate)];
+        for (field, text) in found {
             if !text.is_empty() {
                 problem(field, text);
             }
@@ -124,7 +126,13 @@ impl<'a> Run<'a> {
             }
             let meant = nearest(name, known.iter().copied());
             let meant = meant.map_or_else(String::new, |meant| format!("did you mean {}? ", shorten(meant)));
-            let known = line::short_line(&known.join(", "), 150);
+            let mut distinct: Vec<&str> = Vec::new();
+            known.iter().filter(|name| !name.is_empty()).for_each(|name| {
+                if !distinct.contains(name) {
+                    distinct.push(name);
+                }
+            });
+            let known = line::short_line(&distinct.join(", "), 150);
             Some((kind, format!("`{}` is no {kind} of this run: {meant}There are {known}", shorten(name))))
         })
     }
@@ -181,7 +189,9 @@ impl<'a> Run<'a> {
 fn implausible(gate: &Value) -> (&'static str, String) {
     let Some((field, true, is_least)) = bound(gate) else { return NOTHING };
     let text = gate[field].as_str().and_then(|text| RatioText::new(text).ok());
-    let number = gate[field].as_u64().and_then(|number| u32::try_from(number).ok());
+    // Elsewhere a number is refused as such.
+    let number = gate[field].as_u64().filter(|_| field.ends_with("BasisPoints"));
+    let number = number.and_then(|number| u32::try_from(number).ok());
     let Some(ratio) = text.as_ref().map(RatioText::basis_points).or(number) else { return NOTHING };
     let is_factor = text.as_ref().is_some_and(|text| !text.as_str().ends_with('%'));
     let shown = percent(ratio.into());
@@ -197,11 +207,30 @@ fn implausible(gate: &Value) -> (&'static str, String) {
         ratio if ratio < RATIO_MIN && text.is_none() => {
             format!("if percent were meant, write {} (basis points)", ratio * 100)
         }
-        ratio if ratio < RATIO_MIN => "write it like 95% or \"0.95\"".into(),
+        ratio if ratio < RATIO_MIN => format!("write it like {}", ratio::EXAMPLE),
         ratio if ratio > RATIO_MAX => "10000 basis points, or 100%, are equal".into(),
         _ => return NOTHING,
     };
     (field, format!("is {shown} of the baseline, so that {effect}: {remedy}"))
+}
+
+/// A duration where a number in the metric's own unit belongs.
+fn in_other_unit(gate: &Value) -> (&'static str, String) {
+    let Some((field, false, _)) = bound(gate) else { return NOTHING };
+    let duration = gate[field].as_str().and_then(|text| DurationText::new(text).ok());
+    let metric = gate["metric"].as_str().and_then(Metric::named);
+    let (Some(duration), Some(metric)) = (duration, metric) else { return NOTHING };
+    let nanos = duration.duration().as_nanos();
+    let (unit, number) = match metric.unit {
+        Unit::Millis => ("milliseconds", nanos / 1_000_000),
+        Unit::Micros => ("microseconds", nanos / 1_000),
+        Unit::Nanos => ("nanoseconds", nanos),
+        Unit::PerSecond | Unit::BytesPerSecond | Unit::Bytes | Unit::Count | Unit::PerThousandOperations => {
+            return NOTHING;
+        }
+    };
+    let written = duration.as_str();
+    (field, format!("must be a whole number, not the text `{written}`: {metric:?} is in {unit}: {number}"))
 }
 
 /// Fewer trials at most than at least, where one of both is the default.
@@ -256,6 +285,29 @@ mod tests {
         );
         assert!(one(json!({ "arm": "etcd", "ratioAtLeast": "95%" })).contains("name another arm (again)"));
         assert_eq!(one(json!({ "arm": "etcd", "atLeast": 5 })), "");
+    }
+
+    #[test]
+    fn arms_of_one_name_are_listed_once() {
+        let spec = json!({
+            "arms": [{ "name": "redis", "baseline": true }, { "name": "redis" }],
+            "workloads": [{ "name": "set" }],
+            "gates": [{ "arm": "valkey", "metric": "ThroughputPerSecond", "atLeast": 5 }],
+        });
+        let said: Vec<String> = check("spec", &spec).into_iter().map(|problem| problem.text).collect();
+        assert!(said.iter().any(|text| text.ends_with("There are redis")), "{said:?}");
+    }
+
+    #[test]
+    fn a_number_where_a_ratio_belongs_has_one_remedy_and_it_is_not_that_of_basis_points() {
+        assert_eq!(one(json!({ "ratioAtLeast": 95 })), "", "the schema refuses it");
+    }
+
+    #[test]
+    fn a_duration_is_told_in_the_unit_of_its_metric() {
+        let said = one(json!({ "metric": "LatencyP99Micros", "atMost": "5ms" }));
+        assert!(said.ends_with("LatencyP99Micros is in microseconds: 5000"), "{said}");
+        assert_eq!(one(json!({ "atLeast": "5ms" })), "");
     }
 
     #[test]

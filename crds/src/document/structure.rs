@@ -79,7 +79,11 @@ fn check_value(path: &str, schema: &Value, value: &Value) -> Result<(), Problem>
                     basis_points => basis_points / 100.0,
                 });
                 let percent = (percent * 100.0).round() / 100.0;
-                problem(format!("must be a text, not {}: write {percent}%", describe(value)))
+                problem(format!(
+                    "must be a text, not {}: write {percent}%, or \"{}\"",
+                    describe(value),
+                    percent / 100.0
+                ))
             }
             _ => problem(format!("must be a text, not {}: put it in quotes", describe(value))),
         },
@@ -121,7 +125,7 @@ fn check_object(path: &str, schema: &Value, fields: &Map<String, Value>, found: 
 }
 
 /// The one of some words that was probably meant: the same but for capitals, a few letters away, or the only one that begins so.
-pub(super) fn nearest<'a>(written: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(written: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let words: Vec<&str> = words.into_iter().collect();
     let lower = written.to_lowercase();
     let near = words.iter().map(|word| (edit_distance(&lower, &word.to_lowercase()), *word)).min();
@@ -224,7 +228,7 @@ fn check_string(path: &str, schema: &Value, text: &str) -> Result<(), Problem> {
         }
         if !matches {
             let is_duration = pattern == crate::duration::PATTERN;
-            let example = if is_duration { Some("500ms, 5s, 2m or 1h") } else { schema["example"].as_str() };
+            let example = if is_duration { Some(crate::duration::EXAMPLE) } else { schema["example"].as_str() };
             // A long pattern helps nobody who reads a line.
             let remedy = match example {
                 Some(example) if pattern.len() > 50 => format!("write it like {example}"),

@@ -13,6 +13,7 @@ use std::str::FromStr;
 pub use table::{ENGINES, EngineKind};
 
 use crate::storage_service::Durability;
+use crate::workload::Api;
 
 /// The port for clients.
 pub const CLIENT: &str = "client";
@@ -312,6 +313,18 @@ impl Protocol {
             Self::S3 => "s3",
             Self::BlockStream => "block-stream",
             Self::Sqlite => "sqlite",
+        }
+    }
+
+    /// What is loaded through it; `None` where there is no family of workloads yet that speaks so.
+    pub fn api(self) -> Option<Api> {
+        match self {
+            Self::Etcd => Some(Api::Etcd),
+            Self::DEngine | Self::DEngineOriginal => Some(Api::DEngine),
+            Self::Redis => Some(Api::Redis),
+            Self::BlockStream => Some(Api::BlockStream),
+            Self::S3 => None,
+            Self::Sqlite => Some(Api::Sqlite),
         }
     }
 

@@ -13,7 +13,7 @@ use storebench_core::report::{self, Report};
 use storebench_crds::Verdict;
 
 use crate::git::place::{GitFile, GitPlace};
-use crate::saved::{LATEST, REPORT, RUN, is_finished_report, newest_of_each};
+use crate::saved::{LATEST, REPORT, RUN, UNFINISHED, is_finished_report, newest_of_each};
 
 /// What to do about a source that is no report.
 pub(crate) const READABLE: &str = "pass what `run` has written: a report.json or -o json (`-`: standard input), or a directory of --save, in Git as \
@@ -125,6 +125,17 @@ pub(crate) fn files(source: &Path, which: Which) -> anyhow::Result<Vec<FoundFile
         (true, Which::Newest) => bail!(
             "{name}: no report.json is in it: {READABLE}; keep runs there with storebench run FILE --save, or storebench export"
         ),
+        (true, Which::All) if source.is_dir() && !unfinished(source)?.is_empty() => {
+            let found = unfinished(source)?;
+            let first = &found[0];
+            // What --resume takes is the directory that has the runs.
+            let directory = first.parent().and_then(Path::parent).unwrap_or(source);
+            bail!(
+                "{name}: holds only unfinished runs ({}): go on with storebench run FILE --resume {}",
+                found.iter().map(|one| one.display().to_string()).collect::<Vec<_>>().join(", "),
+                directory.display()
+            )
+        }
         (true, Which::All) => {
             bail!("{name}: no run has been saved there: keep runs with `storebench run FILE --save DIRECTORY`")
         }
@@ -226,6 +237,20 @@ fn all_on_disk(source: &Path) -> anyhow::Result<Vec<PathBuf>> {
         found.extend(folders(run)?.iter().map(|folder| folder.join(REPORT)));
     }
     found.retain(is_finished);
+    Ok(found)
+}
+
+/// Of a directory of --save, of one run in it, or of a folder of such a run, the folders of runs that did not come to their end.
+fn unfinished(source: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let is_unfinished = |folder: &PathBuf| folder.to_string_lossy().ends_with(UNFINISHED);
+    let own = folders(source)?;
+    let mut found = vec![source.to_owned()];
+    for run in &own {
+        found.extend(folders(run)?);
+    }
+    found.extend(own);
+    found.retain(is_unfinished);
+    found.sort();
     Ok(found)
 }
 

@@ -58,10 +58,11 @@ enum Command {
     /// between stores reaches who uses Kubernetes on them
     #[command(after_help = commands::report::AFTER_HELP)]
     Report {
-        /// A saved report (`report.json`, written by `run --save`), `benchmarkrun/NAME` for a run in a cluster, or
-        /// `benchmarksuite/NAME` for all runs of a suite there in one table; both are Invalid until they are complete. Two
-        /// files: one of the stores themselves (etcd workloads), one of Kubernetes on them
-        #[arg(value_name = "FILE|benchmarkrun/NAME|benchmarksuite/NAME", required = true, num_args = 1..=2)]
+        /// A report.json or what `-o json` printed (`-`: standard input); the folder of one run, or a directory of `run --save`, of which the
+        /// newest of each run is taken; the same in Git as git:REVISION[:PATH], such as git:main:runs; `benchmarkrun/NAME` for a run in a
+        /// cluster, or `benchmarksuite/NAME` for all runs of a suite there in one table, both Invalid until they are complete. Two files: one
+        /// of the stores themselves (etcd workloads), one of Kubernetes on them
+        #[arg(value_name = "FILE|DIRECTORY|git:REVISION[:PATH]|benchmarkrun/NAME|benchmarksuite/NAME", required = true, num_args = 1..=2)]
         sources: Vec<PathBuf>,
         #[command(flatten)]
         place: Place,

@@ -26,7 +26,7 @@ const RECORD: &str = "record.json";
 pub(crate) const REPORT: &str = "report.json";
 pub(crate) const RUN: &str = "run.yaml";
 const SERVICES: &str = "services.json";
-const UNFINISHED: &str = "-unfinished";
+pub(crate) const UNFINISHED: &str = "-unfinished";
 pub(crate) const LATEST: &str = "latest";
 const LOCK: &str = "lock";
 /// A report in the forms that are kept.
@@ -108,8 +108,19 @@ impl Objects {
         }
     }
 
-    fn yaml(&self) -> anyhow::Result<String> {
-        let services = self.services.iter().map(serde_yaml::to_string);
+    /// As they were measured: a service that left its version open names the one that ran, so that the same is measured again.
+    fn yaml(&self, record: &RunRecord) -> anyhow::Result<String> {
+        let measured = |service: &StorageService| {
+            let mut service = service.clone();
+            let name = service.metadata.name.as_deref().unwrap_or_default();
+            let arms = record.arms.iter().filter(|arm| arm.service == name && !arm.is_external());
+            let version = arms.filter_map(|arm| arm.folder_version.as_ref().or(arm.version.as_ref())).next().cloned();
+            if service.spec.version.is_none() && service.spec.image.is_none() && service.spec.external.is_none() {
+                service.spec.version = version;
+            }
+            serde_yaml::to_string(&service)
+        };
+        let services = self.services.iter().map(measured);
         let planes = self.control_planes.iter().map(serde_yaml::to_string);
         services.chain(planes).map(|text| Ok(text? + "---\n")).collect()
     }
@@ -186,7 +197,7 @@ impl Folder {
     /// Writes the reports of a run that has ended, and names the folder after the verdict. One that was interrupted keeps its name and
     /// record. Returns where the folder is then.
     pub(crate) fn finish(self, report: &Report, objects: &Objects, is_interrupted: bool) -> anyhow::Result<PathBuf> {
-        write(&self.path.join(RUN), (objects.yaml()? + &render(report, Output::Yaml)?).as_bytes())?;
+        write(&self.path.join(RUN), (objects.yaml(&report.record)? + &render(report, Output::Yaml)?).as_bytes())?;
         for (name, form) in FORMS {
             write(&self.path.join(name), render(report, form)?.as_bytes())?;
         }

@@ -1,4 +1,4 @@
-//! What a command says of itself: examples that can be typed as they stand, what is written where, and what to type next.
+//! What a command says of itself, and to whoever mistypes it: examples that can be typed as they stand, what is written where, and what to type next.
 
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -9,7 +9,7 @@ mod finished;
 mod world;
 
 use finished::Finished;
-use world::World;
+use world::{World, two_arms};
 
 /// The examples in the help of a command, without the comment behind them.
 fn examples(world: &World, command: &str) -> Vec<Vec<String>> {
@@ -51,6 +51,11 @@ fn the_help_of_report_says_what_it_reads_and_where_that_was_written() {
     }
     let help = Finished::of(world.storebench().args(["report", "--help"]).output().unwrap()).stdout;
     assert!(help.contains("DIRECTORY/RUN/TIME-VERDICT/"), "{help}");
+    for form in
+        ["report.json", "standard input", "git:REVISION[:PATH]", "benchmarkrun/NAME", "directory of `run --save`"]
+    {
+        assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains(form), "{form}: {help}");
+    }
 }
 
 /// kubectl runs a plugin by another name, and its users type that.
@@ -61,4 +66,51 @@ fn a_plugin_s_examples_are_typed_as_the_plugin_is() {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_storebench"), &plugin).unwrap();
     let help = Finished::of(harness::command(&plugin).args(["explain", "--help"]).output().unwrap()).stdout;
     assert!(help.contains("\n  kubectl storebench explain "), "{help}");
+}
+
+#[test]
+fn what_is_mistyped_is_told_once_with_what_was_probably_meant() {
+    let world = World::new();
+    let said =
+        |words: &[&str], parts: &[&str]| Finished::of(world.storebench().args(words).output().unwrap()).error(parts);
+    said(&["init", "-", "-e", "reddis"], &["--engine reddis: ", "did you mean redis?"]);
+    said(&["explain", "benchmarkrun.spec.trails"], &["did you mean trials?"]);
+    said(&["schema", "BenchmarkRunn"], &["did you mean BenchmarkRun?"]);
+    said(
+        &["init", "-", "-e", "redis", "--duration", "5"],
+        &["--duration: `5` is not a duration: ", "500ms, 5s, 2m or 1h"],
+    );
+    said(&["init", "-", "-e", "redis", "-e", "valkey", "--gate", "most"], &["--gate: `most` is not a ratio: "]);
+}
+
+#[test]
+fn a_directory_with_an_unfinished_run_alone_is_not_called_empty() {
+    let world = World::new();
+    let saved = world.data().with_file_name("saved");
+    let history = |of: &std::path::Path| Finished::of(world.storebench().arg("history").arg(of).output().unwrap());
+    std::fs::create_dir_all(saved.join("run")).unwrap();
+    history(&saved).error(&["no run has been saved there"]);
+    let begun = saved.join("run/20260301T120000Z-unfinished");
+    std::fs::create_dir(&begun).unwrap();
+    for source in [saved.clone(), saved.join("run"), begun] {
+        let expected = format!("go on with storebench run FILE --resume {}\n", saved.display());
+        history(&source).error(&["holds only unfinished runs (", &expected]);
+    }
+}
+
+#[test]
+fn whoever_asks_for_too_few_trials_to_compare_anything_is_told_before_they_run() {
+    let world = World::new();
+    let workload = "  - { name: set, redis: { command: Set }, load: { connections: 2, total: 50 } }";
+    let text = two_arms("few", workload);
+    let validated = |text: &str| {
+        let file = world.write("few.yaml", text);
+        Finished::of(world.storebench().arg("validate").arg(file).output().unwrap()).stdout
+    };
+    let few = validated(&text.replace("min: 3, max: 3", "min: 2, max: 2"));
+    assert!(
+        few.contains("  2 trials give no interval: nothing will be compared; set trials.max to 3 at least\n"),
+        "{few}"
+    );
+    assert!(!validated(&text).contains("no interval"));
 }

@@ -118,6 +118,29 @@ fn a_first_comparison() {
 }
 
 #[test]
+fn every_task_says_what_it_is_for() {
+    let desk = Desk::new();
+    for task in ["first-comparison", "matrix", "nightly-gate", "slower-since"] {
+        for flag in ["-h", "--help"] {
+            let help = desk.task(task, &[flag]);
+            assert!(help.code == Some(0) && help.stdout.contains(task), "{}{}", help.stdout, help.stderr);
+            assert!(help.stdout.lines().count() < 8 && !help.stdout.contains("pipefail"), "{}", help.stdout);
+        }
+    }
+    assert_eq!(std::fs::read_dir(&desk.folder).unwrap().count(), 0, "nothing ran");
+}
+
+#[test]
+fn a_nightly_gate_measures_nothing_where_it_could_keep_nothing() {
+    let desk = Desk::new();
+    desk.short_run("nightly.yaml");
+    let refused = desk.task("nightly-gate", &["nightly.yaml"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{}", refused.stderr);
+    assert!(refused.stderr.contains("is in no Git checkout"), "{}", refused.stderr);
+    assert!(!desk.folder.join("nights").exists());
+}
+
+#[test]
 fn a_nightly_gate_with_a_baseline_in_git() {
     let desk = Desk::new();
     desk.short_run("nightly.yaml");

@@ -381,7 +381,7 @@ fn a_run_that_goes_on_is_shown_as_far_as_it_is() {
     assert_eq!(report.code, Some(4), "a run that goes on has not passed");
     let saved: Value = serde_json::from_str(&report.stdout).unwrap();
     assert_eq!(saved["record"]["trials"].as_array().unwrap().len(), 4);
-    assert_eq!(saved["judgement"]["message"], "not complete: read after 4 trials of an arm");
+    assert_eq!(saved["judgement"]["message"], "not complete: read after 4 trials (old 2, new 2)");
     // Nor has it when what was shown is read again.
     std::fs::write(server.path().join("report.json"), report.stdout).unwrap();
     assert_eq!(server.storebench(&["report", "report.json"]).code, Some(4));

@@ -133,6 +133,20 @@ pub struct ArmRecord {
     pub unavailable: Option<Unavailable>,
 }
 
+impl RunRecord {
+    /// How many trials have run, and of which arms: `11 trials (redis 6, valkey 5)`.
+    pub fn trials_in_words(&self) -> String {
+        let count = self.trials.len();
+        let trials = if count == 1 { "1 trial".into() } else { format!("{count} trials") };
+        let of = |arm: &ArmRecord| {
+            let own = self.trials.iter().filter(|trial| trial.arm == arm.name).count();
+            (own > 0).then(|| format!("{} {own}", arm.name))
+        };
+        let arms: Vec<String> = self.arms.iter().filter_map(of).collect();
+        if self.arms.len() > 1 && count > 0 { format!("{trials} ({})", arms.join(", ")) } else { trials }
+    }
+}
+
 impl ArmRecord {
     /// An arm as it is planned: without what shows where it is realised, such as the version.
     pub fn of(arm: &ValidatedArm) -> Self {

@@ -120,6 +120,14 @@ pub(crate) fn detectable(basis_points: u64) -> String {
     }
 }
 
+/// The same in words of their own, as `a difference of less than 49 % would have gone unseen`.
+pub(crate) fn unseen(basis_points: u64) -> String {
+    match basis_points {
+        0..=10_000 => format!("a difference of less than {} would have gone unseen", detectable(basis_points)),
+        more => format!("{} would have been seen", detectable(more)),
+    }
+}
+
 /// Basis points of a change as `0.4 %`, `3 %`, rounded up: a bound that is stated must hold.
 pub(crate) fn percent_bound(basis_points: u64) -> String {
     if basis_points < 100 {
@@ -129,16 +137,26 @@ pub(crate) fn percent_bound(basis_points: u64) -> String {
     format!("{} %", basis_points.div_ceil(100))
 }
 
-/// The distance of an interval's farther end from its middle, relative to the middle, as `±1.2 %`.
-///
-/// The farther end, so that the printed range contains the interval even where the interval is lopsided.
+/// An interval of which one end is so many times as far from the middle as the other is shown with both.
+const LOPSIDED: f64 = 1.5;
+
+/// How far the ends of an interval are from its middle, relative to the middle: `±1.2 %`, or, where it is lopsided, both, as
+/// `−12 +34 %`.
 pub(crate) fn plus_minus(middle: u64, low: u64, high: u64) -> Option<String> {
     if middle == 0 {
         return None;
     }
-    let distance = middle.saturating_sub(low).max(high.saturating_sub(middle));
-    let percent = distance as f64 / middle as f64 * 100.0;
-    Some(if percent < 9.95 { format!("±{percent:.1} %") } else { format!("±{percent:.0} %") })
+    let percent = |distance: u64| distance as f64 / middle as f64 * 100.0;
+    let (below, above) = (percent(middle.saturating_sub(low)), percent(high.saturating_sub(middle)));
+    let (smaller, larger) = (below.min(above), below.max(above));
+    let decimals = if larger < 9.95 { 1 } else { 0 };
+    let shown = |percent: f64| format!("{percent:.decimals$}");
+    let is_lopsided = larger > LOPSIDED * smaller && shown(larger) != shown(smaller);
+    Some(match is_lopsided {
+        true => format!("−{} +{} %", shown(below), shown(above)),
+        // The farther end, so that the printed range contains the interval.
+        false => format!("±{} %", shown(larger)),
+    })
 }
 
 /// Decimals that show a ratio and the ends of its interval without hiding on which side of 1 they lie.
@@ -252,6 +270,12 @@ mod tests {
     }
 
     #[test]
+    fn what_would_have_gone_unseen_is_said() {
+        assert_eq!(unseen(4_810), "a difference of less than 49 % would have gone unseen");
+        assert_eq!(unseen(22_000), "only 3.2× or more would have been seen");
+    }
+
+    #[test]
     fn bounds_are_rounded_up() {
         assert_eq!(percent_bound(0), "0.1 %");
         assert_eq!(percent_bound(31), "0.4 %");
@@ -273,9 +297,10 @@ mod tests {
     }
 
     #[test]
-    fn plus_minus_covers_the_farther_end() {
-        assert_eq!(plus_minus(1000, 990, 1030).as_deref(), Some("±3.0 %"));
-        assert_eq!(plus_minus(1000, 800, 1030).as_deref(), Some("±20 %"));
+    fn plus_minus_shows_both_ends_of_a_lopsided_interval() {
+        assert_eq!(plus_minus(1000, 975, 1030).as_deref(), Some("±3.0 %"));
+        assert_eq!(plus_minus(1000, 990, 1030).as_deref(), Some("−1.0 +3.0 %"));
+        assert_eq!(plus_minus(1000, 800, 1030).as_deref(), Some("−20 +3 %"));
         assert_eq!(plus_minus(0, 0, 0), None);
     }
 

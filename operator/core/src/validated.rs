@@ -6,7 +6,7 @@ use storebench_crds::ControlPlaneSpec;
 use storebench_crds::DurationText;
 use storebench_crds::Workload;
 use storebench_crds::benchmark_run::BenchmarkRunSpec;
-use storebench_crds::engine::{DurabilityClass, Engine, Protocol};
+use storebench_crds::engine::{DurabilityClass, Engine};
 use storebench_crds::external::External;
 use storebench_crds::storage_service::{Durability, StorageServiceSpec};
 use storebench_crds::workload::{Api, Load};
@@ -23,6 +23,17 @@ pub struct ValidatedRun {
 }
 
 impl ValidatedRun {
+    /// What so few trials cannot tell, in one line; `None`: they are enough.
+    pub fn few_trials(&self) -> Option<String> {
+        let most = self.spec.trials.max;
+        let trials = if most == 1 { "1 trial gives".into() } else { format!("{most} trials give") };
+        let compared = if self.arms.len() > 1 { ": nothing will be compared" } else { "" };
+        let is_few = (most as usize) < crate::statistics::TRIALS_MIN;
+        is_few.then(|| {
+            format!("{trials} no interval{compared}; set trials.max to {} at least", crate::statistics::TRIALS_MIN)
+        })
+    }
+
     /// For how long the stores are loaded in all, from the fewest trials to the most, without what is repeated. `None`: nothing ends by time.
     pub fn how_long(&self) -> Option<String> {
         let (timed, others): (Vec<&Workload>, Vec<&Workload>) =
@@ -145,14 +156,7 @@ impl ValidatedArm {
         match &self.target {
             Target::ControlPlane(_) | Target::Cluster(_) => Some(Api::Kubernetes),
             Target::Service(ValidatedService { engine, .. }) | Target::External(ExternalStore { engine, .. }) => {
-                match engine.protocol {
-                    Protocol::Etcd => Some(Api::Etcd),
-                    Protocol::DEngine | Protocol::DEngineOriginal => Some(Api::DEngine),
-                    Protocol::Redis => Some(Api::Redis),
-                    Protocol::BlockStream => Some(Api::BlockStream),
-                    Protocol::S3 => None,
-                    Protocol::Sqlite => Some(Api::Sqlite),
-                }
+                engine.protocol.api()
             }
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::bail;
 use serde_json::Value;
 use service_kit::console;
-use storebench_crds::document::KINDS;
+use storebench_crds::document::{KINDS, nearest};
 use storebench_crds::{duration, ratio, schema};
 
 use crate::exit::Exit;
@@ -33,7 +33,8 @@ fn explained(field: &str) -> anyhow::Result<String> {
     let mut parts = field.split('.').map(|part| part.split('[').next().unwrap_or_default());
     let written = parts.next().unwrap_or_default();
     let Some(kind) = kind_named(written) else {
-        bail!("`{written}` is no kind: begin with one of {}, as in benchmarkrun.spec.trials", KINDS.join(", "));
+        let meant = did_you_mean(written, KINDS);
+        bail!("`{written}` is no kind: {meant}begin with one of {}, as in benchmarkrun.spec.trials", KINDS.join(", "));
     };
     let mut schema = schema::of_kind(kind).unwrap_or_default();
     let (mut path, mut is_required) = (String::new(), false);
@@ -45,7 +46,10 @@ fn explained(field: &str) -> anyhow::Result<String> {
             let place = format!("{kind}{path}");
             match known.is_empty() {
                 true => bail!("{place} has no fields, so none is named `{name}`"),
-                false => bail!("{place} has no field `{name}`: its fields are {}", known.join(", ")),
+                false => {
+                    let meant = did_you_mean(name, known.iter().copied());
+                    bail!("{place} has no field `{name}`: {meant}its fields are {}", known.join(", "))
+                }
             }
         };
         is_required = requires(inner, name);
@@ -75,6 +79,11 @@ fn explained(field: &str) -> anyhow::Result<String> {
         }
     }
     Ok(text)
+}
+
+/// What was probably meant, as the beginning of a remedy; empty where nothing is near.
+pub(super) fn did_you_mean<'a>(written: &str, words: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(written, words).map_or_else(String::new, |meant| format!("did you mean {meant}? Else "))
 }
 
 /// A kind as `kubectl` takes it: in any case, and in the plural.
@@ -130,6 +139,9 @@ fn facts(schema: &Value) -> Vec<String> {
     between("minItems", "maxItems", " items");
     if type_of(schema) == "text" {
         between("minLength", "maxLength", " characters");
+    }
+    if type_of(schema) == "duration" {
+        facts.push(format!("a whole number and a unit, as in {}", duration::EXAMPLE));
     }
     if let Some(example) = schema["example"].as_str() {
         facts.push(format!("as in {example}"));
@@ -221,7 +233,7 @@ mod tests {
             rest.lines().skip(1).take_while(|line| line.starts_with("      ")).collect::<String>()
         };
         assert!(of("min").ends_with("1 to 30; absent: 6"), "{trials}");
-        assert!(of("timeout").contains("absent: "), "{trials}");
+        assert!(of("timeout").contains("absent: ") && of("timeout").contains("500ms, 5s, 2m or 1h"), "{trials}");
         let service = explained("storageservice.spec").unwrap();
         assert!(service.contains("      one of Fsync, Interval, None; absent: Fsync\n"), "{service}");
         assert!(explained("benchmarkrun.spec").unwrap().contains("1 to 4 items"));
@@ -249,7 +261,9 @@ mod tests {
     fn what_is_not_there_is_answered_with_what_is() {
         let error = |field: &str| explained(field).unwrap_err().to_string();
         assert!(error("pod.spec").contains("BenchmarkSuite, BenchmarkSchedule"));
-        assert!(error("benchmarkrun.spec.arm").contains("its fields are allowUnequal, arms, "));
+        assert!(error("benchmarkrun.spec.arm").contains("did you mean arms? Else its fields are allowUnequal, arms, "));
+        assert!(error("benchmarkrun.spec.trails").contains("`trails`: did you mean trials? Else its fields are "));
+        assert!(error("benchmarkrum.spec").contains("did you mean BenchmarkRun? Else begin with"));
         assert!(error("benchmarkrun.spec.suspend.x").contains("has no fields"));
     }
 }

@@ -9,8 +9,9 @@ use anyhow::{Context as _, anyhow, bail};
 use service_kit::console;
 use storebench_core::engine::{ENGINES, Engine, Protocol};
 use storebench_core::input::load;
-use storebench_crds::Durability;
+use storebench_crds::{Durability, DurationText, RatioText};
 
+use super::explain::did_you_mean;
 use crate::exit::Exit;
 
 /// Below the help: what to type, what is written where, and what comes next.
@@ -98,6 +99,9 @@ impl Family {
 
 pub(crate) fn init(arguments: &Arguments) -> anyhow::Result<Exit> {
     let file = arguments.file.display().to_string();
+    // By the name of the option: whoever gave it has written no file yet.
+    DurationText::new(&arguments.duration).context("--duration")?;
+    arguments.gate.as_ref().map(RatioText::new).transpose().context("--gate")?;
     let text = written(arguments)?;
     // What is written here can be run: a value that cannot is named as `run` would name it.
     load(&[(file.clone(), text.clone().into_bytes())], Path::new(""))?;
@@ -181,7 +185,8 @@ fn engine(name: &str) -> anyhow::Result<&'static Engine> {
     };
     ENGINES.iter().find(is_it).with_context(|| {
         let names: Vec<&str> = ENGINES.iter().map(|engine| engine.name).collect();
-        format!("--engine {name}: there is no such engine: use one of {}", names.join(", "))
+        let meant = did_you_mean(name, names.iter().copied());
+        format!("--engine {name}: there is no such engine: {meant}use one of {}", names.join(", "))
     })
 }
 

@@ -177,7 +177,7 @@ fn judged(run: &BenchmarkRun, (mut record, baseline): Recorded) -> Judged {
     let is_complete = cluster::is_complete(run);
     if !is_complete {
         // Part of the record, so that nobody can save a run that goes on and have it judged as one that ended.
-        record.aborted = Some(format!("not complete: read after {} trials of an arm", record.trials.len()));
+        record.aborted = Some(format!("not complete: read after {}", record.trials_in_words()));
     }
     let alone = Report { judgement: judge(&record), record };
     let mut held = alone.clone();

@@ -98,7 +98,7 @@ fn run_all(
         }
         let progress = Progress::new(run, arguments.quiet);
         // Whoever did not mean it need not wait for the report.
-        unranked(run).iter().for_each(|line| progress.tell(line));
+        unranked(run).iter().chain(&run.few_trials()).for_each(|line| progress.tell(line));
         // Nothing to measure, nobody to wait for.
         let is_measured = !worth_measuring(&prepared.record).is_empty();
         let mut turn = None;

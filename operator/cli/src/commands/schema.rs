@@ -7,7 +7,7 @@ use storebench_core::report::result_schema;
 use storebench_crds::document::KINDS;
 use storebench_crds::{GROUP, VERSION, schema};
 
-use super::explain::kind_named;
+use super::explain::{did_you_mean, kind_named};
 use crate::exit::Exit;
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
@@ -16,7 +16,10 @@ pub(crate) fn schema(of: &str) -> anyhow::Result<Exit> {
     let schema = match kind_named(of) {
         _ if of == "result" => result_schema(),
         Some(kind) => of_kind(kind),
-        None => bail!("`{of}` has no schema: write `result` or one of {}", KINDS.join(", ")),
+        None => {
+            let meant = did_you_mean(of, KINDS.into_iter().chain(["result"]));
+            bail!("`{of}` has no schema: {meant}write `result` or one of {}", KINDS.join(", "))
+        }
     };
     console::print(serde_json::to_string_pretty(&schema)? + "\n")?;
     Ok(Exit::Passed)

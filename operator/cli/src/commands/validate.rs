@@ -165,6 +165,9 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
             run.spec.trials.min,
             run.spec.trials.max
         ))?;
+        if let Some(few) = run.few_trials() {
+            console::print(format!("  {few}\n"))?;
+        }
         if let Some(how_long) = run.how_long() {
             console::print(format!("  {how_long}\n"))?;
         }

@@ -101,10 +101,10 @@ impl<'a> Prepared<'a> {
     /// The same run, with what it measured before it ended; `how` says in what way that was.
     pub(crate) fn resumed(mut self, kept: RunRecord, how: &str) -> Self {
         let now = std::mem::replace(&mut self.record, kept);
-        let trials = self.record.trials.len();
+        let trials = self.record.trials_in_words();
         let arms = available(&self.record).len();
         repeat_half_a_pair(arms, &mut self.record.trials);
-        let caveat = format!("{how} after {trials} trials of an arm, and resumed at {}", now.started_at);
+        let caveat = format!("{how} after {trials}, and resumed at {}", now.started_at);
         self.record.caveats.push(caveat);
         self.clock.go_on_after(Duration::from_millis(self.record.duration_millis));
         self
@@ -135,7 +135,7 @@ pub(crate) fn run(
         if interrupt::requested() {
             // What is kept may go on.
             keep(&record);
-            record.aborted = Some(format!("interrupted after {} trials of an arm", record.trials.len()));
+            record.aborted = Some(format!("interrupted after {}", record.trials_in_words()));
             break;
         }
         let arms = worth_measuring(&record);

@@ -68,6 +68,9 @@ fn a_saved_report_reads_the_same() {
     let mut piped = world.storebench();
     piped.args(["report", "-", "-o", "markdown"]).stdin(std::fs::File::open(latest.join("report.json")).unwrap());
     assert_eq!(Finished::of(piped.output().unwrap()).stdout, ran.stdout);
+    let kept = std::fs::read_to_string(latest.join("run.yaml")).unwrap();
+    let services = kept.split("---").filter(|object| object.contains("kind: StorageService"));
+    services.for_each(|service| assert!(service.contains("version: "), "the version that was measured: {kept}"));
     let again = Finished::of(world.storebench().arg("validate").arg(latest.join("run.yaml")).output().unwrap());
     assert_eq!(again.code, Some(0), "a run's own run.yaml can be run again: {}", again.stderr);
     assert!(

@@ -101,7 +101,7 @@ fn a_run_that_was_disturbed_too_often_goes_on_with_what_counted() {
         assert_eq!((&kept["startedMillis"], &kept["state"]), (&then["startedMillis"], &then["state"]));
     }
     let caveats = second.report()["record"]["caveats"].to_string();
-    assert!(caveats.contains("disturbed too often after 1 trials of an arm, and resumed at"), "{caveats}");
+    assert!(caveats.contains("disturbed too often after 1 trial, and resumed at"), "{caveats}");
     assert_eq!(std::fs::read_dir(saved.join("run")).unwrap().count(), 3, "two folders, and what leads to the newest");
 }
 

@@ -345,7 +345,7 @@ pub async fn abandon(
         return Ok(Some(Action::requeue(CLEAN_UP_INTERVAL)));
     }
     let mut record = record(head, &observed);
-    record.aborted = Some(format!("ended after {} trials of an arm: {}", record.trials.len(), problem.message));
+    record.aborted = Some(format!("ended after {}: {}", record.trials_in_words(), problem.message));
     finish(run, owner, record, head, &observed.hashes, context).await?;
     context.queue.leave(uid);
     context.archive.forget(uid);

@@ -470,3 +470,23 @@ fn how_many_trials_a_change_takes_follows_from_the_noise_of_the_last_runs() {
     assert_eq!(noisy[0], Needed { change_basis_points: 200, trials: None });
     assert!(noisy[2].trials.is_some_and(|trials| (5..=16).contains(&trials)), "{noisy:?}");
 }
+
+#[test]
+fn a_run_has_the_same_figure_in_its_report_and_in_its_history() {
+    let (_, arm) = names();
+    let mut reports: Vec<Report> = (1..5).map(|day| run_of(day, &[])).collect();
+    for (index, report) in reports.iter_mut().enumerate() {
+        // Without a control, and with an even number of trials.
+        report.record.trials.retain(|trial| trial.index < 4);
+        report.record.arms.iter_mut().for_each(|arm| arm.version = Some(format!("1.{index}")));
+        report.judgement = judge(&report.record);
+    }
+    let trend = Trend::of(&reports, true).unwrap();
+    let series = trend.series.iter().find(|one| one.arm == arm && one.metric == Metric::THROUGHPUT).unwrap();
+    assert_eq!((series.control.clone(), series.points.len()), (None, 4));
+    for (point, report) in series.points.iter().zip(&reports) {
+        let mut results = report.judgement.results.iter();
+        let result = results.find(|one| one.arm == arm && one.workload == series.workload).unwrap();
+        assert!((point.value - result.throughput_milli as f64 / 1e3).abs() < 1e-3, "{point:?}");
+    }
+}

@@ -7,7 +7,7 @@ use storebench_crds::status::Verdict;
 use super::conditions::{Difference, Differences, Part};
 use super::practice::{GateCourse, Needed, needed};
 use super::{Figures, control, decides};
-use crate::judgement::Report;
+use crate::judgement::{Report, figure};
 use crate::statistics::{change_points, hodges_lehmann};
 
 /// A change for the worse is an alarm for so many runs; then it is the new level.
@@ -19,7 +19,7 @@ pub const RECENT_RUNS: usize = 10;
 pub struct Point {
     /// When the run began.
     pub started_at: String,
-    /// The value in the metric's unit; or, against a control, the ratio to it.
+    /// The value in the metric's unit, as the run's report has it; or, against a control, the ratio to it.
     pub value: f64,
 }
 
@@ -101,7 +101,13 @@ impl Trend {
         for workload in &newest.record.spec.workloads {
             for arm in &newest.record.arms {
                 let metrics = Metric::all().filter(|metric| decides(*metric));
-                series.extend(metrics.filter_map(|metric| follow(&figures, &workload.name, &arm.name, metric)));
+                series.extend(metrics.filter_map(|metric| {
+                    let mut series = follow(&figures, &workload.name, &arm.name, metric)?;
+                    if series.control.is_none() {
+                        show_as_reported(&mut series.points, &ordered, &workload.name, &arm.name, metric);
+                    }
+                    Some(series)
+                }));
             }
         }
         let (verdict, message) = decide(&series, ordered.len());
@@ -174,6 +180,15 @@ fn follow(runs: &[Figures], workload: &str, arm: &str, metric: Metric) -> Option
         changes,
         needed: needed(runs, workload, arm, metric),
     })
+}
+
+/// A run has one figure: what is shown of it is what its report says. Levels are found from what each of its trials measured.
+fn show_as_reported(points: &mut [Point], reports: &[&Report], workload: &str, arm: &str, metric: Metric) {
+    for point in points {
+        let report = reports.iter().find(|report| report.record.started_at == point.started_at);
+        let figure = report.and_then(|report| figure(&report.record, arm, workload, metric));
+        point.value = figure.unwrap_or(point.value);
+    }
 }
 
 /// Fewer runs tell nothing of a level.

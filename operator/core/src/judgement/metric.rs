@@ -7,6 +7,7 @@ use storebench_crds::metric::OverTrials;
 use storebench_crds::status::LatencySummary;
 
 use crate::record::{TrialRecord, WorkloadMeasurement};
+use crate::statistics::median;
 
 /// The metric's value in one trial, in the metric's unit; `None` where it was not measured or is zero, which has no ratio.
 pub(super) fn value(trial: &TrialRecord, workload: &str, metric: Metric) -> Option<f64> {
@@ -26,12 +27,6 @@ pub(super) fn over_trials(
         OverTrials::Largest => values.into_iter().max_by(f64::total_cmp),
         OverTrials::Pooled => metric.value(pooled),
     }
-}
-
-/// The lower median; `None` of nothing.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied()
 }
 
 /// All trials of a workload as if they were one: totals and histograms are added up.

@@ -26,6 +26,7 @@ use crate::record::{ArmRecord, RunRecord, TrialRecord};
 pub use compare::stop_half_widths;
 pub use requests::RequestResult;
 pub(crate) use summary::other_version;
+pub(crate) use verdict::{NO_DIFFERENCE_BOUND_MAX, NOTHING_JUDGED};
 
 /// What a record says.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -144,6 +145,12 @@ pub(crate) fn paired_values(
 ) -> Option<Vec<f64>> {
     let valid = Valid::of(record);
     valid.trials(arm).into_iter().map(|trial| metric::value(trial, workload, metric)).collect()
+}
+
+/// A metric of an arm over all trials that count, in the metric's unit: what reports show. `None` where any of them lacks it.
+pub(crate) fn figure(record: &RunRecord, arm: &str, workload: &str, metric: storebench_crds::Metric) -> Option<f64> {
+    let trials = summary::measurements(&Valid::of(record), arm, workload);
+    metric::over_trials(metric, &trials, &metric::pooled(&trials))
 }
 
 /// How many trials of an arm count.

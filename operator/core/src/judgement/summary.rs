@@ -12,6 +12,7 @@ use crate::placement;
 use crate::record::{
     ArmRecord, ControlPlaneUsage, FailureCause, RunRecord, TrialFailure, TrialRecord, Usage, WorkloadMeasurement,
 };
+use crate::statistics::median_of_whole as median;
 
 /// Processes that are neither store nor loader and used more of the machine than this, thousandths of a core, deserve a
 /// word: they took it from both arms, but not in equal parts.
@@ -324,10 +325,4 @@ fn unequal_histories(valid: &Valid) -> Vec<String> {
 
 fn milli(per_second: f64) -> u64 {
     (per_second * 1_000.0).round() as u64
-}
-
-/// The lower median, or 0 of nothing.
-fn median(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }

@@ -9,6 +9,7 @@ use super::gate::Decided;
 use super::{Valid, available, lacking};
 use crate::ledger::{number, retries_used};
 use crate::record::{FailureCause, RunRecord, TrialRecord};
+use crate::units;
 
 /// The verdict and its reason in one line.
 pub(super) fn decide(valid: &Valid, comparisons: &[Comparison], gates: &[Decided]) -> (Verdict, String) {
@@ -108,7 +109,15 @@ fn invalid(valid: &Valid) -> Option<String> {
         let last = failures(FailureCause::Disturbed).next_back().map(describe).unwrap_or_default();
         let trials = if voided.len() == 1 { "1 trial was".into() } else { format!("{} trials were", voided.len()) };
         let allowed = record.spec.trials.retries;
-        return Some(format!("{trials} disturbed, more than trials.retries allows ({allowed}); the last: {last}"));
+        // Those that were waited out, or disturbed before the run was gone on with, are free.
+        let counted = retries_used(&record.spec, &record.trials);
+        let of_them = match voided.len() as u32 == counted {
+            true => "more than".to_owned(),
+            false => format!(
+                "and {counted} of them count, as they were neither waited out nor from before the run was resumed: more than"
+            ),
+        };
+        return Some(format!("{trials} disturbed, {of_them} trials.retries allows ({allowed}); the last: {last}"));
     }
     let valid_trials = record.trials.iter().any(|trial| trial.state == TrialState::Valid);
     (!valid_trials || valid.indexes.is_empty()).then(|| "no trial was completed by every arm".into())
@@ -121,13 +130,18 @@ fn passed(comparisons: &[Comparison], gates: &[Decided]) -> String {
         .map(|gate| gate.result.gate.as_str())
         .collect();
     let judged = match gates.len() {
-        0 => "no gates, so nothing was judged".into(),
+        0 => NOTHING_JUDGED.into(),
         1 => "the gate was met".into(),
         count => format!("all {count} gates were met"),
     };
     let undecided = (!undecided.is_empty()).then(|| format!("undecided: {}", undecided.join(", ")));
     [Some(judged), undecided, findings(comparisons)].into_iter().flatten().collect::<Vec<String>>().join("; ")
 }
+
+/// What is said of a run that nothing could have failed.
+pub(crate) const NOTHING_JUDGED: &str = "no gates, so nothing was judged";
+/// Widest bound, in basis points, at which "no difference larger than" is still a finding; beyond it the trials cannot tell.
+pub(crate) const NO_DIFFERENCE_BOUND_MAX: u64 = 1_000;
 
 /// As many comparisons are told one by one.
 const TOLD_MAX: usize = 3;
@@ -147,11 +161,15 @@ fn findings(comparisons: &[Comparison]) -> Option<String> {
     let is_tie = |one: &Comparison| {
         one.low_basis_points <= PARITY && one.high_basis_points >= PARITY || one.is_within_noise_floor()
     };
+    let is_undecided =
+        |one: &Comparison| is_tie(one) && !one.is_within_noise_floor() && bound(one) > NO_DIFFERENCE_BOUND_MAX;
+    let no_different = format!("no different by more than {}", units::percent_bound(NO_DIFFERENCE_BOUND_MAX));
     let count = |holds: &dyn Fn(&Comparison) -> bool| of.iter().filter(|one| holds(one)).count();
     let counts = [
         ("higher", count(&|one| is_ranked(one) && !is_tie(one) && one.low_basis_points > PARITY)),
         ("lower", count(&|one| is_ranked(one) && !is_tie(one) && one.high_basis_points < PARITY)),
-        ("no different beyond noise", count(&|one| is_ranked(one) && is_tie(one))),
+        (no_different.as_str(), count(&|one| is_ranked(one) && is_tie(one) && !is_undecided(one))),
+        ("undecided", count(&|one| is_ranked(one) && is_undecided(one))),
         ("not ranked", count(&|one| !is_ranked(one))),
     ];
     let counts: Vec<String> =
@@ -168,6 +186,12 @@ fn findings(comparisons: &[Comparison]) -> Option<String> {
 /// 1, in basis points.
 const PARITY: u64 = 10_000;
 
+/// How far the farther end of an interval is from 1, basis points.
+fn bound(comparison: &Comparison) -> u64 {
+    let (low, high) = (comparison.low_basis_points, comparison.high_basis_points);
+    PARITY.saturating_sub(low).max(high.saturating_sub(PARITY))
+}
+
 /// A comparison in words: never faster or slower where the interval contains 1.
 fn in_words(comparison: &Comparison) -> String {
     let ratio = |basis_points: u64| basis_points as f64 / 10_000.0;
@@ -183,9 +207,16 @@ fn in_words(comparison: &Comparison) -> String {
         None if comparison.is_within_noise_floor() => {
             format!("{workload}: {arm} has {interval} the {what} of {baseline}, within the noise floor")
         }
-        None if low <= PARITY && high >= PARITY => {
-            format!("{workload}: no difference between {arm} and {baseline} beyond noise, {what} {interval}")
-        }
+        None if low <= PARITY && high >= PARITY => match bound(comparison) {
+            bound if bound <= NO_DIFFERENCE_BOUND_MAX => {
+                let bound = units::percent_bound(bound);
+                format!("{workload}: no difference larger than {bound} between {arm} and {baseline}, {what} {interval}")
+            }
+            _ => {
+                let unseen = units::unseen(comparison.detectable_basis_points);
+                format!("{workload}: undecided whether {arm} and {baseline} differ, {what} {interval}: {unseen}")
+            }
+        },
         None => format!("{workload}: {arm} has {interval} the {what} of {baseline}"),
     }
 }

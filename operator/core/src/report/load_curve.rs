@@ -10,6 +10,7 @@ use super::lookup;
 use super::table::{Cell, Column, Table, Tone};
 use super::units;
 use crate::record::ArmRecord;
+use crate::statistics::median_of_whole;
 
 /// Rates that are put together: so many in a factor of ten.
 const BINS_PER_DECADE: f64 = 24.0;
@@ -59,20 +60,13 @@ fn points(mut steps: Vec<&LoadStep>, target: &HighestRate) -> Vec<Point> {
     steps.sort_by_key(|step| step.rate_per_second);
     let bin = |step: &LoadStep| ((step.rate_per_second.max(1) as f64).log10() * BINS_PER_DECADE).round() as i64;
     let point = |steps: &[&LoadStep]| Point {
-        rate_per_second: median(steps.iter().map(|step| step.rate_per_second)),
-        target_nanos: median(steps.iter().map(|step| target.percentile.of(&step.intended))),
-        p50_nanos: median(steps.iter().map(|step| step.intended.p50_nanos)),
+        rate_per_second: median_of_whole(steps.iter().map(|step| step.rate_per_second).collect()),
+        target_nanos: median_of_whole(steps.iter().map(|step| target.percentile.of(&step.intended)).collect()),
+        p50_nanos: median_of_whole(steps.iter().map(|step| step.intended.p50_nanos).collect()),
         held: steps.iter().filter(|step| step.missed.is_none()).count(),
         steps: steps.len(),
     };
     steps.chunk_by(|one, other| bin(one) == bin(other)).map(point).collect()
-}
-
-/// The lower median; 0 of nothing.
-fn median(values: impl Iterator<Item = u64>) -> u64 {
-    let mut values: Vec<u64> = values.collect();
-    values.sort_unstable();
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }
 
 /// The curves as a table, one rate of an arm to a row. `None`: there are none.
@@ -147,8 +141,8 @@ mod tests {
             found.iter().map(|point| (point.rate_per_second, point.target_nanos, point.held, point.steps)).collect();
         assert_eq!(
             found,
-            [(1_005, 2_000_000, 3, 3), (8_000, 4_000_000, 1, 2), (16_000, 90_000_000, 0, 1)],
-            "the median of two is the lower"
+            [(1_005, 2_000_000, 3, 3), (8_050, 6_500_000, 1, 2), (16_000, 90_000_000, 0, 1)],
+            "the median of two is their mean"
         );
     }
 

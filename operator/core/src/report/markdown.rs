@@ -21,6 +21,9 @@ const DISPENSABLE_SHOWN: u8 = 2;
 pub fn markdown(report: &Report) -> String {
     let mut page = Page::default();
     page.head(report);
+    if report.record.trials.is_empty() {
+        return page.text;
+    }
     page.workloads(report);
     if let Some(table) = ledger::gates(report) {
         page.heading(3, "Gates");
@@ -112,7 +115,7 @@ impl Page {
     }
 
     fn head(&mut self, report: &Report) {
-        let (sign, word, _) = wording::verdict(report.judgement.verdict);
+        let (sign, word, _) = wording::headline(report);
         self.heading(2, &format!("{sign} {word}: {}", report.record.name));
         let (message, warning) = describe::message(report);
         self.paragraph(&format!("**{}**", escape(&message)));

@@ -12,7 +12,7 @@ use super::lookup::{self, comparison, interval, is_open_loop, result};
 use super::requests;
 use super::table::{Cell, Column, SUBORDINATE, Table, Tone};
 use super::units;
-use super::wording::finding;
+use super::wording::{UNDECIDED, finding};
 use crate::record::ArmRecord;
 
 /// What was measured, one arm to a row (two in an open loop: intended latency, then service).
@@ -120,8 +120,16 @@ pub(super) fn comparisons(report: &Report, workload: &Workload) -> Option<Table>
         let column = Column::words(format!("{}{}", metric.words, if is_intended { ", intended" } else { "" }));
         if metric.direction == Direction::Cost { column.dispensable(2) } else { column }
     }));
-    columns.push(Column::numbers("pairs").dispensable(1));
-    columns.push(Column::numbers("would see").dispensable(3));
+    // Where a difference may have gone unseen, how large it may be is worth more than how it was looked for.
+    let is_undecided = |(_, arm): &(usize, &ArmRecord)| {
+        compared
+            .iter()
+            .filter_map(|metric| of(arm, *metric))
+            .any(|found| finding(report, found).conclusion == UNDECIDED)
+    };
+    let (pairs, would_see) = if arms.iter().any(is_undecided) { (3, 1) } else { (1, 3) };
+    columns.push(Column::numbers("pairs").dispensable(pairs));
+    columns.push(Column::numbers("would see").dispensable(would_see));
     let rows = arms
         .iter()
         .map(|(position, arm)| {

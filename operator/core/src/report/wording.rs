@@ -11,13 +11,14 @@ use super::Report;
 use super::lookup;
 use super::table::Tone;
 use super::units;
+use crate::judgement::{NO_DIFFERENCE_BOUND_MAX, NOTHING_JUDGED};
 use crate::record::{ArmRecord, Driver, FailureCause};
 
 /// 1, in basis points.
 const PARITY: u64 = 10_000;
 
-/// Widest bound, in basis points, at which "no difference larger than" is still a finding; beyond it the trials cannot tell.
-const NO_DIFFERENCE_BOUND_MAX: u64 = 1_000;
+/// What is said where the trials cannot tell.
+pub(super) const UNDECIDED: &str = "undecided";
 
 /// What is said of an arm that is no farther from the baseline than the baseline is from itself.
 pub(super) const WITHIN_NOISE_FLOOR: &str = "within the noise floor";
@@ -30,6 +31,16 @@ pub(super) fn verdict(verdict: Verdict) -> (&'static str, &'static str, Tone) {
         Verdict::Inconclusive => ("?", "Inconclusive", Tone::Warning),
         Verdict::Invalid => ("!", "Invalid", Tone::Bad),
         Verdict::NoBaseline => ("○", "Nothing to compare", Tone::Plain),
+    }
+}
+
+/// A run's verdict in words, with its sign. One that passed without anything that could have failed it is no good news, and says so.
+pub(super) fn headline(report: &Report) -> (&'static str, String, Tone) {
+    let judgement = &report.judgement;
+    let (sign, word, tone) = verdict(judgement.verdict);
+    match judgement.verdict == Verdict::Passed && judgement.message.starts_with(NOTHING_JUDGED) {
+        true => ("○", format!("{word} (no gates)"), Tone::Plain),
+        false => (sign, word.to_owned(), tone),
     }
 }
 
@@ -126,7 +137,7 @@ pub(super) fn of_ratio(metric: Metric, [middle, one_end, other_end]: [u64; 3], i
             let sentence = format!("no difference larger than {}", units::percent_bound(bound));
             return Finding { ratio, conclusion: sentence.clone(), sentence, tone: Tone::Plain };
         }
-        ("undecided".to_owned(), Tone::Dim)
+        (UNDECIDED.to_owned(), Tone::Dim)
     };
     Finding { sentence: format!("{ratio} {conclusion}"), ratio, conclusion, tone }
 }

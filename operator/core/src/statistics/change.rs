@@ -17,7 +17,7 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::estimate::mean;
-use super::{StatisticsError, TRIALS_MIN};
+use super::{StatisticsError, TRIALS_MIN, median};
 
 /// Fewest runs of a level.
 pub const SEGMENT_MIN: usize = TRIALS_MIN;
@@ -60,22 +60,12 @@ pub fn change_points(values: &[f64]) -> Result<Vec<usize>, StatisticsError> {
 fn without_lone_outliers(values: &[f64]) -> Vec<f64> {
     let filtered = |position: usize| {
         let around = &values[position.saturating_sub(NEIGHBOURS)..(position + NEIGHBOURS + 1).min(values.len())];
-        let centre = median(around.to_vec());
-        let deviation = median(around.iter().map(|value| (value - centre).abs()).collect());
+        let centre = median(around.to_vec()).unwrap_or_default();
+        let deviation = median(around.iter().map(|value| (value - centre).abs()).collect()).unwrap_or_default();
         let value = values[position];
         if (value - centre).abs() > ALONE * deviation { centre } else { value }
     };
     (0..values.len()).map(filtered).collect()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        odd if odd % 2 == 1 => values[middle],
-        _ => (values[middle - 1] + values[middle]) / 2.0,
-    }
 }
 
 /// The cut of a segment, if both sides are farther apart than noise puts them.

@@ -67,6 +67,28 @@ pub const RESAMPLES_LIMIT: u32 = 1_000_000;
 /// Power at which the smallest detectable effect of a [`PairedComparison`] is stated.
 pub const POWER_DEFAULT: f64 = 0.8;
 
+/// The median: of an even number of values the mean of the middle two. `None` of nothing.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[middle]),
+        _ => Some(values[middle - 1].midpoint(values[middle])),
+    }
+}
+
+/// The median of whole numbers, rounded down; 0 of nothing.
+pub(crate) fn median_of_whole(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0,
+        odd if odd % 2 == 1 => values[middle],
+        _ => values[middle - 1].midpoint(values[middle]),
+    }
+}
+
 /// Which side of a comparison a bad measurement was found on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {

@@ -68,3 +68,82 @@ fn what_a_load_left_in_somebody_s_store_stands_above_every_number() {
     }
     assert_eq!(from_json(&json(&report).unwrap()).unwrap(), report);
 }
+
+/// A run whose second arm moves from trial to trial by more than it differs from the first.
+fn noisy(gates: serde_json::Value) -> RunRecord {
+    let mut record = record(1.0, gates);
+    for trial in record.trials.iter_mut().filter(|trial| trial.arm == "new") {
+        let factor = [0.6, 1.0, 1.7][trial.index as usize % 3];
+        let elapsed_nanos = &mut trial.workloads[0].summary.elapsed_nanos;
+        *elapsed_nanos = (*elapsed_nanos as f64 * factor) as u64;
+    }
+    record
+}
+
+#[test]
+fn what_the_trials_cannot_tell_is_undecided_and_no_equality() {
+    let judgement = judge(&noisy(serde_json::json!([])));
+    let message = &judgement.message;
+    assert!(message.contains("undecided whether new and old differ, throughput "), "{message}");
+    assert!(
+        message.contains("a difference of less than ") && message.contains(" % would have gone unseen"),
+        "{message}"
+    );
+    assert!(!message.contains("no difference"), "{message}");
+    let equal = judge(&record(1.0, serde_json::json!([]))).message;
+    assert!(equal.contains("no difference larger than ") && !equal.contains("unseen"), "{equal}");
+    let report = Report { judgement, record: noisy(serde_json::json!([])) };
+    for page in [text(&report, 60, false), text(&report, 80, false), markdown(&report), html(&report).unwrap()] {
+        assert!(page.replace('\u{a0}', " ").contains("would see"), "{page}");
+    }
+}
+
+#[test]
+fn a_run_that_nothing_could_fail_says_so_beside_its_verdict() {
+    let page = |gates: serde_json::Value| {
+        let record = record(1.0, gates);
+        text(&Report { judgement: judge(&record), record }, 80, false)
+    };
+    assert!(page(serde_json::json!([])).starts_with("○ Passed (no gates)  "), "{}", page(serde_json::json!([])));
+    assert!(page(throughput_gate(9_000, "Fail")).starts_with("✓ Passed  "));
+}
+
+#[test]
+fn of_what_was_disturbed_it_is_said_what_counts() {
+    let mut record = record(1.0, serde_json::json!([]));
+    for position in [7, 12, 15] {
+        super::failed(&mut record, position, crate::record::FailureCause::Disturbed);
+    }
+    let message = judge(&record).message;
+    assert!(message.starts_with("3 trials were disturbed, more than trials.retries allows (1); "), "{message}");
+    record.trials[7].waited_millis = Some(0);
+    let message = judge(&record).message;
+    assert!(message.starts_with("3 trials were disturbed, and 2 of them count, "), "{message}");
+    assert_eq!(record.trials_in_words(), "20 trials (old 10, new 10)");
+}
+
+#[test]
+fn nothing_but_the_remedy_is_said_of_a_run_without_a_trial() {
+    let mut record = record(1.0, serde_json::json!([]));
+    record.trials.clear();
+    let unavailable =
+        || crate::record::Unavailable { reason: "etcd is not here".into(), install: "peers/fetch etcd".into() };
+    record.arms.iter_mut().for_each(|arm| arm.unavailable = Some(unavailable()));
+    let report = Report { judgement: judge(&record), record };
+    for page in [text(&report, 80, false), markdown(&report)] {
+        assert!(page.contains("peers/fetch etcd") && !page.contains("trials valid"), "{page}");
+        assert!(page.lines().count() < 20, "{page}");
+    }
+}
+
+#[test]
+fn of_two_trials_the_figure_is_their_mean_and_not_the_lower() {
+    let mut record = record(1.0, serde_json::json!([]));
+    record.trials.retain(|trial| trial.index < 2);
+    let of_old = record.trials.iter().filter(|trial| trial.arm == "old");
+    let rates: Vec<f64> =
+        of_old.map(|trial| trial.workloads[0].per_second(trial.workloads[0].summary.operations)).collect();
+    let result = judge(&record).results.into_iter().find(|result| result.arm == "old").unwrap();
+    assert_ne!(rates[0], rates[1]);
+    assert_eq!(result.throughput_milli, ((rates[0] + rates[1]) * 500.0).round() as u64);
+}

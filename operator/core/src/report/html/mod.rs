@@ -108,7 +108,7 @@ fn of_run(number: usize, markup: &str) -> String {
 }
 
 fn title(report: &Report) -> String {
-    let (_, word, _) = wording::verdict(report.judgement.verdict);
+    let (_, word, _) = wording::headline(report);
     format!("{}: {word}", report.record.name)
 }
 
@@ -180,8 +180,7 @@ fn page(title: &str, head_markup: &str, body_markup: &str) -> String {
 }
 
 fn head(report: &Report) -> String {
-    let judgement = &report.judgement;
-    let (sign, word, tone) = wording::verdict(judgement.verdict);
+    let (sign, word, tone) = wording::headline(report);
     let class = parts::tone_class(tone);
     let name = escape(&report.record.name);
     let (message, warning) = describe::message(report);

@@ -129,7 +129,10 @@ fn stack(table: &Table, width: usize) -> Vec<Line> {
     for row in &table.rows {
         let mut cells = row.iter();
         if let Some(name) = cells.next() {
-            lines.push(Line::indented(INDENT).and(&name.text, name.tone));
+            // A title that says more than what the names are of belongs to each of them, as in "valkey against redis".
+            let title = table.columns.first().map_or("", |column| column.title.as_str());
+            let title = if title.contains(' ') { format!(" {title}") } else { String::new() };
+            lines.extend(wrapped(Line::indented(INDENT).and(&name.text, name.tone), &title, width));
         }
         for (cell, column) in cells.zip(table.columns.iter().skip(1)).filter(|(cell, _)| !cell.text.is_empty()) {
             let start = INDENT * 2 + titles + GAP;
@@ -138,6 +141,14 @@ fn stack(table: &Table, width: usize) -> Vec<Line> {
         }
     }
     lines
+}
+
+/// `title` behind `label`, or below it where both are too long for a line.
+fn wrapped(label: Line, title: &str, width: usize) -> Vec<Line> {
+    match label.width_columns() + width_columns(title) <= width {
+        true => vec![label.and(title, Tone::Dim)],
+        false => [vec![label], hang(Line::indented(INDENT), title.trim_start(), Tone::Dim, width)].concat(),
+    }
 }
 
 /// `text` after `label`, its further lines flush with its first.
@@ -186,6 +197,19 @@ mod tests {
             shown("etcd", 20),
             "  etcd\n    throughput  12.3k/s\n    p90         1.20 ms\n    p99         1.84 ms\n"
         );
+    }
+
+    #[test]
+    fn what_arms_are_held_against_is_told_at_any_width() {
+        let mut compared = table("valkey");
+        compared.columns[0] = Column::words("against redis");
+        for width in [20, 40, 60, 120] {
+            assert!(paint(&lay_out(&compared, width), false).contains("against redis"), "{width}");
+        }
+        let long = "a".repeat(40);
+        compared.rows[0][0] = Cell::plain(&long);
+        let narrow = paint(&stack(&compared, 50), false);
+        assert!(narrow.starts_with(&format!("  {long}\n  against redis\n")), "{narrow}");
     }
 
     #[test]

@@ -34,6 +34,10 @@ pub fn text(report: &Report, width_columns: usize, colour: bool) -> String {
     let mut page = Page { lines: Vec::new(), width: width_columns.max(WIDTH_COLUMNS_MIN) };
     page.head(report);
     page.not_measured(report);
+    if report.record.trials.is_empty() {
+        // Tables of nothing would hide the remedy.
+        return paint(&page.lines, colour);
+    }
     page.workloads(report);
     page.gates(report);
     page.resources(report);
@@ -124,7 +128,7 @@ impl Page {
     }
 
     fn verdict(&mut self, report: &Report) {
-        let (sign, word, tone) = wording::verdict(report.judgement.verdict);
+        let (sign, word, tone) = wording::headline(report);
         let line = Line::default().and(sign, tone).and(format!(" {word}"), tone);
         self.lines.push(line.and("  ", Tone::Plain).and(&report.record.name, Tone::Strong));
         let (message, warning) = describe::message(report);
