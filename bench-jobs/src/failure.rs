@@ -15,12 +15,13 @@ pub const LINE_BYTES_MAX: usize = 300;
 pub struct Failure {
     text: String,
     has_not_happened: bool,
+    is_never_of_time: bool,
 }
 
 impl Failure {
     /// A failure described by `text`. Whether the request had an effect is not known.
     pub fn new(text: impl fmt::Display) -> Self {
-        Self { text: short_line(&text.to_string()), has_not_happened: false }
+        Self { text: short_line(&text.to_string()), has_not_happened: false, is_never_of_time: false }
     }
 
     /// The same of a request that surely had no effect: it was not sent, or was refused.
@@ -33,9 +34,26 @@ impl Failure {
         self.has_not_happened
     }
 
+    /// The same in other words.
+    pub fn reworded(&self, text: impl fmt::Display) -> Self {
+        Self { text: short_line(&text.to_string()), ..self.clone() }
+    }
+
+    /// The same of one that no delay explains, however long who asks and who answers stood still.
+    pub fn never_of_time(self) -> Self {
+        Self { is_never_of_time: true, ..self }
+    }
+
+    /// Whether a delay may explain it: an answer that did not come in time, a connection that was given up, an election that was called meanwhile.
+    pub fn may_be_of_time(&self) -> bool {
+        !self.is_never_of_time
+    }
+
     /// An input or output error while doing something, such as `write to 127.0.0.1:6379`.
     pub fn io(doing: impl fmt::Display, error: &io::Error) -> Self {
-        Self::new(format_args!("{doing}: {}", plain(error)))
+        // Nobody listens: who stands still does.
+        let is_never_of_time = error.kind() == io::ErrorKind::ConnectionRefused;
+        Self { is_never_of_time, ..Self::new(format_args!("{doing}: {}", plain(error))) }
     }
 
     /// The message.
@@ -73,6 +91,8 @@ mod tests {
         let error = io::Error::from_raw_os_error(104);
         let failure = Failure::io("read from 127.0.0.1:1", &error);
         assert_eq!(failure.text(), "read from 127.0.0.1:1: Connection reset by peer");
+        assert!(failure.may_be_of_time());
+        assert!(!Failure::io("connect to 127.0.0.1:1", &io::Error::from_raw_os_error(111)).may_be_of_time());
         assert_eq!(short_line(&"x".repeat(1_000)).len(), LINE_BYTES_MAX);
     }
 }

@@ -310,6 +310,21 @@ fn a_store_that_hangs_while_the_loader_stands_still_too_has_not_failed() {
     }
 }
 
+/// That the loader stood still explains an answer that did not come, and no process that has died.
+#[test]
+fn a_store_that_dies_while_the_loader_stands_still_has_failed() {
+    let redis = Redis::start(&[]);
+    let load = json!({ "connections": 3, "duration": "20s", "warmUp": "0s", "timeout": "400ms" });
+    let mut job = start(redis.port, workload(parameters("Get", "Resp2", 1), load), &[]);
+    job.until(Phase::Measure);
+    job.signal(Signal::STOP);
+    redis.signal(Signal::KILL);
+    thread::sleep(Duration::from_secs(1));
+    job.signal(Signal::CONT);
+    let outcome = job.end().summary.outcome;
+    assert!(matches!(outcome, JobOutcome::StoreFailed { .. }), "{outcome:?}");
+}
+
 #[test]
 fn a_store_that_is_not_there_has_failed() {
     let started = Instant::now();

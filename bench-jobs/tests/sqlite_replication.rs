@@ -104,6 +104,7 @@ dbs:
                 "endpoints": ["127.0.0.1:1"],
                 "sharedDirectory": self.folder.path().join("shared"),
                 "companions": { ROLE: format!("127.0.0.1:{}", self.store_port) },
+                "faultProxy": format!("127.0.0.1:{}", free_port()),
                 "workloads": [{ "name": "w", "sqliteReplication": parameters, "load": load }],
             }),
             &[],
@@ -192,11 +193,11 @@ fn a_replica_that_holds_other_pages_is_a_wrong_answer() {
     assert!(detail.contains("0000000000000003-0000000000000003.ltx: "), "{detail}");
 }
 
-/// The outage is one that nobody makes here: what counts is a tool that brings back less than was acknowledged.
+/// The outage is one that nobody notices, for the replicator goes past the proxy: what counts is a tool that brings back less than was acknowledged.
 #[test]
 fn what_a_restore_after_an_outage_lacks_is_counted_as_lost_and_is_not_wrong() {
     let Some(replicator) = Replicator::start() else { return };
-    let outage = json!({ "kind": "Kill", "after": "200ms", "duration": "500ms" });
+    let outage = json!({ "kind": "BlackHole", "after": "200ms", "duration": "500ms" });
     let parameters = json!({ "operation": "Outage", "rows": 100, "rowsPerTransaction": 4, "outage": outage });
     let load = json!({ "mode": "OpenLoop", "rate": 50, "duration": "2s", "warmUp": "0s" });
     let ended = replicator.job_with_tool(parameters, load, &["-txid", "0000000000000003"]).end();
@@ -217,6 +218,25 @@ fn a_tool_that_restores_an_older_state_is_a_wrong_answer() {
     let JobOutcome::WrongAnswer { key, detail, .. } = &ended.summary.outcome else { panic!("{:?}", ended.summary) };
     assert_eq!(key, "0000.db");
     assert!(detail.starts_with("expected transaction 4 as the last, found "), "{detail}");
+}
+
+#[test]
+fn a_job_whose_outage_nobody_makes_is_refused() {
+    let outage = |kind: &str| {
+        let outage = json!({ "kind": kind, "after": "200ms", "duration": "500ms" });
+        let parameters = json!({ "operation": "Outage", "outage": outage });
+        let spec = json!({
+            "run": "test", "arm": "litestream", "trial": 0, "seed": 42, "endpoints": ["127.0.0.1:1"], "sharedDirectory": "/tmp",
+            "companions": { ROLE: "127.0.0.1:1" },
+            "restoreTool": { "name": "none", "program": "/bin/true", "arguments": [] },
+            "workloads": [{ "name": "w", "sqliteReplication": parameters, "load": { "duration": "1s" } }],
+        });
+        let (status, said) = Job::start(&spec, &[]).fail();
+        assert!(!status.success());
+        said
+    };
+    assert!(outage("Kill").contains("strikesMembers: is missing"));
+    assert!(outage("BlackHole").contains("faultProxy: is missing"));
 }
 
 #[test]

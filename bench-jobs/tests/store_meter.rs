@@ -13,13 +13,12 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use bench_jobs::family::check::Check;
-use bench_jobs::measure::meter::{MemberReading, Reading};
 use harness::{Process, TempDir, command, free_port, peer, until};
 use procfs::process::Process as OwnProcess;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use storebench_crds::job::{JobLine, Phase, StoreReading, Usage};
+use storebench_crds::meter::{Check, MemberReading, Reading};
 
 use support::etcd::Etcd;
 use support::job::{Ended, Job};

@@ -24,6 +24,7 @@ pub mod latency;
 pub mod line;
 pub mod measure;
 pub mod measurement;
+pub mod meter;
 pub mod metric;
 pub mod ratio;
 pub mod reference;

@@ -165,7 +165,7 @@ fn metrics(text: &mut String, metrics: impl Iterator<Item = Metric>) {
     for metric in metrics {
         let better = match metric.direction {
             Direction::Speed | Direction::Gain => "more",
-            Direction::Cost | Direction::Delay | Direction::Harm => "less",
+            Direction::Cost | Direction::Delay | Direction::Lag | Direction::Harm => "less",
         };
         let over_trials = match metric.over_trials {
             OverTrials::Median => "the median",

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use storebench_crds::meter::Check;
 
 use crate::failure::Failure;
 use crate::net::http_client::get;
@@ -12,22 +12,10 @@ use crate::net::http_client::get;
 pub const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// One kind of request, tried out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
-    /// Its name in the protocol.
-    pub name: String,
-    /// Whether the store answered rightly.
-    pub ok: bool,
-    /// What was answered, or what went wrong, in one line.
-    pub detail: String,
-}
-
-impl Check {
-    pub(crate) fn new(name: &str, outcome: Result<String, Failure>) -> Self {
-        let ok = outcome.is_ok();
-        let detail = outcome.unwrap_or_else(|failure| failure.text().to_owned());
-        Self { name: name.into(), ok, detail }
-    }
+pub(crate) fn tried(name: &str, outcome: Result<String, Failure>) -> Check {
+    let ok = outcome.is_ok();
+    let detail = outcome.unwrap_or_else(|failure| failure.text().to_owned());
+    Check { name: name.into(), ok, detail }
 }
 
 /// What a store answers to `GET path`; a failure begins with that.

@@ -4,9 +4,10 @@
 use std::net::{SocketAddr, TcpStream};
 
 pub use storebench_crds::engine::Protocol;
+use storebench_crds::meter::Check;
 
 use crate::failure::Failure;
-use crate::family::check::{ANSWER_TIMEOUT, Check, http};
+use crate::family::check::{ANSWER_TIMEOUT, http, tried};
 use crate::family::{block_stream, etcd, key_value, redis};
 use crate::measure::fsyncs;
 use crate::measure::machine;
@@ -90,11 +91,11 @@ pub fn surface(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
         Protocol::Etcd => etcd::surface::surface(store, &key),
         Protocol::DEngine => key_value::probe::surface(store),
         Protocol::DEngineOriginal => {
-            vec![Check::new("Connection", answers(protocol, store).map(|()| "accepted".into()))]
+            vec![tried("Connection", answers(protocol, store).map(|()| "accepted".into()))]
         }
         Protocol::Redis => redis::probe::surface(store, &key),
         // What else it serves takes a signature, and with it credentials.
-        Protocol::S3 => vec![Check::new("Signature", refuses_strangers(store))],
+        Protocol::S3 => vec![tried("Signature", refuses_strangers(store))],
         Protocol::BlockStream => block_stream::probe::surface(store),
         // What it does can only be seen beside a load.
         Protocol::Sqlite => Vec::new(),

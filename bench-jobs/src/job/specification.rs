@@ -40,7 +40,7 @@ pub fn context(spec: &JobSpec, index: usize, share: Share) -> Result<Context, Sp
     let mut endpoints = spec.endpoints.clone();
     endpoints.rotate_left(share.slice(load.connections).start as usize % spec.endpoints.len().max(1));
     let fault = workload.fault();
-    let kills = fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::Kill);
+    let kills = workload.strike() == Some(FaultKind::Kill);
     Ok(Context {
         workload: workload.name.clone(),
         // The same trial gives two workloads different values, so that a lost write is not hidden by an equal older one.

@@ -15,6 +15,7 @@ use procfs::process::Process;
 use storebench_crds::job::{Hindrance, LoaderAudit};
 
 use crate::measure::control_group;
+use crate::measure::thread::ThreadUse;
 
 /// A larger step of the wall clock against the monotonic clock: hindered.
 pub const CLOCK_STEP_MAX: Duration = Duration::from_millis(50);
@@ -24,22 +25,6 @@ pub const LATE: Duration = Duration::from_millis(10);
 pub const LATE_BASIS_POINTS_MAX: u64 = 100;
 /// Open loop: up to this much, the 99th percentile of lag is never held against the loader.
 pub const LAG_P99_HARMLESS: Duration = Duration::from_millis(1);
-
-/// What one thread has used since it was started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct ThreadUse {
-    cpu_nanos: u64,
-    waited_nanos: u64,
-    voluntary_switches: u64,
-    involuntary_switches: u64,
-}
-
-impl ThreadUse {
-    /// It ran, or would have run, had there been a processor.
-    fn wanted_nanos(self) -> u64 {
-        self.cpu_nanos + self.waited_nanos
-    }
-}
 
 /// The loader's state at one instant.
 #[derive(Clone, Debug)]
@@ -109,17 +94,8 @@ impl Auditor {
         }
         // A thread may end between the listing and the reading; its use is then not seen.
         for task in process.tasks().into_iter().flatten().flatten() {
-            let mut used = ThreadUse::default();
-            if let Ok(schedule) = task.schedstat() {
-                used.cpu_nanos = schedule.sum_exec_runtime;
-                used.waited_nanos = schedule.run_delay;
-            }
-            if let Ok(status) = task.status() {
-                used.voluntary_switches = status.voluntary_ctxt_switches.unwrap_or_default();
-                used.involuntary_switches = status.nonvoluntary_ctxt_switches.unwrap_or_default();
-            }
             let name = std::fs::read_to_string(format!("/proc/self/task/{}/comm", task.tid)).unwrap_or_default();
-            snapshot.threads.insert(task.tid, (name.trim().to_owned(), used));
+            snapshot.threads.insert(task.tid, (name.trim().to_owned(), ThreadUse::of(&task)));
         }
         snapshot
     }
@@ -138,26 +114,12 @@ pub fn account(before: &Snapshot, after: &Snapshot) -> LoaderAudit {
         rss_peak_bytes: after.rss_peak_bytes,
         ..LoaderAudit::default()
     };
-    let mut busiest_nanos = 0;
-    let mut wanted_nanos_max = 0;
     for (tid, (name, used)) in &after.threads {
-        let earlier = before.threads.get(tid).map(|(_, used)| *used).unwrap_or_default();
-        let cpu_nanos = used.cpu_nanos.saturating_sub(earlier.cpu_nanos);
-        let waited_nanos = used.waited_nanos.saturating_sub(earlier.waited_nanos);
-        audit.cpu_nanos += cpu_nanos;
-        audit.run_queue_nanos += waited_nanos;
-        audit.voluntary_switches += used.voluntary_switches.saturating_sub(earlier.voluntary_switches);
-        audit.involuntary_switches += used.involuntary_switches.saturating_sub(earlier.involuntary_switches);
-        busiest_nanos = busiest_nanos.max(cpu_nanos);
-        let wanted_nanos = used.wanted_nanos().saturating_sub(earlier.wanted_nanos());
-        if wanted_nanos > wanted_nanos_max {
-            wanted_nanos_max = wanted_nanos;
-            audit.saturated_thread.clone_from(name);
-        }
+        let used = used.since(before.threads.get(tid).map(|(_, used)| *used).unwrap_or_default());
+        audit.voluntary_switches += used.voluntary_switches;
+        audit.involuntary_switches += used.involuntary_switches;
+        audit.count_in(name, used.cpu_nanos, used.waited_nanos, elapsed.as_nanos() as u64);
     }
-    let share = |nanos| basis_points(nanos, elapsed.as_nanos() as u64) as u32;
-    audit.busiest_thread_basis_points = share(busiest_nanos);
-    audit.saturation_basis_points = share(wanted_nanos_max);
     audit
 }
 

@@ -1,5 +1,5 @@
 //! Who does a fault to a member of the store when the load asks for it, and undoes it: the driver at the other end of standard output and standard
-//! input, or the meter beside the member ([`crate::sidecar::store_meter::strike`]). That it is not done is no fault of the store:
+//! input, or the meter beside the member ([`storebench_crds::meter`]). That it is not done is no fault of the store:
 //! [`Control::broken`] then says so.
 
 use std::collections::BTreeMap;
@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use storebench_crds::job::{DriverLine, JobLine, JobSpec};
+use storebench_crds::meter::{RESTART_PATIENCE, STRIKE, STRUCK, Struck, check_token};
 use storebench_crds::workload::FaultKind;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, channel};
@@ -17,7 +18,6 @@ use tokio::time::timeout;
 use crate::failure::Failure;
 use crate::net::http_client;
 use crate::report::Report;
-use crate::sidecar::store_meter::strike::{RESTART_PATIENCE, STRIKE, STRUCK, Struck, Token};
 
 /// How long may be taken for what is done at once.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -68,7 +68,7 @@ impl Control {
 
     /// Asks the meters of a job, of which there is one for each endpoint. Errors: there is not, or the token is none.
     pub fn of_meters(job: &JobSpec, token: &str) -> io::Result<Self> {
-        token.parse::<Token>().map_err(|remedy| io::Error::other(format!("--strike-token: {remedy}")))?;
+        check_token(token).map_err(|remedy| io::Error::other(format!("--strike-token: {remedy}")))?;
         if job.meters.len() != job.endpoints.len() {
             return Err(io::Error::other("meters: give one for each of endpoints, in their order, where metersStrike"));
         }

@@ -25,6 +25,7 @@ mod hunt;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -50,11 +51,14 @@ use crate::load::durability;
 use crate::load::pace::Timetable;
 use crate::load::pulse::Pulse;
 use crate::load::thread::{Answer, Order, thread_main};
+use crate::measure::machine;
 use crate::measure::meters::{Sampler, Samplers};
-use crate::measure::{machine, meter};
 use crate::report::board::{Live, Totals};
 use crate::report::measures::Measures;
 use crate::report::record::Record;
+
+/// Whoever is there takes a connection within this, or may stand still.
+const GONE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs a workload to its end. Errors are the loader's own; everything about the store is in the [`Ending`].
 pub fn run<F: Family>(context: Context, plan: F::Plan, around: &Surroundings<'_>) -> io::Result<Ending> {
@@ -121,7 +125,7 @@ struct Measured {
 impl Coordinator<'_> {
     fn run(&self) -> io::Result<Ending> {
         if let Some(failure) = self.connected()? {
-            return Ok(self.store_failed(failure.text()));
+            return Ok(self.store_failed(failure.text(), &failure));
         }
         let auditor = Auditor::new();
         let (mut verified, mut wrong) = (0, 0);
@@ -161,7 +165,7 @@ impl Coordinator<'_> {
                 fsyncs = self.report_growth(fsyncs_before.take())?;
             }
             let sampler = (phase == Phase::Measure).then(|| self.around.meters.sample());
-            let machine_before = meter::Reading::of_machine(machine::boot_identifier().unwrap_or_default());
+            let machine_before = machine::reading(machine::boot_identifier().unwrap_or_default());
             let before = auditor.snapshot();
             let start = self.release(phase);
             if let (Phase::Verify, Some(measured)) = (phase, &measured) {
@@ -175,7 +179,7 @@ impl Coordinator<'_> {
                 // A wrong answer may be why no more could be done, and says more than that.
                 return Ok(match first_wrong {
                     Some(first) => Ending { summary: None, outcome: self.wrong_answer(wrong, first) },
-                    None => self.store_failed(failure),
+                    None => self.store_failed(failure.text(), failure),
                 });
             }
             if matches!(phase, Phase::Measure | Phase::Verify) {
@@ -184,7 +188,7 @@ impl Coordinator<'_> {
             }
             if let Some(Samplers { store, api_server, others }) = sampler {
                 let after = auditor.snapshot();
-                let machine_now = meter::Reading::of_machine(machine_before.machine.clone());
+                let machine_now = machine::reading(machine_before.machine.clone());
                 let own = format!("load-{}", self.context.share.process());
                 let own = MachineUse {
                     own_nanos: audit::account(&before, &after).cpu_nanos,
@@ -481,6 +485,17 @@ impl Coordinator<'_> {
         }
     }
 
+    /// Whether nobody listens where the store is to be, though nobody was asked to kill it: it has died, which is more than to stand still.
+    fn is_anybody_gone(&self) -> bool {
+        let mut endpoints =
+            self.context.endpoints.iter().filter_map(|endpoint| endpoint.to_socket_addrs().ok()?.next());
+        let refuses = |address: SocketAddr| {
+            let connected = TcpStream::connect_timeout(&address, GONE_TIMEOUT);
+            connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        !self.context.restarts_members && endpoints.any(refuses)
+    }
+
     fn summary(&self, measured: &Measured, verified: u64) -> WorkloadSummary {
         let record = &measured.record;
         WorkloadSummary {
@@ -494,10 +509,10 @@ impl Coordinator<'_> {
         }
     }
 
-    /// A request failed; that of a loader which stood still says nothing of the store.
-    fn store_failed(&self, detail: &str) -> Ending {
+    /// A request failed; that of a loader which stood still says nothing of the store, unless what failed did not come of time.
+    fn store_failed(&self, detail: &str, failure: &Failure) -> Ending {
         let workload = self.context.workload.clone();
-        let outcome = match self.pulse.standstill() {
+        let outcome = match self.pulse.excuse(failure, || self.is_anybody_gone()) {
             Some(standstill) => {
                 let detail =
                     format!("for {standstill:.1?}, and the store may have been, too, before it failed: {detail}");

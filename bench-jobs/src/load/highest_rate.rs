@@ -169,6 +169,7 @@ impl Hunt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Failure;
     use crate::load::share::Share;
 
     fn hunt(arm_seed: u64) -> Hunt {
@@ -258,7 +259,7 @@ mod tests {
 
     fn broken() -> Record {
         let mut record = record(1);
-        record.failed("read from 127.0.0.1:1: connection closed by the store");
+        record.failed(&Failure::new("read from 127.0.0.1:1: connection closed by the store"));
         record
     }
 

@@ -79,7 +79,7 @@ impl ThreadPhase {
     /// Notes a failure and stops the phase on all threads.
     #[cold]
     pub(crate) fn fail(&self, failure: &Failure) {
-        self.record.borrow_mut().failed(failure.text());
+        self.record.borrow_mut().failed(failure);
         self.stop.store(true, Ordering::Relaxed);
         self.stopped.notify_one();
     }

@@ -5,17 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
-/// What was written to a disk so far, by whomever.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DiskWrites {
-    /// Which disk of the machine it is, `major:minor`.
-    pub device: String,
-    /// How much, bytes.
-    pub written_bytes: u64,
-}
+use storebench_crds::meter::DiskWrites;
 
 /// Space that a file, or a folder with everything in it, takes on disk, bytes: allocated blocks, as `du` counts. What is
 /// deleted meanwhile counts for nothing.

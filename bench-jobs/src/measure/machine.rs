@@ -6,6 +6,7 @@ use std::fs;
 
 use procfs::{Current as _, CurrentSI as _};
 use rustix::time::{ClockId, clock_gettime};
+use storebench_crds::meter::Reading;
 
 /// Facts by name: architecture, kernel, memory, processor. One that cannot be read is left out.
 pub fn facts() -> BTreeMap<&'static str, String> {
@@ -49,6 +50,19 @@ fn busy_nanos(total: &procfs::CpuTime) -> u64 {
 /// count it.
 pub fn pressure_nanos() -> Option<u64> {
     Some(procfs::CpuPressure::current().ok()?.some.total * 1_000)
+}
+
+/// What the machine of this identifier, which is this one, has gone through so far, and nothing of any process.
+pub fn reading(machine: String) -> Reading {
+    let (machine_cpu_nanos, machine_stolen_nanos) = busy_and_stolen_nanos().unwrap_or_default();
+    Reading {
+        monotonic_nanos: monotonic_nanos(),
+        machine_cpu_nanos,
+        machine_stolen_nanos,
+        machine_pressure_nanos: pressure_nanos(),
+        machine,
+        ..Reading::default()
+    }
 }
 
 /// What the kernel counts processor time and the start of processes in.

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use storebench_crds::job::{JobLine, JobSpec, MachineUse, StoreReading, Usage};
+use storebench_crds::meter::{self, MemberReading, Reading};
 use storebench_crds::storage_service::Footprint;
 
 use crate::measure::fsyncs;
 use crate::measure::machine;
+use crate::measure::meter::Extras;
 use crate::measure::meter::accumulator::Accumulator;
-use crate::measure::meter::{Extras, MemberReading, Reading};
 use crate::net::http_client::{HttpError, get};
 use crate::report::Report;
 
@@ -97,9 +98,9 @@ enum Whose {
 impl Whose {
     fn path(self) -> &'static str {
         match self {
-            Self::Store => "/reading",
-            Self::ApiServer => "/api-server",
-            Self::Others => "/others",
+            Self::Store => meter::READING,
+            Self::ApiServer => meter::API_SERVER,
+            Self::Others => meter::OTHERS,
         }
     }
 
@@ -161,7 +162,7 @@ impl Meters {
 
     /// How often each member has synced its disk so far; `None` where one does not say.
     pub fn fsyncs(&self) -> Option<Vec<u64>> {
-        let of_meter = |address: &String| ask::<u64>(address, "/fsyncs").ok();
+        let of_meter = |address: &String| ask::<u64>(address, meter::FSYNCS).ok();
         let of_store = |address: &String| fsyncs::so_far(address).ok();
         match self.addresses.is_empty() {
             false => self.addresses.iter().map(of_meter).collect(),
@@ -173,7 +174,7 @@ impl Meters {
     /// Tells the driver what the meters say of the store as a whole, after the last workload.
     pub fn conclude(&self, report: &Report) -> io::Result<()> {
         let Some(idle) = &self.idle else { return Ok(()) };
-        let members = match ask_all(&self.addresses, "/store") {
+        let members = match ask_all(&self.addresses, meter::STORE) {
             Ok(members) => members,
             Err(error) => {
                 report.warn(&format!("the space that the store takes on disk is not known: {error}"));
@@ -284,7 +285,7 @@ fn ask<T: DeserializeOwned>(address: &str, path: &str) -> Result<T, MeterError> 
 /// Waits until a meter has a footprint, even if it does not answer at first.
 fn footprint_of(address: &str, deadline: Instant) -> Result<MemberReading, MeterError> {
     loop {
-        let answer = ask::<MemberReading>(address, "/store").and_then(|member| match member.footprint {
+        let answer = ask::<MemberReading>(address, meter::STORE).and_then(|member| match member.footprint {
             Some(_) => Ok(member),
             None => {
                 let problem = member.problem.unwrap_or_else(|| "it does not say why".into());
@@ -398,9 +399,12 @@ mod tests {
         let garbled = Meters { addresses: meter(vec![reading(1, 0, "")]).addresses, ..Meters::default() };
         let said = ask::<Vec<u32>>(&garbled.addresses[0], "/reading").unwrap_err().to_string();
         assert!(said.contains("answered what is no reading: GET /reading"), "{said}");
-        // A reading has none of a member's fields, all of which may be absent.
         let said = footprint_of(&garbled.addresses[0], Instant::now()).unwrap_err().to_string();
-        assert!(said.ends_with("has no footprint: it does not say why"), "{said}");
+        assert!(said.contains("answered what is no reading: GET /store: unknown field"), "{said}");
+        let member = MemberReading { problem: Some("it is not idle yet".into()), ..MemberReading::default() };
+        let address = serve("127.0.0.1:0".parse().unwrap(), "test", 1, move |_| Answer::json(&member)).unwrap();
+        let said = footprint_of(&address.to_string(), Instant::now()).unwrap_err().to_string();
+        assert!(said.ends_with("has no footprint: it is not idle yet"), "{said}");
     }
 
     #[test]

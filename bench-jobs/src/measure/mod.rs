@@ -9,3 +9,4 @@ pub mod fsyncs;
 pub mod machine;
 pub mod meter;
 pub mod meters;
+pub mod thread;

@@ -1,5 +1,5 @@
 //! Connections to a store, in the clear or over TLS, gRPC over them, what is said in it to an etcd, HTTP to ask and to answer, and who has
-//! connected to whom.
+//! connected to whom; and what stands between two who speak to each other, for a fault of the network.
 
 pub mod connected;
 pub mod dial;
@@ -7,5 +7,6 @@ pub mod etcd;
 pub mod grpc;
 pub mod http_client;
 pub mod http_server;
+pub mod relay;
 pub mod stream;
 pub mod tls;

@@ -238,6 +238,7 @@ fn encode_latency(mut encoder: MetricEncoder, totals: &Totals) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Failure;
 
     #[test]
     fn the_tail_is_that_of_what_came_since() {
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(board.totals().operations, 5);
         let mut next = Record::default();
         next.served(40_000_000_000, 2);
-        next.failed("timeout");
+        next.failed(&Failure::new("timeout"));
         publisher.publish(&next);
         board.enter(Phase::Measure);
         let text = board.open_metrics();

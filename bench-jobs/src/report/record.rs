@@ -6,6 +6,7 @@
 use hdrhistogram::Histogram;
 use storebench_crds::job::latency_histogram;
 
+use crate::failure::Failure;
 use crate::report::measures::Measures;
 
 /// Upper bounds of the live histogram that `/metrics` shows, nanoseconds: powers of two from 16 µs to 17 s.
@@ -39,7 +40,7 @@ pub struct Record {
     /// The first wrong answer: the key's name, and what was expected and found.
     pub first_wrong: Option<(String, String)>,
     /// The first failure, in one line.
-    pub first_failure: Option<String>,
+    pub first_failure: Option<Failure>,
     /// Open loop: requests that were due.
     pub scheduled: u64,
     /// Open loop: requests that were due but not sent, because the store did not keep up.
@@ -101,9 +102,9 @@ impl Record {
 
     /// A request failed.
     #[cold]
-    pub fn failed(&mut self, failure: &str) {
+    pub fn failed(&mut self, failure: &Failure) {
         self.errors += 1;
-        self.first_failure.get_or_insert_with(|| failure.to_owned());
+        self.first_failure.get_or_insert_with(|| failure.clone());
     }
 
     /// Adds what another thread observed in the same phase.
@@ -155,14 +156,14 @@ mod tests {
         all.served(1_000, 3);
         other.served(5_000_000, 2);
         other.last_answer_nanos = 9;
-        all.failed("connection reset");
-        other.failed("timeout");
+        all.failed(&Failure::new("connection reset"));
+        other.failed(&Failure::new("timeout"));
         other.wrong("key:1".into(), "expected version 1".into());
         all.merge(other);
         assert_eq!((all.operations, all.errors, all.wrong, all.last_answer_nanos), (5, 2, 1, 9));
         assert_eq!(all.service.len(), 5);
         assert_eq!(all.service_sum_nanos, 10_003_000);
-        assert_eq!(all.first_failure.as_deref(), Some("connection reset"));
+        assert_eq!(all.first_failure.as_ref().map(Failure::text), Some("connection reset"));
         assert_eq!(all.first_wrong.unwrap().0, "key:1");
     }
 }

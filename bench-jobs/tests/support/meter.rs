@@ -3,11 +3,11 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bench_jobs::measure::meter::MemberReading;
 use bench_jobs::net::http_client::{HttpError, get};
 use harness::{Process, command, free_address};
 use rustix::process::Signal;
 use serde::de::DeserializeOwned;
+use storebench_crds::meter::MemberReading;
 
 /// A store-meter; killed when dropped.
 pub struct Meter {

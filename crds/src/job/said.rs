@@ -80,6 +80,20 @@ pub enum Hindrance {
 pub const SATURATED_BASIS_POINTS_MIN: u32 = 9_500;
 
 impl LoaderAudit {
+    /// Counts a thread in that is in the way of requests, whoever's it is: in so much time it ran for so long, and waited for so long for a
+    /// processor.
+    pub fn count_in(&mut self, thread: &str, cpu_nanos: u64, waited_nanos: u64, elapsed_nanos: u64) {
+        let share = |nanos: u64| (u128::from(nanos) * 10_000 / u128::from(elapsed_nanos.max(1))) as u32;
+        self.cpu_nanos += cpu_nanos;
+        self.run_queue_nanos += waited_nanos;
+        self.busiest_thread_basis_points = self.busiest_thread_basis_points.max(share(cpu_nanos));
+        let wanted = share(cpu_nanos + waited_nanos);
+        if wanted > self.saturation_basis_points {
+            self.saturation_basis_points = wanted;
+            thread.clone_into(&mut self.saturated_thread);
+        }
+    }
+
     /// Whether a thread had no time left, so that the loader itself was the limit.
     pub fn is_saturated(&self) -> bool {
         self.saturation_basis_points >= SATURATED_BASIS_POINTS_MIN

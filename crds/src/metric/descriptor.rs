@@ -78,8 +78,12 @@ pub enum Direction {
     Gain,
     /// More, which is worse: what is used up.
     Cost,
-    /// Higher, which is worse: what is waited for.
+    /// Higher, which is worse: what is waited for, by clients of whom each has one request under way. A loader that is the limit makes a store look
+    /// slower in it.
     Delay,
+    /// Higher, which is worse: for how long something is behind, or gone. The less a store is asked, the less it has to make up for, so that a loader
+    /// that is the limit may make it look better, and late answers worse.
+    Lag,
     /// More, which is worse: what goes wrong. The less a store is asked, the less of it there is, so that a loader that is the limit makes a store
     /// look better.
     Harm,
@@ -91,7 +95,7 @@ impl Direction {
         match self {
             Self::Speed => ("faster", "slower"),
             Self::Gain | Self::Cost | Self::Harm => ("more", "less"),
-            Self::Delay => ("higher", "lower"),
+            Self::Delay | Self::Lag => ("higher", "lower"),
         }
     }
 
@@ -99,7 +103,7 @@ impl Direction {
     pub fn more_is_better(self) -> bool {
         match self {
             Self::Speed | Self::Gain => true,
-            Self::Cost | Self::Delay | Self::Harm => false,
+            Self::Cost | Self::Delay | Self::Lag | Self::Harm => false,
         }
     }
 }
@@ -223,6 +227,18 @@ pub const fn delay(
         column,
         gauge: None,
     }
+}
+
+/// The same of how long something is behind, or gone.
+pub const fn lag(
+    name: &'static str,
+    words: &'static str,
+    about: &'static str,
+    durations: Durations,
+    statistic: Statistic,
+    column: Option<Column>,
+) -> Descriptor {
+    Descriptor { direction: Direction::Lag, ..delay(name, words, about, durations, statistic, column) }
 }
 
 /// A column of a table of results.

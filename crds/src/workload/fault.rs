@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
 use crate::measure::{Durations, Total};
 use crate::metric::descriptor::{
-    Column, Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
+    Column, Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, lag,
 };
 use crate::rules::{Rule, Rules};
 
@@ -105,7 +105,7 @@ pub(super) const fn time_of_trial(
     Descriptor {
         over_trials: OverTrials::Median,
         is_headline: true,
-        ..delay(name, words, about, durations, Statistic::Max, column)
+        ..lag(name, words, about, durations, Statistic::Max, column)
     }
 }
 
@@ -139,7 +139,7 @@ static WRITE_PAUSE_MEDIAN: Descriptor = time_of_trial(
     WRITE_PAUSE,
     column("no writes for", 0),
 );
-static WRITE_PAUSE_MAX: Descriptor = delay(
+static WRITE_PAUSE_MAX: Descriptor = lag(
     "WritePauseMaxMicros",
     "longest time without writes",
     "Longest time during which no client had a write acknowledged, of all trials",

@@ -194,6 +194,15 @@ impl Workload {
             | Parameters::BlockStream(_) => self.load.fault.clone(),
         }
     }
+
+    /// What is done to a member of the store meanwhile because the load asks for it, by whichever field that is said.
+    pub fn strike(&self) -> Option<FaultKind> {
+        let of_outage = match &self.parameters {
+            Parameters::SqliteReplication(replication) => replication.outage_of_replicator().map(|_| FaultKind::Kill),
+            _ => None,
+        };
+        of_outage.or_else(|| self.fault().map(|fault| fault.kind))
+    }
 }
 
 /// Who decides how a linearizable read is kept from being stale.

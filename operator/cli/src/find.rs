@@ -13,7 +13,7 @@ use storebench_core::report::{self, Report};
 use storebench_crds::Verdict;
 
 use crate::git::place::{GitFile, GitPlace};
-use crate::saved::{LATEST, REPORT, RUN, UNFINISHED, is_finished_report, newest_of_each};
+use crate::saved::{LATEST, REPORT, RUN, SavedRun, is_finished_report, is_unfinished, newest_of_each};
 
 /// What to do about a source that is no report.
 pub(crate) const READABLE: &str = "pass what `run` has written: a report.json or -o json (`-`: standard input), or a directory of --save, in Git as \
@@ -63,8 +63,18 @@ impl FoundFile {
         }
     }
 
+    /// Whether it is of a run that did not come to its end.
+    pub(crate) fn is_interrupted(&self) -> anyhow::Result<bool> {
+        Ok(is_unfinished(&self.folder()?))
+    }
+
+    /// The run whose report it holds, with what lies beside it.
+    pub(crate) fn saved_run(&self, report: Report) -> anyhow::Result<SavedRun> {
+        SavedRun::read(&self.name(), self.folder()?, report, |name| self.beside(name))
+    }
+
     /// The folder in which it lies, by the name that it has without links. Empty: none that has a name.
-    pub(crate) fn folder(&self) -> anyhow::Result<String> {
+    fn folder(&self) -> anyhow::Result<String> {
         let path = match self {
             Self::Input => PathBuf::new(),
             Self::Disk(path) => {
@@ -77,7 +87,7 @@ impl FoundFile {
     }
 
     /// What a file of this name beside it holds. `None`: there is none.
-    pub(crate) fn beside(&self, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
+    fn beside(&self, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
         match self {
             Self::Input => Ok(None),
             Self::Disk(path) => match std::fs::read(path.with_file_name(name)) {
@@ -242,14 +252,13 @@ fn all_on_disk(source: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Of a directory of --save, of one run in it, or of a folder of such a run, the folders of runs that did not come to their end.
 fn unfinished(source: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let is_unfinished = |folder: &PathBuf| folder.to_string_lossy().ends_with(UNFINISHED);
     let own = folders(source)?;
     let mut found = vec![source.to_owned()];
     for run in &own {
         found.extend(folders(run)?);
     }
     found.extend(own);
-    found.retain(is_unfinished);
+    found.retain(|folder| is_unfinished(&folder.to_string_lossy()));
     found.sort();
     Ok(found)
 }

@@ -9,17 +9,19 @@ mod embedded;
 mod exit;
 mod find;
 mod git;
+mod output;
 mod saved;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use service_kit::console;
 
 use commands::across::{Form, Terms};
 use commands::cluster::Place;
 use exit::Exit;
+use output::Output;
 use storebench_core::input::InputErrors;
 use storebench_crds::line::one_line;
 
@@ -207,23 +209,6 @@ struct RunArguments {
     /// No progress on standard error
     #[arg(short, long)]
     quiet: bool,
-}
-
-/// Forms of a report.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For a terminal
-    Text,
-    /// For a pull request
-    Markdown,
-    /// One self-contained page
-    Html,
-    /// Everything, raw trials included
-    Json,
-    /// The BenchmarkRun with its status, as the operator would write it
-    Yaml,
-    /// For pipelines: each gate a test case
-    Junit,
 }
 
 /// What users type to call a program of this name: kubectl runs `kubectl-storebench` for `kubectl storebench`.

@@ -18,15 +18,13 @@ use storebench_core::report::{Report, from_json};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
 use storebench_crds::{ControlPlane, Isolation, StorageService, Verdict};
 
-use crate::Output;
-use crate::commands::report::render;
-use crate::find::FoundFile;
+use crate::output::{Output, render};
 
 const RECORD: &str = "record.json";
 pub(crate) const REPORT: &str = "report.json";
 pub(crate) const RUN: &str = "run.yaml";
 const SERVICES: &str = "services.json";
-pub(crate) const UNFINISHED: &str = "-unfinished";
+const UNFINISHED: &str = "-unfinished";
 pub(crate) const LATEST: &str = "latest";
 const LOCK: &str = "lock";
 /// A report in the forms that are kept.
@@ -250,9 +248,13 @@ pub(crate) struct SavedRun {
 }
 
 impl SavedRun {
-    /// The run that has this report.json.
-    pub(crate) fn read(file: &FoundFile, report: Report) -> anyhow::Result<Self> {
-        let (name, folder) = (file.name(), file.folder()?);
+    /// The run whose report.json has this name and lies in this folder; `beside` has what lies there, too, by name.
+    pub(crate) fn read(
+        name: &str,
+        folder: String,
+        report: Report,
+        beside: impl Fn(&str) -> anyhow::Result<Option<Vec<u8>>>,
+    ) -> anyhow::Result<Self> {
         if !is_of_a_run(&folder) {
             bail!(
                 "{name}: lies in no folder of --save (DIRECTORY/RUN/TIME-VERDICT): keep runs with storebench run FILE --save DIRECTORY"
@@ -261,7 +263,7 @@ impl SavedRun {
         let mut files = Vec::new();
         for name in [SERVICES, RUN].into_iter().chain(FORMS.map(|(name, _)| name)) {
             // One that is not there was kept by an earlier storebench, or by somebody who has no need of it.
-            files.extend(file.beside(name)?.map(|bytes| (name.to_owned(), bytes)));
+            files.extend(beside(name)?.map(|bytes| (name.to_owned(), bytes)));
         }
         Self { report, folder, files }.checked()
     }
@@ -292,9 +294,9 @@ impl SavedRun {
     }
 }
 
-/// Whether this is the report of a run that did not come to its end.
-pub(crate) fn is_interrupted(file: &FoundFile) -> anyhow::Result<bool> {
-    Ok(file.folder()?.ends_with(UNFINISHED))
+/// Whether a folder of this name is one of a run that did not come to its end.
+pub(crate) fn is_unfinished(folder: &str) -> bool {
+    folder.ends_with(UNFINISHED)
 }
 
 /// Whether a folder of this name is one of a run that came to its end.

@@ -1,13 +1,14 @@
 //! What all reconciliations share.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use kube::runtime::events::Recorder;
 use kube::{Client, ResourceExt as _};
 use storebench_core::archive::TrialFile;
 use storebench_crds::{BenchmarkRun, BenchmarkRunStatus};
 
+use crate::lock::lock;
 use crate::queue::Queue;
 use crate::settings::Settings;
 use crate::signature::Signer;
@@ -122,9 +123,4 @@ impl Failures {
     pub fn clear(&self, object: &str) {
         lock(&self.0).remove(object);
     }
-}
-
-/// A panic elsewhere does not make these maps wrong.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Asks the meters in the pods of stores and control planes what they know.
+//! Asks the meters in the pods of stores and control planes what they know; what they answer is [`storebench_crds::meter`].
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use http::StatusCode;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use storebench_crds::meter::{self, Check, MemberReading};
 use storebench_crds::storage_service::{Footprint, StorageServiceStatus};
 
 /// The protocol probe is the slowest answer; it takes at most 5 s.
@@ -26,22 +26,6 @@ pub struct Reading {
     pub protocol_failure: Option<String>,
 }
 
-/// What a meter says of its store. Before that has answered and been watched for a while, there is no footprint.
-#[derive(Debug, Deserialize)]
-struct Member {
-    version: Option<String>,
-    footprint: Option<Footprint>,
-}
-
-/// One part of the protocol probe.
-#[derive(Debug, Deserialize)]
-struct Part {
-    name: String,
-    ok: bool,
-    #[serde(default)]
-    detail: String,
-}
-
 impl Reading {
     /// What an earlier reading left in a status.
     pub fn of_status(status: &StorageServiceStatus) -> Option<Self> {
@@ -54,11 +38,11 @@ impl Reading {
     }
 }
 
-/// Asks the meter at this address. `None`: it does not answer, or does not know yet.
+/// Asks the meter at this address. `None`: it does not answer, does not know yet, or says what this operator does not understand, which is logged.
 pub async fn read(address: &str) -> Option<Reading> {
-    let Member { version, footprint } = get(address, "/store").await?;
+    let MemberReading { version, footprint, .. } = get(address, meter::STORE).await?.ok()?;
     let footprint = footprint?;
-    let parts = get::<Vec<Part>>(address, "/protocol").await?;
+    let parts = get::<Vec<Check>>(address, meter::PROTOCOL).await?.ok()?;
     let failed: Vec<String> =
         parts.into_iter().filter(|part| !part.ok).map(|part| format!("{}: {}", part.name, part.detail)).collect();
     Some(Reading {
@@ -69,9 +53,12 @@ pub async fn read(address: &str) -> Option<Reading> {
 }
 
 /// What of the protocol the store does not serve as the engine claims, as the meter at this address finds; `None`: all works,
-/// or the meter does not answer, which its pod's readiness says.
+/// or the meter does not answer, which its pod's readiness says. What cannot be understood is no proof that all works.
 pub async fn protocol_failure(address: &str) -> Option<String> {
-    let parts = get::<Vec<Part>>(address, "/protocol").await?;
+    let parts = match get::<Vec<Check>>(address, meter::PROTOCOL).await? {
+        Ok(parts) => parts,
+        Err(unreadable) => return Some(unreadable),
+    };
     let failed = parts.into_iter().find(|part| !part.ok)?;
     Some(format!("{}: {}", failed.name, failed.detail))
 }
@@ -84,12 +71,15 @@ pub async fn text(address: &str, path: &str) -> Result<String, String> {
     if status.is_success() { Ok(text) } else { Err(text) }
 }
 
-async fn get<T: DeserializeOwned>(address: &str, path: &str) -> Option<T> {
+/// What it answers; `None`: nothing, or that it cannot say. Errors: what cannot be understood.
+async fn get<T: DeserializeOwned>(address: &str, path: &str) -> Option<Result<T, String>> {
     let (status, body) = ask(address, path).await?;
-    if !status.is_success() {
-        return None;
-    }
-    serde_json::from_slice(&body).map_err(|error| tracing::warn!(address, path, %error, "unreadable meter")).ok()
+    status.is_success().then(|| {
+        serde_json::from_slice(&body).map_err(|error| {
+            tracing::warn!(address, path, %error, "unreadable meter");
+            format!("the meter at {address} answered what this operator does not understand: GET {path}: {error}")
+        })
+    })
 }
 
 async fn ask(address: &str, path: &str) -> Option<(StatusCode, Bytes)> {
@@ -107,11 +97,36 @@ async fn ask(address: &str, path: &str) -> Option<(StatusCode, Bytes)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read as _, Write as _};
 
-    #[test]
-    fn a_store_that_was_not_watched_yet_is_readable_and_has_no_footprint() {
-        let answer = r#"{ "version": "3.7.3", "problem": "not idle for long enough yet", "facts": { "cores": "2" } }"#;
-        let Member { version, footprint } = serde_json::from_str(answer).unwrap();
-        assert_eq!((version.as_deref(), footprint), (Some("3.7.3"), None));
+    /// A meter that answers everything with this.
+    fn meter(body: &'static str) -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                let answer =
+                    format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_understood_is_no_proof_that_the_protocol_is_served() {
+        assert_eq!(protocol_failure(&meter(r#"[{ "name": "Put", "ok": true, "detail": "" }]"#)).await, None);
+        let failed = protocol_failure(&meter(r#"[{ "name": "Put", "ok": false, "detail": "no answer" }]"#)).await;
+        assert_eq!(failed.as_deref(), Some("Put: no answer"));
+        let unreadable = protocol_failure(&meter(r#"[{ "part": "Put", "ok": true }]"#)).await.unwrap();
+        assert!(unreadable.contains("does not understand: GET /protocol: unknown field `part`"), "{unreadable}");
+    }
+
+    #[tokio::test]
+    async fn a_store_that_was_not_watched_yet_has_no_reading() {
+        let answer = r#"{ "version": "3.7.3", "footprint": null, "problem": "not idle for long enough yet", "diskBytes": null, "facts": {} }"#;
+        assert!(read(&meter(answer)).await.is_none());
     }
 }

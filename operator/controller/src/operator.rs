@@ -28,16 +28,17 @@ use storebench_crds::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::context::{Archive, Context, Failures, Statuses, lock};
+use crate::context::{Archive, Context, Failures, Statuses};
 use crate::error::{self, Error};
 use crate::lease::LeaderElection;
+use crate::lock::lock;
 use crate::objects::{CONTROL_PLANE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, SERVICE_LABEL};
 use crate::queue::{Queue, is_true};
 use crate::settings::Settings;
 use crate::signature::Signer;
 use crate::telemetry::Metrics;
 use crate::telemetry::server::{Shown, serve};
-use crate::{baseline, control_plane, kind, made, run, schedule, service, suite};
+use crate::{control_plane, kept, kind, made, run, schedule, service, suite};
 
 /// Several changes of one object within this time are looked at once.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -125,7 +126,7 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
     let (runs, run_changes) = primary::<run::Guarded>(&client, &settings);
     let (services, service_changes) = primary::<service::Guarded>(&client, &settings);
     let (planes, plane_changes) = primary::<control_plane::Guarded>(&client, &settings);
-    let (baselines, baseline_changes) = primary::<baseline::Guarded>(&client, &settings);
+    let (baselines, baseline_changes) = primary::<kept::Guarded>(&client, &settings);
     let (suites, suite_changes) = primary::<suite::Guarded>(&client, &settings);
     let (schedules, schedule_changes) = primary::<schedule::Guarded>(&client, &settings);
     let (queue, woken) = Queue::new(runs.clone());
@@ -150,7 +151,7 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
         .watches_stream(children::<StatefulSet>(&client, &settings), labelled::<StatefulSet, run::Guarded>(RUN_LABEL))
         .watches_stream(events_of::<service::Guarded>(&client, &settings), naming(runs.clone(), planes.clone()))
         .watches_stream(events_of::<control_plane::Guarded>(&client, &settings), referring(runs.clone()))
-        .watches_stream(events_of::<baseline::Guarded>(&client, &settings), held_against(runs.clone()))
+        .watches_stream(events_of::<kept::Guarded>(&client, &settings), held_against(runs.clone()))
         .reconcile_on(woken)
         .run(
             kind::reconcile::<BenchmarkRun>,
@@ -355,7 +356,7 @@ fn referring(runs: Store<run::Guarded>) -> impl Fn(control_plane::Guarded) -> Ve
 }
 
 /// The unfinished runs that are held against a baseline.
-fn held_against(runs: Store<run::Guarded>) -> impl Fn(baseline::Guarded) -> Vec<ObjectRef<run::Guarded>> {
+fn held_against(runs: Store<run::Guarded>) -> impl Fn(kept::Guarded) -> Vec<ObjectRef<run::Guarded>> {
     move |baseline| {
         let name = baseline.name_any();
         unfinished(&runs, baseline.namespace(), |spec| {
@@ -365,7 +366,7 @@ fn held_against(runs: Store<run::Guarded>) -> impl Fn(baseline::Guarded) -> Vec<
 }
 
 /// The baselines that keep a run.
-fn keeping(baselines: Store<baseline::Guarded>) -> impl Fn(run::Guarded) -> Vec<ObjectRef<baseline::Guarded>> {
+fn keeping(baselines: Store<kept::Guarded>) -> impl Fn(run::Guarded) -> Vec<ObjectRef<kept::Guarded>> {
     move |run| {
         let is_of = |baseline: &BenchmarkBaseline| {
             baseline.namespace() == run.namespace() && baseline.spec.run_ref.name == run.name_any()

@@ -14,7 +14,7 @@ use kube::{Resource as _, ResourceExt as _};
 use storebench_crds::BenchmarkRun;
 use tokio::sync::mpsc;
 
-use crate::context::lock;
+use crate::lock::lock;
 
 /// A run that may be one this version cannot read.
 pub type Guarded = DeserializeGuard<BenchmarkRun>;

@@ -8,6 +8,7 @@ pub mod address;
 pub mod archive;
 pub mod conditions;
 pub mod control_plane;
+mod durability;
 pub mod engine;
 pub mod equality;
 pub mod fingerprint;

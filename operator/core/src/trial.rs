@@ -69,7 +69,7 @@ pub fn outages(run: &ValidatedRun) -> impl Iterator<Item = &Outage> {
 
 /// Whether members of the store are struck in this run.
 pub fn strikes(run: &ValidatedRun) -> bool {
-    run.spec.workloads.iter().any(|workload| workload.fault().is_some())
+    run.spec.workloads.iter().any(|workload| workload.strike().is_some())
 }
 
 /// How often a load of this run has a member of the store killed.
@@ -139,6 +139,21 @@ struct Gathered {
     machines: Vec<MachineUse>,
     api_requests: Option<ApiRequests>,
     steps: Vec<LoadStep>,
+    /// Of the driver's, which were in the way of requests.
+    threads: Vec<ThreadInTheWay>,
+}
+
+/// What a thread of the driver used in a measured phase through which all requests went, as they go through the loader's threads.
+#[derive(Clone, Debug)]
+pub struct ThreadInTheWay {
+    /// What it is called.
+    pub name: String,
+    /// For how long it ran, nanoseconds.
+    pub cpu_nanos: u64,
+    /// For how long it waited for a processor, nanoseconds.
+    pub waited_nanos: u64,
+    /// Length of the phase, nanoseconds.
+    pub elapsed_nanos: u64,
 }
 
 impl Gathering {
@@ -191,6 +206,14 @@ impl Gathering {
         self.of(workload).control_plane = Some(usage);
     }
 
+    /// Takes what a thread of the driver used that was in the way of requests: it limits what is measured as a thread of the loader does.
+    pub fn thread(&mut self, workload: &str, thread: ThreadInTheWay) {
+        let threads = &mut self.of(workload).threads;
+        // Where a rate was found to miss its target, the workload is measured again at a lower one.
+        threads.retain(|known| known.name != thread.name);
+        threads.push(thread);
+    }
+
     /// What stays in somebody's store, which is that of `arm`, if the process has ended now; `None`: nothing.
     pub fn left_behind(&self, arm: &str) -> Option<LeftBehind> {
         let left = self.left_behind.clone()?;
@@ -212,9 +235,15 @@ impl Gathering {
         let mut workloads = Vec::with_capacity(summary.workloads.len());
         for summary in summary.workloads {
             let gathered = std::mem::take(self.of(&summary.name));
+            let audit = gathered.audit.map(|mut audit| {
+                for ThreadInTheWay { name, cpu_nanos, waited_nanos, elapsed_nanos } in &gathered.threads {
+                    audit.count_in(name, *cpu_nanos, *waited_nanos, *elapsed_nanos);
+                }
+                audit
+            });
             workloads.push(WorkloadMeasurement {
                 summary,
-                audit: gathered.audit,
+                audit,
                 usage: gathered.usage,
                 control_plane: gathered.control_plane,
                 fsyncs: None,
@@ -404,6 +433,32 @@ mod tests {
             intended: None,
         };
         gathering.finish(JobSummary { outcome: JobOutcome::Completed, workloads: vec![summary] })
+    }
+
+    #[test]
+    fn a_thread_of_the_driver_through_which_requests_go_limits_them_as_one_of_the_loader_does() {
+        let audit = |busy_nanos: u64| {
+            let mut gathering = Gathering::default();
+            let audit = LoaderAudit {
+                saturation_basis_points: 4_000,
+                saturated_thread: "load-0".into(),
+                ..LoaderAudit::default()
+            };
+            gathering.line(&JobLine::Audit { workload: "put".into(), audit }.encode()).unwrap();
+            for cpu_nanos in [0, busy_nanos] {
+                let thread =
+                    ThreadInTheWay { name: "relay".into(), cpu_nanos, waited_nanos: 200, elapsed_nanos: 1_000 };
+                gathering.thread("put", thread);
+            }
+            let summary = measured(&[1_000], 0).workloads.remove(0).summary;
+            let loaded = gathering.finish(JobSummary { outcome: JobOutcome::Completed, workloads: vec![summary] });
+            loaded.workloads[0].audit.clone().unwrap()
+        };
+        let busy = audit(780);
+        assert!(busy.is_saturated(), "{busy:?}");
+        assert_eq!((busy.saturated_thread.as_str(), busy.busiest_thread_basis_points), ("relay", 7_800));
+        let idle = audit(100);
+        assert_eq!((idle.saturated_thread.as_str(), idle.saturation_basis_points), ("load-0", 4_000));
     }
 
     #[test]

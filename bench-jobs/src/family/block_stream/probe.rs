@@ -12,8 +12,10 @@ use super::messages::{
     Published, StatusRequest, StatusResponse, SubscribeRequest, SubscribeResponse, Version, Versions, Wanted,
     answer_of_get_block, code, end_of_subscription, path,
 };
+use storebench_crds::meter::Check;
+
 use crate::failure::Failure;
-use crate::family::check::{ANSWER_TIMEOUT, Check};
+use crate::family::check::{ANSWER_TIMEOUT, tried};
 
 /// For all that is tried out together.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -36,17 +38,17 @@ pub(crate) fn version(address: SocketAddr) -> Result<String, Failure> {
 /// Each method once, within 5 s, on blocks that nobody has; nothing is stored.
 pub(crate) fn surface(address: SocketAddr) -> Vec<Check> {
     let mut checks = Vec::with_capacity(SURFACE.len());
-    let tried = within(TIME_LIMIT, async {
+    let outcome = within(TIME_LIMIT, async {
         let mut channel = connect(address, TIME_LIMIT).await?;
-        checks.push(Check::new(SURFACE[0], status(&mut channel).await));
-        checks.push(Check::new(SURFACE[1], detail(&mut channel).await));
-        checks.push(Check::new(SURFACE[2], get_block(&mut channel).await));
-        checks.push(Check::new(SURFACE[3], subscribe(&mut channel).await));
-        checks.push(Check::new(SURFACE[4], publish(&mut channel).await));
+        checks.push(tried(SURFACE[0], status(&mut channel).await));
+        checks.push(tried(SURFACE[1], detail(&mut channel).await));
+        checks.push(tried(SURFACE[2], get_block(&mut channel).await));
+        checks.push(tried(SURFACE[3], subscribe(&mut channel).await));
+        checks.push(tried(SURFACE[4], publish(&mut channel).await));
         Ok(())
     });
-    let why_not = tried.err().unwrap_or_else(|| Failure::new("not tried"));
-    let not_tried = SURFACE.iter().skip(checks.len()).map(|name| Check::new(name, Err(why_not.clone())));
+    let why_not = outcome.err().unwrap_or_else(|| Failure::new("not tried"));
+    let not_tried = SURFACE.iter().skip(checks.len()).map(|name| tried(name, Err(why_not.clone())));
     checks.extend(not_tried.collect::<Vec<_>>());
     checks
 }

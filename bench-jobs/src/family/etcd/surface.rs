@@ -7,8 +7,10 @@ use std::time::Duration;
 use service_kit::client::{StreamReceiver, StreamSender};
 use tokio::time::timeout;
 
+use storebench_crds::meter::Check;
+
 use crate::failure::Failure;
-use crate::family::check::Check;
+use crate::family::check::tried;
 use crate::net::etcd::messages::{
     Compare, DeleteRangeRequest, EVENT_PUT, LeaseGrantRequest, LeaseRevokeRequest, PutRequest, RangeRequest, RequestOp,
     TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse, compare, path, request_op, watch_request,
@@ -25,7 +27,7 @@ const ETCD: [&str; 7] = ["Put", "Range", "Txn", "Watch", "LeaseGrant", "LeaseRev
 pub fn surface(store: SocketAddr, key: &str) -> Vec<Check> {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return ETCD.map(|name| Check::new(name, Err(Failure::io("start", &error)))).into(),
+        Err(error) => return ETCD.map(|name| tried(name, Err(Failure::io("start", &error)))).into(),
     };
     let checks = RefCell::new(Vec::with_capacity(ETCD.len()));
     let ended = runtime.block_on(async { timeout(TIME_LIMIT, try_out(store, key, &checks)).await });
@@ -35,7 +37,7 @@ pub fn surface(store: SocketAddr, key: &str) -> Vec<Check> {
         Err(_) => Failure::new(format_args!("no answer within {TIME_LIMIT:?}")),
     };
     let mut checks = checks.into_inner();
-    let not_tried = ETCD.iter().skip(checks.len()).map(|name| Check::new(name, Err(why_not.clone())));
+    let not_tried = ETCD.iter().skip(checks.len()).map(|name| tried(name, Err(why_not.clone())));
     checks.extend(not_tried.collect::<Vec<_>>());
     checks
 }
@@ -48,7 +50,7 @@ async fn try_out(address: SocketAddr, key: &str, checks: &RefCell<Vec<Check>>) -
     let note = |outcome: Result<String, Failure>| {
         let mut checks = checks.borrow_mut();
         let name = ETCD[checks.len()];
-        checks.push(Check::new(name, outcome));
+        checks.push(tried(name, outcome));
     };
     let put = put(&mut store, key).await;
     let revision = put.clone().unwrap_or_default();

@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 
+use storebench_crds::meter::Check;
+
 use crate::failure::Failure;
-use crate::family::check::{Check, http};
+use crate::family::check::{http, tried};
 use crate::measure::exposition::samples;
 
 /// The metric that has its release as a label.
@@ -30,7 +32,7 @@ fn version_in(text: &str) -> Result<String, Failure> {
 /// What is asked over HTTP; its requests are tried out by the first workload.
 pub(crate) fn surface(store: SocketAddr) -> Vec<Check> {
     let bytes = |path: &str| http(store, path).map(|text| format!("{} bytes", text.len()));
-    ["/livez", "/readyz", "/metrics"].map(|path| Check::new(path, bytes(path))).into()
+    ["/livez", "/readyz", "/metrics"].map(|path| tried(path, bytes(path))).into()
 }
 
 #[cfg(test)]

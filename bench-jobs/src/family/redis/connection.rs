@@ -252,7 +252,7 @@ impl Connection {
                     match dialogue.receive(token) {
                         Ok(Received::Complete) => complete += 1,
                         Ok(Received::More) => {}
-                        Err(failure) => return (complete, Err(self.failed("", failure.text()))),
+                        Err(failure) => return (complete, Err(self.at_endpoint(&failure))),
                     }
                     self.parsed += length;
                 }
@@ -270,6 +270,11 @@ impl Connection {
     #[cold]
     fn lost(&self, doing: &str, error: &io::Error) -> Failure {
         Failure::io(format_args!("{doing} {}", self.endpoint), error)
+    }
+
+    #[cold]
+    fn at_endpoint(&self, failure: &Failure) -> Failure {
+        failure.reworded(format_args!("{}: {failure}", self.endpoint))
     }
 
     #[cold]
@@ -353,10 +358,17 @@ impl Dialogue for Hello {
     }
 }
 
+/// What errors begin with that pass by themselves: the store starts, has lost its master, or another one leads.
+const OF_TIME: [&[u8]; 6] = [b"LOADING", b"MASTERDOWN", b"CLUSTERDOWN", b"READONLY", b"TRYAGAIN", b"NOREPLICAS"];
+
 /// The store answered a command with an error.
 #[cold]
 pub fn refused(command: &str, text: &[u8]) -> Failure {
-    Failure::new(format_args!("{command}: {}", String::from_utf8_lossy(text)))
+    let failure = Failure::new(format_args!("{command}: {}", String::from_utf8_lossy(text)));
+    match OF_TIME.iter().any(|word| text.starts_with(word)) {
+        true => failure,
+        false => failure.never_of_time(),
+    }
 }
 
 /// The store answered a command with something that the command cannot have as its answer.

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use super::resp::{Token, read, write_command};
+use storebench_crds::meter::Check;
+
 use crate::failure::Failure;
-use crate::family::check::{ANSWER_TIMEOUT, Check};
+use crate::family::check::{ANSWER_TIMEOUT, tried};
 use crate::net::http_client::exchange;
 
 /// `PING`, refused while the store loads its data.
@@ -96,11 +98,11 @@ pub fn surface(store: SocketAddr, key: &str) -> Vec<Check> {
         token => Err(described(&token)),
     };
     vec![
-        Check::new("PING", command(store, &[b"PING"], is(Token::Simple(b"PONG"), "PONG"))),
-        Check::new("SET", command(store, &[b"SET", key, b"probe"], is(Token::Simple(b"OK"), "OK"))),
-        Check::new("GET", command(store, &[b"GET", key], is(Token::Bulk(b"probe"), "the value that was set"))),
-        Check::new("DEL", command(store, &[b"DEL", key], is(Token::Integer(1), "1 key"))),
-        Check::new("INFO", command(store, &[b"INFO"], info)),
+        tried("PING", command(store, &[b"PING"], is(Token::Simple(b"PONG"), "PONG"))),
+        tried("SET", command(store, &[b"SET", key, b"probe"], is(Token::Simple(b"OK"), "OK"))),
+        tried("GET", command(store, &[b"GET", key], is(Token::Bulk(b"probe"), "the value that was set"))),
+        tried("DEL", command(store, &[b"DEL", key], is(Token::Integer(1), "1 key"))),
+        tried("INFO", command(store, &[b"INFO"], info)),
     ]
 }
 

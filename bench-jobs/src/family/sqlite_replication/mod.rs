@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 use storebench_crds::engine::object_store;
 use storebench_crds::job::{JobSpec, Phase};
 use storebench_crds::workload::sqlite_replication::{
-    BYTES, COMMITS_IN_OUTAGE, LOST_ROWS, LOST_TRANSACTIONS, OBJECTS, OUTAGE_RECOVERY, PLAIN_GET_NANOS, REPLICATION_LAG,
-    RESTORE_CPU_NANOS, RESTORE_NANOS, RESTORE_RSS_BYTES, RESTORED_BYTES, SqliteOperation, SqliteReplicationWorkload,
-    WATCHED_DATABASES_MAX,
+    BYTES, COMMITS_IN_OUTAGE, LOST_ROWS, LOST_TRANSACTIONS, OBJECTS, OUTAGE_RECOVERY, OutageKind, PLAIN_GET_NANOS,
+    REPLICATION_LAG, RESTORE_CPU_NANOS, RESTORE_NANOS, RESTORE_RSS_BYTES, RESTORED_BYTES, SqliteOperation,
+    SqliteReplicationWorkload, WATCHED_DATABASES_MAX,
 };
 
 use crate::content::values::Values;
@@ -38,8 +38,8 @@ use crate::load::session::{Batch, Session};
 use crate::load::{self, Context, Ending, Family, Seat, Surroundings};
 
 use application::{Database, Mark};
-use fault_proxy::FaultProxy;
-use outage::Course;
+use fault_proxy::{Fault, FaultProxy};
+use outage::{Interruption, Means};
 use replica::{Damage, Replica, Replicas};
 use tool::Tool;
 use watcher::{Seen, Watched, Watcher};
@@ -67,19 +67,23 @@ pub fn run(
         Watched::new(replicas.of(&application::name(number)), mark)
     });
     let watched: Arc<[Watched]> = watched.collect();
+    let interruption = interruption(job, parameters, store, around)?.map(Arc::new);
     let plan = Plan {
         parameters: parameters.clone(),
         directory: directory.into(),
         replicas,
         watched: Arc::clone(&watched),
         tool: tool(job, parameters)?,
-        course: course(job, parameters, store)?,
+        interruption: interruption.clone(),
         cpu_before_nanos: OnceLock::new(),
     };
     let watcher = Watcher::start(watched)?;
     let ending = load::run::<SqliteReplication>(context, plan, around);
     watcher.stop();
-    ending
+    match interruption.as_ref().and_then(|interruption| interruption.broken()) {
+        Some(broken) => Err(io::Error::other(broken.to_owned())),
+        None => ending,
+    }
 }
 
 /// What restores, where the workload restores by a tool.
@@ -93,17 +97,28 @@ fn tool(job: &JobSpec, parameters: &SqliteReplicationWorkload) -> io::Result<Opt
     }
 }
 
-/// The outage, where the workload has one.
-fn course(job: &JobSpec, parameters: &SqliteReplicationWorkload, store: &str) -> io::Result<Option<Course>> {
+/// The outage, where the workload has one. Errors: nobody does what it takes.
+fn interruption(
+    job: &JobSpec,
+    parameters: &SqliteReplicationWorkload,
+    store: &str,
+    around: &Surroundings<'_>,
+) -> io::Result<Option<Interruption>> {
     let Some(outage) = &parameters.outage else { return Ok(None) };
-    let proxy = match parameters.outage_of_store() {
-        None => None,
-        Some(_) => {
-            let listen = job.fault_proxy.as_ref().ok_or_else(|| io::Error::other("faultProxy: is missing"))?;
-            Some(FaultProxy::start(listen, store)?)
+    let proxy = || {
+        let listen = job.fault_proxy.as_ref().ok_or_else(|| io::Error::other("faultProxy: is missing"))?;
+        FaultProxy::start(listen, store)
+    };
+    let means = match outage.kind {
+        OutageKind::BlackHole => Means::Proxy(proxy()?, Fault::BlackHole),
+        OutageKind::ServiceUnavailable => Means::Proxy(proxy()?, Fault::ServiceUnavailable),
+        OutageKind::Kill => {
+            let control = around.control.ok_or_else(|| io::Error::other("strikesMembers: is missing"))?;
+            let endpoint = job.endpoints.first().ok_or_else(|| io::Error::other("endpoints: holds 0 items"))?;
+            Means::Kill(Arc::clone(control), endpoint.clone())
         }
     };
-    Ok(Some(Course::new(outage.clone(), proxy)))
+    Ok(Some(Interruption::new(outage.clone(), means)))
 }
 
 /// What all threads of one workload share.
@@ -114,7 +129,7 @@ pub struct Plan {
     /// The first databases, by number.
     watched: Arc<[Watched]>,
     tool: Option<Tool>,
-    course: Option<Course>,
+    interruption: Option<Arc<Interruption>>,
     /// Processor time of ended children when the measured phase began.
     cpu_before_nanos: OnceLock<u64>,
 }
@@ -224,7 +239,7 @@ impl SqliteReplication {
     /// What was seen of a database's commits, when all of them were.
     fn report_seen(&self, session: &Session, seen: &[Seen]) {
         seen.iter().for_each(|one| session.took(REPLICATION_LAG, one.lag));
-        if let Some(recovery) = self.plan.course.as_ref().and_then(|course| course.recovery(seen)) {
+        if let Some(recovery) = self.plan.interruption.as_ref().and_then(|one| one.recovery(seen)) {
             session.took(OUTAGE_RECOVERY, recovery);
         }
     }
@@ -287,8 +302,9 @@ impl Family for SqliteReplication {
         let count = self.databases.borrow().len();
         if session.phase() == Phase::Measure {
             self.plan.cpu_before_nanos.get_or_init(tool::cpu_of_ended_children_nanos);
-            if let (0, Some(course)) = (session.client(), &self.plan.course) {
-                course.begin().map_err(|error| Failure::io("begin the outage", &error))?;
+            if let (0, Some(interruption)) = (session.client(), &self.plan.interruption) {
+                let begun = interruption.begin(&self.seat.context.workload);
+                begun.map_err(|error| Failure::io("begin the outage", &error))?;
             }
         }
         for turn in (0..count).cycle() {
@@ -305,7 +321,7 @@ impl Family for SqliteReplication {
                     {
                         watched.committed(database.sequence(), done);
                     }
-                    if self.plan.course.as_ref().is_some_and(|course| course.lasted_at(done)) {
+                    if self.plan.interruption.as_ref().is_some_and(|one| one.lasted_at(done)) {
                         session.count(COMMITS_IN_OUTAGE, 1);
                     }
                 }
@@ -331,7 +347,7 @@ impl Family for SqliteReplication {
         if self.plan.parameters.operation == SqliteOperation::Restore {
             self.check_restored(&session, &databases)?;
         }
-        if self.plan.course.is_some() {
+        if self.plan.interruption.is_some() {
             // Also where there was none.
             session.count(COMMITS_IN_OUTAGE, 0);
         }
@@ -339,7 +355,7 @@ impl Family for SqliteReplication {
         for database in &databases {
             let caught_up = self.catch_up(&session, (database.number(), database.sequence()), deadline).await?;
             let watched = self.plan.watched.get(database.number() as usize);
-            match (&self.plan.course, caught_up) {
+            match (&self.plan.interruption, caught_up) {
                 // What has not come by now is lost, which is what is asked.
                 (Some(_), Err(_)) => {
                     watched.iter().for_each(|watched| self.report_seen(&session, &watched.give_up()));
@@ -355,7 +371,7 @@ impl Family for SqliteReplication {
             let (objects, bytes) = replica.size()?;
             session.count(OBJECTS, objects);
             session.count(BYTES, bytes);
-            match self.plan.course {
+            match self.plan.interruption {
                 Some(_) => self.check_loss(&session, database),
                 None => self.check(&session, &replica, database)?,
             }

@@ -83,7 +83,7 @@ impl Coordinator<'_> {
         if let Some(step) = hunt.failed(rate, &measured.record, &audit, &figures) {
             self.report_step(&step)?;
         }
-        Ok(Err(self.store_failed(&format!("at {rate}/s: {failure}"))))
+        Ok(Err(self.store_failed(&format!("at {rate}/s: {failure}"), &failure)))
     }
 
     /// Whether a rate that was measured is the highest that holds; else the hunt goes on below it.

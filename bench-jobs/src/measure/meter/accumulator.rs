@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use storebench_crds::job::{MachineUse, Usage};
-
-use super::Reading;
+use storebench_crds::meter::Reading;
 
 /// Sums readings of one or several members, always given in the same order.
 #[derive(Clone, Debug)]
@@ -115,8 +114,7 @@ fn machine_cpu_nanos(first: &[Reading], last: &[Reading]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::disk::DiskWrites;
-    use crate::measure::meter::Switches;
+    use storebench_crds::meter::{DiskWrites, Switches};
 
     const MILLISECOND: u64 = 1_000_000;
 

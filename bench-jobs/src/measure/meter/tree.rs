@@ -2,7 +2,9 @@
 
 use procfs::process::Process;
 
-use super::{Extras, Reading, Switches};
+use storebench_crds::meter::{Reading, Switches};
+
+use super::Extras;
 use crate::measure::machine;
 
 /// A store has few processes; more than this are not followed.
@@ -24,7 +26,7 @@ impl ProcessTree {
     /// What they have used until now. The processor time of a child that has ended and was waited for counts with who waited; a root that
     /// has ended counts for nothing.
     pub fn read(&self, extras: Extras) -> Reading {
-        let mut reading = Reading::of_machine(self.machine.clone());
+        let mut reading = machine::reading(self.machine.clone());
         let mut switches = Switches::default();
         let mut pss_bytes = 0;
         for process in descendants(&self.roots).into_iter().filter_map(|pid| Process::new(pid).ok()) {

@@ -119,8 +119,25 @@ impl Store {
     pub fn failure(&self, doing: &str, error: &GrpcError) -> Failure {
         match error {
             GrpcError::Connect(said) => Failure::new(said).without_effect(),
-            error => Failure::new(format_args!("{doing} at {}: {error}", self.endpoint)),
+            error => {
+                let failure = Failure::new(format_args!("{doing} at {}: {error}", self.endpoint));
+                if is_of_time(error) { failure } else { failure.never_of_time() }
+            }
         }
+    }
+}
+
+/// Whether a delay may explain it: of what a store answers, that nobody leads, that it took too long, or that something has expired.
+fn is_of_time(error: &GrpcError) -> bool {
+    match error {
+        GrpcError::Connect(_) | GrpcError::Broken(_) | GrpcError::TimedOut(_) => true,
+        GrpcError::Status(status) => match status.code {
+            Code::Canceled | Code::DeadlineExceeded | Code::Aborted | Code::Unavailable | Code::Unknown => true,
+            Code::NotFound | Code::FailedPrecondition | Code::Unauthenticated => true,
+            Code::Ok | Code::InvalidArgument | Code::AlreadyExists | Code::PermissionDenied => false,
+            Code::ResourceExhausted | Code::OutOfRange | Code::Unimplemented | Code::Internal | Code::DataLoss => false,
+        },
+        GrpcError::Protocol(_) | GrpcError::Frame(_) | GrpcError::Decode(_) => false,
     }
 }
 

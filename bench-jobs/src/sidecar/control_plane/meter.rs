@@ -8,7 +8,7 @@
 //! | `/livez` | 200 |
 //! | `/readyz` | 200 if the API server serves and all nodes take pods, else 503 and what is waited for |
 //! | `/version` | the version that the API server reports |
-//! | `/api-server`, `/others` | a [`Reading`](crate::measure::meter::Reading) of the API server, and of every other process; queries as of `store-meter` |
+//! | `/api-server`, `/others` | a [`Reading`](storebench_crds::meter::Reading) of the API server, and of every other process; queries as of `store-meter` |
 //!
 //! What was ready stays so as long as the API server's process lives, so that a kubelet's questions load nothing.
 //! `/readyz?anew=true` asks the API server again, and creates nodes that have vanished because the store lost its data.
@@ -27,6 +27,7 @@ use std::time::Duration;
 use clap::Parser;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use storebench_crds::meter;
 use tokio::runtime::Runtime;
 
 use super::{create_nodes, nodes_take_pods, serves};
@@ -122,8 +123,8 @@ impl ControlPlaneMeter {
                 Ok(version) => text(&version),
                 Err(reason) => Answer::unavailable(&reason),
             },
-            "/api-server" => reading(&self.api_server),
-            "/others" => reading(&self.others),
+            meter::API_SERVER => reading(&self.api_server),
+            meter::OTHERS => reading(&self.others),
             _ => Answer::not_found("there are /livez, /readyz, /version, /api-server and /others"),
         }
     }

@@ -4,14 +4,16 @@
 //! as the same user and has its data directory mounted read-only. It needs no capability, writes nothing and, once the
 //! store has been watched for a moment after its start, does not wake up unless it is asked, by `GET`:
 //!
+//! What it answers is [`storebench_crds::meter`].
+//!
 //! | path | answers |
 //! | --- | --- |
 //! | `/livez` | 200 |
 //! | `/readyz` | 200 if the store answers what it is asked (`--ready`) now, else 503 and why not |
-//! | `/reading` | a [`Reading`](crate::measure::meter::Reading); with `?pss=true` with the proportional set size, whose reading holds up the store; with `?switches=false` without context switches |
+//! | `/reading` | a [`Reading`]; with `?pss=true` with the proportional set size, whose reading holds up the store; with `?switches=false` without context switches |
 //! | `/store` | a [`MemberReading`] |
 //! | `/fsyncs` | how often the store has synced its disk so far, a number; 503 where it does not say |
-//! | `/protocol` | what of the protocol the store serves, tried out: a list of [`Check`](crate::family::check::Check) |
+//! | `/protocol` | what of the protocol the store serves, tried out: a list of [`Check`](storebench_crds::meter::Check) |
 //!
 //! With `--strike-token` it also strikes the store, for whoever shows the token ([`strike`]): `POST /strike`, and `GET /struck`.
 //!
@@ -31,12 +33,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use clap::Parser;
+use storebench_crds::meter::{self, MemberReading, Reading};
 
 use crate::failure::short_line;
 use crate::family::probe::{self, Protocol, Readiness};
 use crate::measure::disk;
 use crate::measure::machine;
-use crate::measure::meter::{MemberReading, Reading};
 use crate::net::http_server::{Answer, Request, serve_with_posts};
 use crate::program;
 
@@ -107,7 +109,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     });
     let asked = Arc::clone(&meter);
     let address =
-        serve_with_posts(arguments.listen, "meter", THREADS, &[strike::STRIKE], move |request| asked.answer(request))
+        serve_with_posts(arguments.listen, "meter", THREADS, &[meter::STRIKE], move |request| asked.answer(request))
             .map_err(|error| anyhow::anyhow!("--listen {}: {error}", arguments.listen))?;
     tell(&format!("at http://{address}, beside {:?} at {}", meter.protocol, meter.store));
     start_up::measure(&meter);
@@ -183,18 +185,18 @@ impl StoreMeter {
                 Ok(()) => Answer::content("text/plain; charset=utf-8", "ready\n".into()),
                 Err(failure) => Answer::unavailable(&failure),
             },
-            "/reading" => match self.watch.read(request) {
+            meter::READING => match self.watch.read(request) {
                 Ok(reading) => Answer::json(&self.with_disk(reading)),
                 Err(reason) => Answer::unavailable(&reason),
             },
-            "/store" => Answer::json(&self.member()),
-            "/fsyncs" => match probe::fsyncs(self.protocol, self.store) {
+            meter::STORE => Answer::json(&self.member()),
+            meter::FSYNCS => match probe::fsyncs(self.protocol, self.store) {
                 Ok(count) => Answer::json(&count),
                 Err(failure) => Answer::unavailable(&failure),
             },
-            "/protocol" => Answer::json(&probe::surface(self.protocol, self.store)),
-            strike::STRIKE => self.striker.strike(request),
-            strike::STRUCK => self.striker.struck(request),
+            meter::PROTOCOL => Answer::json(&probe::surface(self.protocol, self.store)),
+            meter::STRIKE => self.striker.strike(request),
+            meter::STRUCK => self.striker.struck(request),
             _ => Answer::not_found("there are /livez, /readyz, /reading, /store, /fsyncs and /protocol"),
         }
     }

@@ -17,21 +17,13 @@ use std::time::{Duration, Instant};
 
 use ring::digest::{SHA256, digest};
 use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
+use storebench_crds::meter::{RESTART_PATIENCE, Struck, check_token};
 use storebench_crds::workload::FaultKind;
 
 use super::watch::{Found, NoStore, Watch};
 use crate::measure::meter::tree::descendants;
 use crate::net::http_server::{Answer, Request};
 
-/// Where a strike is asked for.
-pub const STRIKE: &str = "/strike";
-/// Where it is told that it is over.
-pub const STRUCK: &str = "/struck";
-/// How long a killed store may take to be started again: a kubelet waits for five minutes at most.
-pub const RESTART_PATIENCE: Duration = Duration::from_secs(330);
-/// A shorter token could be guessed.
-const TOKEN_CHARACTERS_MIN: usize = 32;
 /// The longest that a store stands still.
 const DURATION_MAX: Duration = Duration::from_secs(3600);
 /// How long a killed process may take to be gone.
@@ -49,11 +41,7 @@ impl FromStr for Token {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
-        let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
-        if text.len() < TOKEN_CHARACTERS_MIN || !is_plain {
-            return Err("give at least 32 letters and digits, which nobody can guess");
-        }
-        Ok(Self(text.to_owned()))
+        check_token(text).map(|()| Self(text.to_owned()))
     }
 }
 
@@ -70,23 +58,8 @@ impl Token {
     }
 }
 
-/// What became of a strike.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Struck {
-    /// Whether it is over.
-    pub is_over: bool,
-    /// From the strike to its end, nanoseconds.
-    pub lasted_nanos: u64,
-    /// Why it has not ended as it should, in one line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-}
-
-impl Struck {
-    fn over(begun: Instant, ended: Result<(), String>) -> Self {
-        Self { is_over: true, lasted_nanos: begun.elapsed().as_nanos() as u64, problem: ended.err() }
-    }
+fn over(begun: Instant, ended: Result<(), String>) -> Struck {
+    Struck { is_over: true, lasted_nanos: begun.elapsed().as_nanos() as u64, problem: ended.err() }
 }
 
 /// Strikes, once at a time.
@@ -153,7 +126,7 @@ impl Striker {
                 Kind::Kill => another(&watch, &found, begun),
                 Kind::Stop => go_on(&processes, begun + duration),
             };
-            ending.is(Struck::over(begun, ended));
+            ending.is(over(begun, ended));
         };
         // Who stands still would do so for ever.
         if let Err(error) = thread::Builder::new().name("strike".into()).spawn(end) {
@@ -269,6 +242,8 @@ mod tests {
     use std::process::{Child, Command};
 
     use procfs::process::Process;
+
+    use storebench_crds::meter::STRIKE;
 
     use super::super::watch::Whose;
 

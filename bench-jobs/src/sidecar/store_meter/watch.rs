@@ -8,9 +8,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use procfs::process::{Process, all_processes};
+use storebench_crds::meter::Reading;
 
+use crate::measure::meter::Extras;
 use crate::measure::meter::tree::ProcessTree;
-use crate::measure::meter::{Extras, Reading};
 use crate::net::http_server::Request;
 
 /// The store's root processes, while they live.

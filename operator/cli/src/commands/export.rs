@@ -11,7 +11,7 @@ use super::report::of_complete;
 use crate::destination::Destination;
 use crate::exit::Exit;
 use crate::find::{self, Which};
-use crate::saved::{self, SavedRun};
+use crate::saved::SavedRun;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -86,13 +86,13 @@ fn read(source: &Path, place: &Place, interrupted: &mut Vec<String>) -> anyhow::
     }
     let mut runs = Vec::new();
     for file in find::files(source, Which::Newest).map_err(find::or_of_a_cluster)? {
-        if saved::is_interrupted(&file)? {
+        if file.is_interrupted()? {
             interrupted.push(file.name());
             continue;
         }
         let mut reports = file.reports()?.reports;
         match (reports.pop(), reports.len()) {
-            (Some(report), 0) => runs.push(SavedRun::read(&file, report)?),
+            (Some(report), 0) => runs.push(file.saved_run(report)?),
             _ => bail!("{}: holds no run, or a list: pass folders that storebench run --save has written", file.name()),
         }
     }

@@ -1,7 +1,6 @@
 //! `storebench report`: renders a report again, from a file that `run --save` wrote or from the cluster that measured it.
 //! The raw trials are judged anew, so that a report cannot say something that its own data do not.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,15 +18,14 @@ use storebench_core::archive::{
 use storebench_core::judgement::judge;
 use storebench_core::record::{RECORD_VERSION, RunRecord};
 use storebench_core::report::{self, Document, JsonError, Report, TwoLevels};
-use storebench_core::status::benchmark_run;
 use storebench_crds::line::one_line;
 use storebench_crds::{BenchmarkRun, Verdict};
 
 use super::cluster::{self, ClusterRun, Place};
 use super::suite;
-use crate::Output;
 use crate::exit::Exit;
 use crate::find::{self, Found, READABLE, Which, tell_change};
+use crate::output::{Output, colours, render, width};
 
 /// Below the help: what to type, where it was written, and what comes next.
 pub(crate) const AFTER_HELP: &str = "\
@@ -379,31 +377,4 @@ impl Printer {
         };
         Ok(console::print(text)?)
     }
-}
-
-/// A report in the form asked for.
-pub(crate) fn render(report: &Report, output: Output) -> anyhow::Result<String> {
-    Ok(match output {
-        Output::Text => report::text(report, width(), colours()),
-        Output::Markdown => report::markdown(report),
-        Output::Html => report::html(report)?,
-        Output::Json => report::json(report)?,
-        Output::Junit => report::junit(std::slice::from_ref(report)),
-        Output::Yaml => serde_yaml::to_string(&benchmark_run(report))?,
-    })
-}
-
-/// Columns of what is printed: what `COLUMNS` says, the terminal's, or enough for a log.
-pub(super) fn width() -> usize {
-    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
-    said.unwrap_or_else(|| if std::io::stdout().is_terminal() { terminal_width() } else { 120 }).clamp(60, 160)
-}
-
-pub(super) fn colours() -> bool {
-    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-    std::io::stdout().is_terminal() && !is_dumb && std::env::var_os("NO_COLOR").is_none()
-}
-
-fn terminal_width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stdout()).map_or(100, |size| usize::from(size.ws_col))
 }

@@ -13,9 +13,9 @@ use storebench_crds::benchmark_suite::{BenchmarkSuite, SuiteRunState};
 use storebench_crds::document::InputError;
 
 use super::cluster::{self, InCluster, Place};
-use super::report::{Printer, colours, of_owned, show_beside, width};
-use crate::Output;
+use super::report::{Printer, of_owned, show_beside};
 use crate::exit::Exit;
+use crate::output::{Output, colours, width};
 use crate::{console, saved};
 
 /// How long a cluster may take to hand over the records of all runs of a suite.

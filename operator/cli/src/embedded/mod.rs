@@ -5,11 +5,14 @@
 
 mod control_plane;
 mod deployed;
+mod disturbance;
 pub(crate) mod fingerprint;
 pub(crate) mod first_look;
+mod follower;
 pub(crate) mod guard;
 pub(crate) mod interrupt;
 mod load;
+mod load_process;
 pub(crate) mod peers;
 mod process;
 pub(crate) mod progress;
@@ -22,6 +25,7 @@ mod steps;
 mod striker;
 mod trial;
 pub(crate) mod turn;
+mod usage;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

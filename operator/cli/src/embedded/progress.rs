@@ -174,12 +174,10 @@ impl Progress {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_arm_is_named_first_and_on_sixty_columns_nothing_takes_its_place() {
-        let progress = Progress {
+impl Progress {
+    /// Of a run of two arms, for tests: nobody sees it.
+    pub(super) fn hidden() -> Self {
+        Self {
             bar: ProgressBar::hidden(),
             plain: false,
             name: "a-comparison-of-some-length".into(),
@@ -187,7 +185,17 @@ mod tests {
             arms: 2,
             room: 90,
             arm: Mutex::default(),
-        };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_is_named_first_and_on_sixty_columns_nothing_takes_its_place() {
+        let progress = Progress::hidden();
         let arm = "an-arm-of-thirty-two-characters-x";
         progress.trial_begins(3, arm);
         assert_eq!(progress.bar.message(), format!("{arm}: starting, trial 3"));

@@ -2,22 +2,24 @@
 //! passed on, unless its way crosses the cut.
 //!
 //! Each member has an address of its own (127.0.0.2, 127.0.0.3, …), at which we listen at the ports at which the member itself listens at 127.0.0.1.
-//! Who dials a member is found in `/proc`, so that a member is cut off from others in both directions. What crosses the cut is held back and not
-//! lost, as what a network sends again; a connection that is dialled meanwhile is taken, and gets no answer before the cut is over. One thread.
+//! Who dials a member is found in `/proc`, so that a member is cut off from others in both directions. A connection that is dialled meanwhile is
+//! taken, and gets no answer before the cut is over.
+//!
+//! Its thread is in the way of every request, as one of the loader's is, and is audited with them ([`Relay::thread`]).
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdTcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
 use bench_jobs::net::connected::connections_of;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use bench_jobs::net::relay::{self, until};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// Bytes passed on at once.
-const BUFFER_BYTES: usize = 64 * 1024;
+/// What its thread is called.
+pub(super) const THREAD: &str = "relay";
 
 /// The address at which others find a member.
 pub(super) fn host(ordinal: u32) -> Ipv4Addr {
@@ -60,96 +62,48 @@ struct Way {
 
 /// All that stands before the members of a store. Dropped, it ends.
 #[derive(Debug)]
-pub(super) struct Relay {
-    state: watch::Sender<State>,
-}
+pub(super) struct Relay(relay::Relay<State>);
 
 impl Relay {
     /// Listens for each of these: a member, where others dial, and where the member listens.
     pub(super) fn start(routes: Vec<(usize, SocketAddr, SocketAddr)>) -> anyhow::Result<Self> {
         let mut listeners = Vec::with_capacity(routes.len());
         for (member, at, target) in routes {
-            let listener = StdTcpListener::bind(at).with_context(|| format!("a relay cannot listen at {at}"))?;
-            listener.set_nonblocking(true)?;
-            listeners.push((member, listener, target));
+            let listener = TcpListener::bind(at).with_context(|| format!("a relay cannot listen at {at}"))?;
+            listeners.push((listener, (member, target)));
         }
-        let (sender, state) = watch::channel(None);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        std::thread::Builder::new().name("relay".into()).spawn(move || {
-            let mut end = state.clone();
-            runtime.block_on(async move {
-                for (member, listener, target) in listeners {
-                    tokio::spawn(listen(member, listener, target, state.clone()));
-                }
-                // An error: whoever could cut is gone.
-                while end.changed().await.is_ok() {}
-            });
-        })?;
-        Ok(Self { state: sender })
+        Ok(Self(relay::Relay::start(THREAD, listeners, None, pass_on)?))
     }
 
     /// From now on nothing comes through to a member, which is this process, or from it.
     pub(super) fn cut(&self, member: usize, process: u32) {
         let dialled = Mutex::new(connections_of(process));
-        self.state.send_replace(Some(Arc::new(Cut { member, process, dialled })));
+        self.0.set(Some(Arc::new(Cut { member, process, dialled })));
     }
 
     /// From now on all comes through.
     pub(super) fn heal(&self) {
-        self.state.send_replace(None);
+        self.0.set(None);
+    }
+
+    /// The thread through which all requests go, as the kernel numbers those of this process.
+    pub(super) fn thread(&self) -> i32 {
+        self.0.thread()
     }
 }
 
-async fn listen(member: usize, listener: StdTcpListener, target: SocketAddr, state: watch::Receiver<State>) {
-    let Ok(listener) = TcpListener::from_std(listener) else { return };
-    loop {
-        // An error concerns one connection that was not made, or files that are all open, which ends by itself.
-        let Ok((client, from)) = listener.accept().await else {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            continue;
-        };
-        let Ok(to) = client.local_addr() else { continue };
-        let way = Way { from, to, member };
-        if let Some(cut) = state.borrow().as_ref() {
-            cut.sees(&way);
-        }
-        // Who breaks a connection breaks the other half of it.
-        let state = state.clone();
-        tokio::spawn(async move { pass_on(client, target, way, state).await.ok() });
-    }
-}
-
-/// Waits until a connection crosses no cut. An error: the relay ends.
-async fn is_open(state: &mut watch::Receiver<State>, way: &Way) -> io::Result<()> {
-    let open = state.wait_for(|cut| cut.as_ref().is_none_or(|cut| !cut.crosses(way))).await;
-    open.map(drop).map_err(|_| io::ErrorKind::ConnectionAborted.into())
-}
-
-async fn pass_on(client: TcpStream, target: SocketAddr, way: Way, mut state: watch::Receiver<State>) -> io::Result<()> {
-    is_open(&mut state, &way).await?;
-    let server = TcpStream::connect(target).await?;
-    client.set_nodelay(true)?;
-    server.set_nodelay(true)?;
-    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    tokio::try_join!(copy(from_client, to_server, way, state.clone()), copy(from_server, to_client, way, state))?;
-    Ok(())
-}
-
-async fn copy(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    way: Way,
+async fn pass_on(
+    client: TcpStream,
+    (member, target): (usize, SocketAddr),
     mut state: watch::Receiver<State>,
 ) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        let read = from.read(&mut buffer).await?;
-        is_open(&mut state, &way).await?;
-        if read == 0 {
-            return to.shutdown().await;
-        }
-        to.write_all(&buffer[..read]).await?;
+    let way = Way { from: client.peer_addr()?, to: client.local_addr()?, member };
+    if let Some(cut) = state.borrow().as_ref() {
+        cut.sees(&way);
     }
+    let is_open = move |cut: &State| cut.as_ref().is_none_or(|cut| !cut.crosses(&way));
+    until(&mut state, is_open).await?;
+    relay::pass_on(client, TcpStream::connect(target).await?, state, is_open).await
 }
 
 #[cfg(test)]
@@ -161,7 +115,7 @@ mod tests {
 
     /// A member that answers with what it is asked, at a port of loopback.
     fn echo() -> SocketAddr {
-        let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
             for stream in listener.incoming() {

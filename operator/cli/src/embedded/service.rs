@@ -159,16 +159,6 @@ impl Service {
         Ok(())
     }
 
-    /// Kills all members of the store with SIGKILL, and nothing else. Until [`Self::start_again`] they have not died.
-    pub(super) fn kill_store(&mut self) {
-        self.store.iter_mut().for_each(|member| member.process = None);
-    }
-
-    /// Starts the members of the store again on the data that they left. Nobody waits until they answer.
-    pub(super) fn start_again(&mut self) -> anyhow::Result<()> {
-        self.store.iter_mut().try_for_each(|member| member.start_again(&self.directory))
-    }
-
     fn wait_until_ready(&mut self, planned: &RolePlan, deadline: Instant) -> Result<(), NeverReady> {
         let begun = Instant::now();
         for (index, process) in planned.processes.iter().enumerate() {
@@ -249,8 +239,11 @@ impl Service {
         position.with_context(|| format!("no member of the store is at {endpoint}"))
     }
 
-    /// Kills a member, and waits until it is dead.
+    /// Kills a member, and waits until it is dead. Errors: it is dead already; who has died by itself is noticed as ever.
     pub(super) fn kill(&mut self, member: usize) -> anyhow::Result<()> {
+        if let Some(death) = self.store[member].death() {
+            anyhow::bail!(death);
+        }
         // Dropped, it is killed, and waited for.
         let killed = self.store[member].process.take();
         killed.map(drop).with_context(|| format!("{} is killed already", self.store[member].plan.name))
@@ -267,6 +260,11 @@ impl Service {
         let relay = self.relay.as_ref().context("the run has no relay to cut a member off")?;
         relay.cut(member, self.process(member)?);
         Ok(())
+    }
+
+    /// The thread of ours through which all requests go; absent where they go to the store directly.
+    pub(super) fn relay_thread(&self) -> Option<i32> {
+        self.relay.as_ref().map(Relay::thread)
     }
 
     /// Lets all members reach one another again.

@@ -116,6 +116,8 @@ fn a_member_that_was_killed_because_somebody_asked_is_no_death_and_starts_again_
         std::thread::sleep(PROBE_INTERVAL);
     }
     assert!(running.death().unwrap().starts_with("store-0 was killed by signal 9"));
+    assert!(running.kill(member).unwrap_err().to_string().starts_with("store-0 was killed by signal 9"));
+    assert!(running.death().is_some(), "it died by itself, and who would kill it afterwards does not hide that");
 }
 
 #[test]

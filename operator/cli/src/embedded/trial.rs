@@ -153,7 +153,7 @@ impl<'a> Stage<'a> {
             job.restore_tool = restore::tool(self.run, arm, binaries, &job.companions);
             job.fault_proxy = store.fault_proxy();
         }
-        job.strikes_members = job.workloads.iter().any(|workload| workload.fault().is_some());
+        job.strikes_members = job.workloads.iter().any(|workload| workload.strike().is_some());
         let directory = self.directory.join(format!("{}-{index}-job", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
         load::load(&job, deployed, &directory, begun + self.timeout, progress, &mut self.left_behind)

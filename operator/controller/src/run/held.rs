@@ -7,10 +7,10 @@ use storebench_crds::BenchmarkRun;
 use storebench_crds::benchmark_baseline::BenchmarkBaseline;
 
 use super::references::Problem;
-use crate::baseline::kept;
 use crate::context::Context;
 use crate::error::Error;
 use crate::health::Trouble;
+use crate::kept::kept;
 use crate::kind::{self, Named as _};
 use crate::objects::Owner;
 

@@ -29,10 +29,10 @@ use storebench_core::status::progress;
 use storebench_crds::BenchmarkRun;
 use storebench_crds::status::{BenchmarkRunStatus, TrialEntry, TrialState};
 
-use crate::baseline;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
+use crate::kept;
 use crate::kind::{self, Kind, Named};
 use crate::objects::Owner;
 use crate::objects::names;
@@ -394,7 +394,7 @@ async fn expire(run: &BenchmarkRun, due: Option<Timestamp>, context: &Context) -
         return Ok(Action::requeue(due.duration_since(now).unsigned_abs()));
     }
     let name = run.name_any();
-    if baseline::awaits(&name, &run.namespace().unwrap_or_default(), context).await? {
+    if kept::awaits(&name, &run.namespace().unwrap_or_default(), context).await? {
         return Ok(Action::requeue(AWAITED_INTERVAL));
     }
     let api = Api::<BenchmarkRun>::namespaced(context.client.clone(), &run.namespace().unwrap_or_default());

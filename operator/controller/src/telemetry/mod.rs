@@ -23,8 +23,8 @@ use storebench_core::conditions::ServiceState;
 use storebench_core::gauges;
 use storebench_crds::status::{BenchmarkRunStatus, TrialState};
 
-use crate::context::lock;
 use crate::error::Error;
+use crate::lock::lock;
 use results::Results;
 
 /// Finished runs whose results are shown.

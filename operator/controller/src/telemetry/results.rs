@@ -12,7 +12,7 @@ use storebench_core::gauges::{self, Labels};
 use storebench_crds::status::BenchmarkRunStatus;
 
 use super::RUNS_MAX;
-use crate::context::lock;
+use crate::lock::lock;
 
 type Real = Family<Labels, Gauge<f64, AtomicU64>>;
 

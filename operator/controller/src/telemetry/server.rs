@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 
 use super::Metrics;
-use crate::context::lock;
+use crate::lock::lock;
 use crate::settings::MetricsAccess;
 
 /// How long an answer of the API server about a token is believed.

@@ -66,7 +66,7 @@ pub const TOLERANCE_DEFAULT_BASIS_POINTS: u32 = 500;
 
 /// The metrics that decide: how fast, and how long one waits; what it costs is shown.
 fn decides(metric: Metric) -> bool {
-    metric.is_headline && matches!(metric.direction, Direction::Speed | Direction::Delay)
+    metric.is_headline && matches!(metric.direction, Direction::Speed | Direction::Delay | Direction::Lag)
 }
 
 /// The arm that did not change between two runs, to which others may be held: the baseline of both. Of a store that was there already nobody

@@ -190,10 +190,18 @@ struct Launch {
 /// What a running store must say of its own settings, by name: what its durability class rests on, as far as its protocol has a request
 /// that tells.
 pub fn stated_settings(service: &ValidatedService) -> BTreeMap<String, String> {
-    match service.engine.dialect {
-        Dialect::Redis => redis::stated_settings(service.durability_class),
-        Dialect::Etcd | Dialect::DEngine | Dialect::DEngineOriginal | Dialect::Versitygw => BTreeMap::new(),
-        Dialect::BlockNode | Dialect::HieroBlockNode | Dialect::Walsync | Dialect::Litestream => BTreeMap::new(),
+    match states_settings(service.engine) {
+        true => redis::stated_settings(service.durability_class),
+        false => BTreeMap::new(),
+    }
+}
+
+/// Whether a store of this engine is asked for its settings before it is loaded ([`stated_settings`]).
+pub fn states_settings(engine: &Engine) -> bool {
+    match engine.dialect {
+        Dialect::Redis => true,
+        Dialect::Etcd | Dialect::DEngine | Dialect::DEngineOriginal | Dialect::Versitygw => false,
+        Dialect::BlockNode | Dialect::HieroBlockNode | Dialect::Walsync | Dialect::Litestream => false,
     }
 }
 

@@ -182,8 +182,8 @@ fn against_number(valid: &Valid, gate: &Gate, workload: &str, count: usize, subj
         Direction::Cost => false,
         // A loader that is the limit makes a store look slower, never faster: a bound that was met all the same is met.
         Direction::Speed | Direction::Gain | Direction::Delay => outcome != GateOutcome::Met,
-        // It asked too little for much to go wrong, and may have been late by itself.
-        Direction::Harm => true,
+        // It asked too little for much to go wrong or to be made up for, and may have been late by itself.
+        Direction::Harm | Direction::Lag => true,
     };
     let limited = may_be_of_loader.then(|| loader_limit::of_arm(valid, &gate.arm, workload));
     let (outcome, found, on_inconclusive, to_do) = match limited.flatten() {

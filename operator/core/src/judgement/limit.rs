@@ -6,6 +6,9 @@ use storebench_crds::job::{LoadStep, LoaderAudit};
 use super::Valid;
 use super::summary::measurements;
 
+/// What the names of threads begin with that make load, of which `load.threads` is the number. Others relay, for a fault of the network.
+const LOAD_THREAD: &str = "load-";
+
 /// Why a workload decides nothing about an arm: in half of its counted trials or more, a thread of the loader had no time left. The reason
 /// says which, where its time went, and what to change. `None`: the loader had time to spare.
 pub(super) fn of_arm(valid: &Valid, arm: &str, workload: &str) -> Option<String> {
@@ -26,7 +29,9 @@ pub(super) fn of_arm(valid: &Valid, arm: &str, workload: &str) -> Option<String>
     let ran = worst.busiest_thread_basis_points.min(worst.saturation_basis_points);
     let waited = worst.saturation_basis_points - ran;
     let load = &valid.record.spec.workloads.iter().find(|one| one.name == workload)?.load;
-    let remedy = if waited > ran {
+    let remedy = if !worst.saturated_thread.starts_with(LOAD_THREAD) {
+        "load.threads adds none of these: ask for less (load.rate, or fewer load.connections)".to_owned()
+    } else if waited > ran {
         "give it more processors, or fewer clients in load".to_owned()
     } else if load.threads < load.connections {
         format!("raise load.threads above {}", load.threads)

@@ -3,11 +3,13 @@
 use storebench_crds::benchmark_run::Isolation;
 use storebench_crds::job::MachineUse;
 use storebench_crds::status::{ApiServerResources, ArmResources, Comparison, TrialState, WorkloadResult};
+use storebench_crds::workload::FaultKind;
 use storebench_crds::{LoadMode, Metric, Workload};
 
 use super::compare::{baseline, candidates, serial_correlation_of, unequal};
 use super::metric::{over_trials, pooled};
 use super::{TrialPoint, Valid, available, limit, requests};
+use crate::durability::Basis;
 use crate::placement;
 use crate::record::{
     ArmRecord, ControlPlaneUsage, FailureCause, RunRecord, TrialFailure, TrialRecord, Usage, WorkloadMeasurement,
@@ -242,10 +244,49 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
             per_arm.join(", ")
         ));
     }
+    caveats.extend(costs_not_measured(valid));
+    caveats.extend(durability_not_counted(valid));
     if valid.indexes.len() < crate::statistics::TRIALS_MIN {
         caveats.push(format!("{} complete trials: too few for intervals, which take 3", valid.indexes.len()));
     }
     caveats
+}
+
+/// Why nothing is said of what stores used in a workload: what a process used goes with it, and who traces one makes it use more.
+fn costs_not_measured(valid: &Valid) -> Vec<String> {
+    let record = valid.record;
+    let mut caveats = Vec::new();
+    for workload in &record.spec.workloads {
+        let why = match workload.strike() {
+            Some(FaultKind::Kill) => "kills a process of it, with which goes what that used",
+            Some(FaultKind::SlowDisk) => "traces a process of it, which costs that more than what it does",
+            Some(FaultKind::Stop | FaultKind::Partition) | None => continue,
+        };
+        let mut measured =
+            available(record).into_iter().flat_map(|arm| measurements(valid, arm, &workload.name)).peekable();
+        if measured.peek().is_some() && measured.all(|one| one.usage.is_none()) {
+            let name = &workload.name;
+            caveats.push(format!("what the store uses in {name} is not known, for {name} {why}"));
+        }
+    }
+    caveats
+}
+
+/// What a reader must know of durability that nobody has seen kept: for each way in which it was established, the arms of which that is so.
+fn durability_not_counted(valid: &Valid) -> Vec<String> {
+    let record = valid.record;
+    let mut found: Vec<(String, Vec<&str>)> = Vec::new();
+    for arm in record.arms.iter().filter(|arm| arm.unavailable.is_none()) {
+        let trials = valid.trials(&arm.name);
+        let basis = Basis::of(arm, &record.spec.workloads, trials.iter().copied());
+        let Some(basis) = basis.filter(|basis| !trials.is_empty() && !basis.is_counted()) else { continue };
+        let words = basis.words();
+        match found.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, arms)) => arms.push(&arm.name),
+            None => found.push((words, vec![&arm.name])),
+        }
+    }
+    found.into_iter().map(|(words, arms)| format!("durability of {}: {words}", arms.join(", "))).collect()
 }
 
 /// Ratios that resemble those of the trial before are fewer than they look, and their intervals too narrow.

@@ -148,6 +148,22 @@ fn who_shares_a_store_among_trials_is_warned_of_processes_that_differ() {
 }
 
 #[test]
+fn why_nobody_knows_what_a_killed_store_used_is_said() {
+    let mut record = record(1.0, serde_json::json!([]));
+    let fault = |kind: &str| serde_json::json!({ "kind": kind, "after": "1s", "duration": "1s", "syncDelay": "1ms" });
+    let said = |record: &RunRecord| {
+        judge(record).caveats.into_iter().find(|caveat| caveat.starts_with("what the store uses in put is not known"))
+    };
+    for (kind, why) in [("Kill", "goes what that used"), ("SlowDisk", "costs that more than what it does")] {
+        record.spec.workloads[0].load.fault = serde_json::from_value(fault(kind)).unwrap();
+        assert_eq!(said(&record), None, "it was measured all the same");
+        let mut without = record.clone();
+        without.trials.iter_mut().flat_map(|trial| &mut trial.workloads).for_each(|one| one.usage = None);
+        assert!(said(&without).unwrap().ends_with(why), "{:?}", said(&without));
+    }
+}
+
+#[test]
 fn an_arm_whose_cost_nobody_measured_has_no_operations_for_each_cpu_second() {
     let mut record = record(1.0, serde_json::json!([]));
     for trial in &mut record.trials {

@@ -9,6 +9,7 @@ use super::lookup::{self, api_word};
 use super::table::{Cell, Column, Table, Tone};
 use super::units;
 use super::wording;
+use crate::durability::Basis;
 use crate::ledger::number;
 use crate::placement;
 use crate::record::{ArmRecord, TrialRecord};
@@ -26,8 +27,8 @@ pub(super) fn gates(report: &Report) -> Option<Table> {
     Some(Table { rows: rows.collect(), columns })
 }
 
-/// What an arm is: version, role, members, durability with the engine's own setting; in parts.
-pub(super) fn arm_facts(arm: &ArmRecord) -> Vec<String> {
+/// What an arm is: version, role, members, durability with the engine's own setting and how it was established; in parts.
+pub(super) fn arm_facts(report: &Report, arm: &ArmRecord) -> Vec<String> {
     let mut facts = match &arm.version {
         Some(version) if arm.is_external() => vec![engine(arm), format!("says that it is {version}")],
         Some(version) => vec![format!("{} {version}", engine(arm))],
@@ -42,6 +43,7 @@ pub(super) fn arm_facts(arm: &ArmRecord) -> Vec<String> {
         replicas => facts.push(format!("{replicas} members")),
     }
     facts.extend(arm.durability.map(|_| durability(arm)));
+    facts.extend(established(report, arm));
     facts
 }
 
@@ -60,6 +62,13 @@ pub(super) fn durability(arm: &ArmRecord) -> String {
     if arm.durability_setting.is_empty() { class } else { format!("{class} ({})", arm.durability_setting) }
 }
 
+/// How an arm's durability was established; `None`: there was nothing to establish, or nothing was measured.
+fn established(report: &Report, arm: &ArmRecord) -> Option<String> {
+    let mut trials = lookup::valid_trials(report, &arm.name).peekable();
+    trials.peek()?;
+    Basis::of(arm, &report.record.spec.workloads, trials).map(|basis| basis.words())
+}
+
 /// An arm's command line as a shell takes it.
 pub(super) fn command_line(arm: &ArmRecord) -> String {
     let is_plain = |character: char| character.is_alphanumeric() || "_-./:=@%+,".contains(character);
@@ -72,7 +81,17 @@ pub(super) fn command_line(arm: &ArmRecord) -> String {
 
 /// The arms as they were realised.
 pub(super) fn arms(report: &Report) -> Table {
-    let columns = ["arm", "service", "engine", "version", "members", "durability", "engine's setting", "valid trials"];
+    let columns = [
+        "arm",
+        "service",
+        "engine",
+        "version",
+        "members",
+        "durability",
+        "engine's setting",
+        "how durability was established",
+        "valid trials",
+    ];
     let columns = columns.into_iter().map(Column::words).collect();
     let rows = report.record.arms.iter().enumerate().map(|(position, arm)| {
         let name = if arm.baseline { format!("{} (baseline)", arm.name) } else { arm.name.clone() };
@@ -88,6 +107,7 @@ pub(super) fn arms(report: &Report) -> Table {
             Cell::or_absent((arm.replicas > 0).then(|| arm.replicas.to_string())),
             Cell::or_absent(arm.durability.as_ref().map(api_word)),
             Cell::plain(&arm.durability_setting),
+            Cell::or_absent(established(report, arm)),
             trials,
         ]
     });

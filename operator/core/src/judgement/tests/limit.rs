@@ -39,6 +39,18 @@ fn two_stores_that_one_busy_loader_thread_holds_back_are_not_equal_but_undecided
 }
 
 #[test]
+fn a_busy_relay_decides_nothing_either_and_is_not_helped_by_threads_of_the_loader() {
+    let mut record = record(1.0, throughput_gate(9_000, "Fail"));
+    saturated(&mut record, "new", 10);
+    let of_trials = record.trials.iter_mut().flat_map(|trial| &mut trial.workloads);
+    of_trials.filter_map(|one| one.audit.as_mut()).for_each(|audit| audit.saturated_thread = "relay".into());
+    let judgement = judge(&record);
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+    assert!(judgement.message.contains("its thread relay ran for 70 %"), "{}", judgement.message);
+    assert!(judgement.message.contains("load.threads adds none of these"), "{}", judgement.message);
+}
+
+#[test]
 fn a_loader_that_was_busy_in_a_few_trials_limits_nothing() {
     let mut record = record(1.0, throughput_gate(9_000, "Fail"));
     saturated(&mut record, "new", 4);
@@ -73,6 +85,38 @@ fn a_loader_that_asked_too_little_has_not_shown_that_little_goes_wrong() {
             let judgement = judge(&record);
             assert_eq!(judgement.gates[0].outcome, GateOutcome::Undecided, "{metric} {bound}: {}", judgement.message);
             assert_eq!(judgement.verdict, Verdict::Inconclusive);
+        }
+    }
+}
+
+#[test]
+fn a_loader_that_commits_little_has_not_shown_that_a_replica_follows() {
+    let lag = |millis: u64| {
+        let mut histogram = latency_histogram();
+        histogram.record_n(millis * 1_000_000, 100).unwrap();
+        Reading::Durations(Distribution::of(&histogram).unwrap())
+    };
+    for (metric, measure) in [
+        ("ReplicationLagP99Millis", "replicationLag"),
+        ("OutageRecoveryMaxMillis", "outageRecovery"),
+        ("CatchUpMicros", "catchUp"),
+        ("RecoveryMicros", "recovery"),
+    ] {
+        let with_lag = |bound_millis: u64| {
+            let bound = if metric.ends_with("Micros") { bound_millis * 1_000 } else { bound_millis };
+            let gate = serde_json::json!([{ "arm": "new", "metric": metric, "atMost": bound }]);
+            let mut record = record(1.0, gate);
+            for one in record.trials.iter_mut().flat_map(|trial| &mut trial.workloads) {
+                one.measures.insert(measure.into(), lag(30));
+            }
+            record
+        };
+        assert_eq!(judge(&with_lag(40)).verdict, Verdict::Passed, "{metric}");
+        for bound in [20, 40] {
+            let mut record = with_lag(bound);
+            saturated(&mut record, "new", 10);
+            let judgement = judge(&record);
+            assert_eq!(judgement.gates[0].outcome, GateOutcome::Undecided, "{metric} {bound}: {}", judgement.message);
         }
     }
 }

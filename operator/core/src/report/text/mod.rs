@@ -232,7 +232,7 @@ impl Page {
         let start = INDENT + names.max().unwrap_or(0).min(16) + 2;
         for arm in &report.record.arms {
             let label = Line::indented(INDENT).and(&arm.name, Tone::Strong);
-            let facts = safe_line(&ledger::arm_facts(arm).join(", "));
+            let facts = safe_line(&ledger::arm_facts(report, arm).join(", "));
             if label.width_columns() + 2 > start {
                 self.lines.push(label);
                 self.lines.extend(hang(Line::indented(start), &facts, Tone::Plain, self.width));
