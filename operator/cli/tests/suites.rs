@@ -180,7 +180,7 @@ fn a_first_file_is_written_once_and_is_valid() {
         let arguments = ["init", file.to_str().unwrap(), "--engine", "redis", "--engine", "valkey"];
         Finished::of(world.storebench().args(arguments).args(more).output().unwrap())
     };
-    init(&["--gate", "much"]).error(&["spec.gates[0].ratioAtLeast: `much` does not fit"]);
+    init(&["--gate", "much"]).error(&["--gate: `much` is not a ratio: write it like 95% or \"0.95\""]);
     assert!(!file.exists(), "what cannot be run is not written");
     let written = init(&["--gate", "90%", "--workload", "mixed"]);
     assert_eq!(written.code, Some(0), "{}", written.stderr);
@@ -202,5 +202,5 @@ fn a_field_is_explained_without_a_cluster() {
     assert!(trials.stdout.starts_with("BenchmarkRun.spec.trials <object>\n"), "{}", trials.stdout);
     assert!(trials.stdout.contains("trials.min must not exceed trials.max"), "{}", trials.stdout);
     explain("benchmarkrun.spec.trails")
-        .error(&["BenchmarkRun.spec has no field `trails`: its fields are allowUnequal"]);
+        .error(&["BenchmarkRun.spec has no field `trails`: did you mean trials? Else its fields are allowUnequal"]);
 }

@@ -187,8 +187,10 @@ fn truncate_check_points_without_a_transaction_between_them_pass() {
 
 #[test]
 fn a_writer_that_never_pauses_does_no_more_work_beside_us_and_is_not_sent_whole_again() {
-    const COMMITS: u32 = 40_000;
-    /// Of some forty times that the WAL is restarted. Who gets no processor while a whole WAL is written is right to read the database.
+    const COMMITS: u32 = 200_000;
+    /// Each of a frame of one page.
+    const COMMITTED_BYTES: u64 = COMMITS as u64 * (24 + 4096);
+    /// Of some two hundred times that the WAL is restarted. Who gets no processor while a whole WAL is written is right to read the database.
     const READ_WHOLE_MAX: u64 = 3;
     // On a disk, where a check point at each commit would be noticed.
     let folder = folder_on_disk();
@@ -214,7 +216,9 @@ fn a_writer_that_never_pauses_does_no_more_work_beside_us_and_is_not_sent_whole_
     // Check points that copy, or look for what to copy, at each commit would be ten times and more.
     assert!(beside.processor_ticks < alone.processor_ticks * 4, "{beside:?} beside us, {alone:?} alone");
     assert!(beside.bytes_written < alone.bytes_written * 3, "{beside:?} beside us, {alone:?} alone");
-    assert!(std::fs::metadata(database.with_extension("db-wal")).unwrap().len() < 100 << 20, "the WAL is restarted");
+    // It has the length of its longest time: how far it grows until we have read to its end depends on who has a processor when.
+    let wal_bytes = std::fs::metadata(database.with_extension("db-wal")).unwrap().len();
+    assert!(wal_bytes < COMMITTED_BYTES / 2, "{wal_bytes} bytes: the WAL is not restarted");
     drop(replicator);
     application.close();
 }
