@@ -99,6 +99,8 @@ pub struct Staged {
     pub file: LtxFile,
     /// Where reading goes on after it.
     pub position: Position,
+    /// Whether it ends before a restart of the WAL: what was committed since is staged next.
+    pub is_before_restart: bool,
 }
 
 /// A database, or what differs in it from its replica.
@@ -153,7 +155,7 @@ fn encode_header(stamp: Stamp, page_size: u32, size: u32, position: &Position) -
     header
 }
 
-/// Stages what was committed after `position`. `Ok(None)`: nothing was. [`Continuity::Lost`] is told apart from all else:
+/// Stages what was committed after `position`, up to a restart of the WAL if there was one. `Ok(None)`: nothing was. [`Continuity::Lost`] is told apart from all else:
 /// frames that we never saw may be gone, and only [`stage_image`] helps.
 pub fn stage_changes(
     source: &dyn Source,
@@ -220,14 +222,15 @@ pub fn stage_changes(
     if before_restart && read_changes(wal, from, None)?.end != changes.end {
         return Ok(Err("transactions before a restart of the WAL were written over while they were read"));
     }
-    finish(encoder, position).map(|staged| Ok(Some(staged)))
+    let staged = finish(encoder, position)?;
+    Ok(Ok(Some(Staged { is_before_restart: before_restart, ..staged })))
 }
 
 fn finish(encoder: Encoder<Staging>, position: Position) -> Result<Staged, SourceError> {
     let header = encoder.header().clone();
     let (mut content, checksum) = encoder.finish()?;
     content.flush()?;
-    Ok(Staged { file: LtxFile { content, header, checksum }, position })
+    Ok(Staged { file: LtxFile { content, header, checksum }, position, is_before_restart: false })
 }
 
 /// Instead of a frame's number: the page is in the database file, or, beyond its end, zero.

@@ -127,6 +127,34 @@ fn foreign_check_points_of_every_kind_pass_and_nothing_is_missed() {
 }
 
 #[test]
+fn a_commit_that_restarts_the_wal_just_behind_another_is_durable_before_it_is_said_to_be() {
+    let folder = folder();
+    let database = folder.path().join("app.db");
+    let store = Arc::new(MemoryStore::default());
+    let mut application = Application::start(&database, TABLE);
+    let settings = Settings { interval: Duration::from_millis(500), ..Settings::default() };
+    let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
+    replicator.add(database.clone(), replica(&store));
+    for round in 0..20 {
+        // So many frames that the WAL is let go of once they are staged, and copied by the check point that the second transaction makes.
+        application.run(
+            "INSERT INTO t(v) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1100) \
+             SELECT randomblob(3000) FROM n",
+        );
+        application.run("DELETE FROM t WHERE id < (SELECT max(id) - 1200 FROM t)");
+        assert!(replicator.sync(LONG));
+        std::thread::sleep(Duration::from_millis(round * 5));
+        // The first lies in the WAL as it was, the second in the next one.
+        application.run(INSERT);
+        application.run(INSERT);
+        assert!(replicator.sync(LONG));
+        assert!(restored(folder.path(), &store) == content(&database), "in round {round}");
+    }
+    drop(replicator);
+    application.close();
+}
+
+#[test]
 fn a_truncate_check_point_takes_little_longer_beside_us_than_alone() {
     const TURNS: usize = 60;
     let folder = folder_on_disk();

@@ -254,18 +254,25 @@ impl Shared {
 
     /// Stages what was committed since, if that can be proved to be all.
     pub(super) fn changes(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
-        let next = state.last_txid.unwrap_or(0) + 1;
-        let State { files: Some(files), position: Some(position), .. } = state else { return Ok(()) };
-        let stamp = self.stamp(next, next, state.last_millis);
-        match stage_changes(files, position, stamp, &self.arena)? {
-            Ok(None) => {
-                state.dirty = false;
-                state.waiting.staged();
-            }
-            Ok(Some(staged)) => state.push(0, staged),
-            Err(why) => {
-                tracing::warn!(path = %tracked.path.display(), why, "the whole database is read again");
-                state.position = None;
+        // Where the WAL was restarted, what came before that goes first. Who asks is answered when the rest is staged, too.
+        let mut is_before_restart = true;
+        while std::mem::take(&mut is_before_restart) {
+            let next = state.last_txid.unwrap_or(0) + 1;
+            let State { files: Some(files), position: Some(position), .. } = state else { return Ok(()) };
+            let stamp = self.stamp(next, next, state.last_millis);
+            match stage_changes(files, position, stamp, &self.arena)? {
+                Ok(None) => {
+                    state.dirty = false;
+                    state.waiting.staged();
+                }
+                Ok(Some(staged)) => {
+                    is_before_restart = staged.is_before_restart;
+                    state.push(0, staged);
+                }
+                Err(why) => {
+                    tracing::warn!(path = %tracked.path.display(), why, "the whole database is read again");
+                    state.position = None;
+                }
             }
         }
         Ok(())
@@ -489,9 +496,12 @@ impl State {
             self.position = Some(staged.position);
             self.last_millis = staged.file.header.timestamp_millis;
             self.last_txid = Some(max_txid);
-            self.dirty = false;
+            self.dirty = staged.is_before_restart;
         }
         let since = if moves { self.waiting.staged() } else { None };
+        if staged.is_before_restart {
+            since.into_iter().for_each(|since| self.waiting.seen(since));
+        }
         self.queue.push_back(Outgoing { level, since, file: staged.file });
     }
 
