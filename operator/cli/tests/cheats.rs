@@ -91,6 +91,14 @@ fn durability_taken_back_by_a_variable_is_refused() {
 }
 
 #[test]
+fn durability_taken_back_by_a_library_that_is_loaded_before_all_others_is_refused() {
+    for variable in ["LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH"] {
+        let service = format!("{{ engine: Redis, env: [{{ name: {variable}, value: /tmp/without-syncs.so }}] }}");
+        refused(&self::service(&service), &["spec.env[0].name", "puts other code into the store"]);
+    }
+}
+
+#[test]
 fn durability_taken_back_by_a_configuration_file_is_refused() {
     refused(&service("{ engine: Etcd, args: [--config-file=/tmp/fast.yaml] }"), &["spec.args[0]"]);
     refused(

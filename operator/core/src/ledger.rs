@@ -68,7 +68,7 @@ fn is_enough(spec: &BenchmarkRunSpec, complete: u32, half_widths: impl FnOnce() 
 }
 
 /// Whether a failure ends the run: all do but disturbances from outside, which a repetition may not see.
-fn is_fatal(trial: &TrialRecord) -> bool {
+pub(crate) fn is_fatal(trial: &TrialRecord) -> bool {
     trial.state == TrialState::Invalid
         && trial.failure.as_ref().is_none_or(|failure| failure.cause != FailureCause::Disturbed)
 }

@@ -478,6 +478,7 @@ fn a_run_has_the_same_figure_in_its_report_and_in_its_history() {
     for (index, report) in reports.iter_mut().enumerate() {
         // Without a control, and with an even number of trials.
         report.record.trials.retain(|trial| trial.index < 4);
+        report.record.spec.trials.min = 4;
         report.record.arms.iter_mut().for_each(|arm| arm.version = Some(format!("1.{index}")));
         report.judgement = judge(&report.record);
     }

@@ -1,5 +1,7 @@
 //! Decides a run: first whether its numbers can be trusted at all, then what the gates say, then whether there was anything to compare with.
 
+use std::collections::BTreeSet;
+
 use storebench_crds::Metric;
 use storebench_crds::benchmark_run::OnInconclusive;
 use storebench_crds::status::{Comparison, GateOutcome, TrialState, Verdict};
@@ -7,7 +9,7 @@ use storebench_crds::status::{Comparison, GateOutcome, TrialState, Verdict};
 use super::compare::baseline;
 use super::gate::Decided;
 use super::{Valid, available, lacking};
-use crate::ledger::{number, retries_used};
+use crate::ledger::{is_fatal, number, retries_used};
 use crate::record::{FailureCause, RunRecord, TrialRecord};
 use crate::units;
 
@@ -119,8 +121,33 @@ fn invalid(valid: &Valid) -> Option<String> {
         };
         return Some(format!("{trials} disturbed, {of_them} trials.retries allows ({allowed}); the last: {last}"));
     }
-    let valid_trials = record.trials.iter().any(|trial| trial.state == TrialState::Valid);
-    (!valid_trials || valid.indexes.is_empty()).then(|| "no trial was completed by every arm".into())
+    not_of_one_run(valid)
+}
+
+/// Why the trials of a record that says of itself that it came to its end cannot be those of a run that did. No driver writes such a record: trials
+/// were taken from it, or added to it.
+fn not_of_one_run(valid: &Valid) -> Option<String> {
+    let (record, complete) = (valid.record, valid.indexes.len() as u64);
+    if let Some(trial) = record.trials.iter().find(|trial| is_fatal(trial)) {
+        let number = number(&record.trials, trial.index);
+        return Some(format!("{}, trial {number}: it was discarded, and the record does not say why", trial.arm));
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(trial) = record.trials.iter().find(|trial| !seen.insert((trial.index, trial.arm.as_str()))) {
+        let number = number(&record.trials, trial.index);
+        return Some(format!("{}, trial {number}: it is in the record twice", trial.arm));
+    }
+    let (min, max) = (u64::from(record.spec.trials.min), u64::from(record.spec.trials.max));
+    match complete {
+        0 => Some("no trial was completed by every arm".into()),
+        _ if complete < min => Some(format!(
+            "{complete} of at least {min} trials were completed by every arm: the run did not come to its end, or the record lacks trials"
+        )),
+        _ if complete > max => Some(format!(
+            "{complete} trials were completed by every arm, where trials.max is {max}: they are not all of this run"
+        )),
+        _ => None,
+    }
 }
 
 fn passed(comparisons: &[Comparison], gates: &[Decided]) -> String {

@@ -4,6 +4,9 @@ use storebench_crds::storage_service::StorageServiceSpec;
 
 use crate::engine::{self, Engine};
 
+/// Variables of the dynamic loader: `LD_PRELOAD`, `LD_AUDIT`, `LD_LIBRARY_PATH` and their like.
+const LOADER_PREFIX: &str = "LD_";
+
 /// Arguments and variables that would take back what storebench sets, in every spelling that the servers take: one
 /// dash or two, a value after `=` or a space, capitals, and the variables of those that read their flags from there. By field.
 pub(super) fn reserved(engine: &Engine, spec: &StorageServiceSpec) -> Vec<(String, String)> {
@@ -25,6 +28,12 @@ pub(super) fn reserved(engine: &Engine, spec: &StorageServiceSpec) -> Vec<(Strin
         let same = |reserved: &&&str| bare(reserved).eq_ignore_ascii_case(flag);
         if let Some(reserved) = engine.reserved_flags.iter().find(same) {
             found.push((field, format!("{reserved} is set by storebench, from durability and placement: remove it")));
+        }
+    }
+    for (index, variable) in spec.env.iter().enumerate() {
+        if variable.name.starts_with(LOADER_PREFIX) {
+            let text = "puts other code into the store, which may take back what is asked of it and make up what it counts: remove it";
+            found.push((format!("spec.env[{index}].name"), text.into()));
         }
     }
     let Some(prefix) = engine.environment_prefix else { return found };
