@@ -25,6 +25,7 @@ use crate::ledger::complete_indexes;
 use crate::record::{ArmRecord, RunRecord, TrialRecord};
 
 pub use compare::stop_half_widths;
+pub(crate) use gate::{Limit, outcome};
 pub use requests::RequestResult;
 pub(crate) use standing::{PARITY, Standing, in_order};
 pub(crate) use summary::other_version;
