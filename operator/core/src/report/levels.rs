@@ -92,7 +92,7 @@ impl<'a> TwoLevels<'a> {
             let differences = [
                 ("which is the baseline", arm.baseline != other.baseline),
                 ("the store", is_known && (arm.engine != other.engine || arm.version != other.version)),
-                ("durability", is_known && arm.durability != other.durability),
+                ("durability", arm.durability.is_some() && arm.durability != other.durability),
                 ("replicas", is_known && arm.replicas != other.replicas),
             ];
             if let Some((what, _)) = differences.iter().find(|(_, differ)| *differ) {
