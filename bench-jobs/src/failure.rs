@@ -1,12 +1,27 @@
 //! The store failed: what is said about it, in one line.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 
+use service_kit::client::GrpcError;
 use storebench_crds::line;
 
 /// The longest message, bytes: several must fit in a termination message.
 pub const LINE_BYTES_MAX: usize = 300;
+
+/// What a failure shows of the connection, as far as whoever met it knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing in particular: what there is to know is what the store said.
+    #[default]
+    Other,
+    /// The store ended the connection without a word.
+    HangUp,
+    /// No handshake of TLS came about.
+    Tls,
+    /// What came is not the protocol that is spoken.
+    Protocol,
+}
 
 /// A request that the store did not answer as it must: refused or lost connection, error reply, timeout, reply that
 /// breaks the protocol. Its text is one line of at most [`LINE_BYTES_MAX`] bytes.
@@ -16,12 +31,28 @@ pub struct Failure {
     text: String,
     has_not_happened: bool,
     is_never_of_time: bool,
+    kind: Kind,
 }
 
 impl Failure {
     /// A failure described by `text`. Whether the request had an effect is not known.
     pub fn new(text: impl fmt::Display) -> Self {
-        Self { text: short_line(&text.to_string()), has_not_happened: false, is_never_of_time: false }
+        Self {
+            text: short_line(&text.to_string()),
+            has_not_happened: false,
+            is_never_of_time: false,
+            kind: Kind::Other,
+        }
+    }
+
+    /// The same, of this kind.
+    pub fn of_kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// What it shows of the connection.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// The same of a request that surely had no effect: it was not sent, or was refused.
@@ -52,8 +83,21 @@ impl Failure {
     /// An input or output error while doing something, such as `write to 127.0.0.1:6379`.
     pub fn io(doing: impl fmt::Display, error: &io::Error) -> Self {
         // Nobody listens: who stands still does.
-        let is_never_of_time = error.kind() == io::ErrorKind::ConnectionRefused;
-        Self { is_never_of_time, ..Self::new(format_args!("{doing}: {}", plain(error))) }
+        let is_never_of_time = error.kind() == ErrorKind::ConnectionRefused;
+        let kind = match error.kind() {
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Kind::HangUp,
+            _ => Kind::Other,
+        };
+        Self { is_never_of_time, kind, ..Self::new(format_args!("{doing}: {}", plain(error))) }
+    }
+
+    /// An error of gRPC, in these words.
+    pub fn grpc(text: impl fmt::Display, error: &GrpcError) -> Self {
+        Self::new(text).of_kind(match error {
+            GrpcError::Broken(_) => Kind::HangUp,
+            GrpcError::Protocol(_) | GrpcError::Frame(_) | GrpcError::Decode(_) => Kind::Protocol,
+            GrpcError::Connect(_) | GrpcError::TimedOut(_) | GrpcError::Status(_) => Kind::Other,
+        })
     }
 
     /// The message.
@@ -92,6 +136,7 @@ mod tests {
         let failure = Failure::io("read from 127.0.0.1:1", &error);
         assert_eq!(failure.text(), "read from 127.0.0.1:1: Connection reset by peer");
         assert!(failure.may_be_of_time());
+        assert_eq!((failure.kind(), failure.reworded("lost").kind()), (Kind::HangUp, Kind::HangUp));
         assert!(!Failure::io("connect to 127.0.0.1:1", &io::Error::from_raw_os_error(111)).may_be_of_time());
         assert_eq!(short_line(&"x".repeat(1_000)).len(), LINE_BYTES_MAX);
     }

@@ -10,6 +10,7 @@ use crate::metric::Metric;
 use crate::ratio::RatioText;
 use crate::rules::{Rule, Rules};
 use crate::status::BenchmarkRunStatus;
+use crate::storage_service::Durability;
 use crate::workload::{self, Workload};
 
 /// What a run as a whole must be; what concerns its workloads is added by [`workload::add_run_rules`].
@@ -191,12 +192,19 @@ impl BenchmarkRunSpec {
 }
 
 /// What an arm must be.
-const ARM_RULES: &[Rule] = &[Rule {
-    field: "",
-    holds: "[has(self.serviceRef), has(self.controlPlaneRef), has(self.kubeconfigSecretRef)].filter(given, \
-            given).size() == 1",
-    otherwise: "give exactly one of serviceRef, controlPlaneRef or kubeconfigSecretRef",
-}];
+const ARM_RULES: &[Rule] = &[
+    Rule {
+        field: "",
+        holds: "[has(self.serviceRef), has(self.controlPlaneRef), has(self.kubeconfigSecretRef)].filter(given, \
+                given).size() == 1",
+        otherwise: "give exactly one of serviceRef, controlPlaneRef or kubeconfigSecretRef",
+    },
+    Rule {
+        field: ".durability",
+        holds: "!has(self.durability) || has(self.kubeconfigSecretRef)",
+        otherwise: "durability is stated of a cluster that is there already: remove it, for the StorageService has its own",
+    },
+];
 
 /// One side of a comparison.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -220,6 +228,12 @@ pub struct Arm {
     /// there and removes them; what its store uses is not measured. Not in embedded runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig_secret_ref: Option<SecretRef>,
+    /// What an acknowledged write survives in the store of a cluster that is there already, as you state it: nobody here can look. Arms that
+    /// differ in it are not ranked; of arms without it reports say that their durability is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    // As what is absent the schema would have the words of the type, and not these.
+    #[schemars(with = "Durability")]
+    pub durability: Option<Durability>,
 }
 
 /// An earlier run to be held against, and on which terms.

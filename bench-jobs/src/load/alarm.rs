@@ -24,8 +24,32 @@ pub const GRAIN: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub struct Alarm {
     timer: AsyncFd<OwnedFd>,
-    /// Who waits, earliest first: tickets are handed out in the order in which they are due.
-    waiting: RefCell<VecDeque<(Instant, Waker)>>,
+    waiting: RefCell<Waiting>,
+}
+
+/// Who waits, earliest first: tickets are handed out in the order in which they are due.
+#[derive(Debug, Default)]
+struct Waiting(VecDeque<(Instant, Waker)>);
+
+impl Waiting {
+    /// One more, behind those that are due at the same instant. Returns whether nobody is due before.
+    fn add(&mut self, due: Instant, waker: Waker) -> bool {
+        let at = self.0.partition_point(|(other, _)| *other <= due);
+        self.0.insert(at, (due, waker));
+        at == 0
+    }
+
+    /// Wakes whoever is due, in order. Returns when the next one is.
+    fn wake(&mut self, now: Instant) -> Option<Instant> {
+        while let Some((due, waker)) = self.0.pop_front() {
+            if due > now {
+                self.0.push_front((due, waker));
+                return Some(due);
+            }
+            waker.wake();
+        }
+        None
+    }
 }
 
 impl Alarm {
@@ -49,11 +73,7 @@ impl Alarm {
             }
             if !registered {
                 registered = true;
-                let mut waiting = self.waiting.borrow_mut();
-                let at = waiting.partition_point(|(other, _)| *other <= due);
-                waiting.insert(at, (due, context.waker().clone()));
-                drop(waiting);
-                if at == 0 {
+                if self.waiting.borrow_mut().add(due, context.waker().clone()) {
                     self.set(now, due);
                 }
             }
@@ -71,14 +91,9 @@ impl Alarm {
             let _ = rustix::io::read(self.timer.get_ref(), &mut expirations);
             ready.clear_ready();
             let now = Instant::now();
-            let mut waiting = self.waiting.borrow_mut();
-            while waiting.front().is_some_and(|(due, _)| *due <= now) {
-                if let Some((_, waker)) = waiting.pop_front() {
-                    waker.wake();
-                }
-            }
-            if let Some((due, _)) = waiting.front() {
-                self.set(now, *due);
+            let next = self.waiting.borrow_mut().wake(now);
+            if let Some(due) = next {
+                self.set(now, due);
             }
         }
     }
@@ -96,10 +111,39 @@ impl Alarm {
 mod tests {
     use super::*;
     use std::rc::Rc;
+    use std::sync::{Arc, Mutex};
+    use std::task::Wake;
     use tokio::runtime::{Builder, LocalOptions};
 
+    /// Writes its name where all others write theirs.
+    struct Sleeper(&'static str, Arc<Mutex<Vec<&'static str>>>);
+
+    impl Wake for Sleeper {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
     #[test]
-    fn everyone_is_woken_in_order_and_not_early() {
+    fn whoever_is_due_is_woken_in_order_and_nobody_else() {
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let start = Instant::now();
+        let at = |micros| start + Duration::from_micros(micros);
+        let mut waiting = Waiting::default();
+        let mut add = |name, micros| waiting.add(at(micros), Arc::new(Sleeper(name, Arc::clone(&woken))).into());
+        let is_first = [("d", 300), ("a", 100), ("c", 200), ("b", 100)].map(|(name, micros)| add(name, micros));
+        assert_eq!(is_first, [true, true, false, false]);
+        let mut woken_at = |micros| {
+            let next = waiting.wake(at(micros));
+            (std::mem::take(&mut *woken.lock().unwrap()), next)
+        };
+        assert_eq!(woken_at(99), (vec![], Some(at(100))));
+        assert_eq!(woken_at(100), (vec!["a", "b"], Some(at(200))));
+        assert_eq!(woken_at(1_000), (vec!["c", "d"], None));
+    }
+
+    #[test]
+    fn everyone_is_woken_and_nobody_early() {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
         runtime.block_on(async {
             let alarm = Rc::new(Alarm::new().unwrap());
@@ -107,17 +151,15 @@ mod tests {
                 let alarm = Rc::clone(&alarm);
                 async move { alarm.ring().await }
             });
-            let woken = Rc::new(RefCell::new(Vec::new()));
             let start = Instant::now();
             let waits: Vec<_> = [300u64, 100, 200, 100, 20_000]
                 .into_iter()
                 .map(|micros| {
-                    let (alarm, woken) = (Rc::clone(&alarm), Rc::clone(&woken));
+                    let alarm = Rc::clone(&alarm);
                     tokio::task::spawn_local(async move {
                         let due = start + Duration::from_micros(micros);
                         alarm.wait_until(due).await;
                         assert!(Instant::now() >= due);
-                        woken.borrow_mut().push(micros);
                     })
                 })
                 .collect();
@@ -125,8 +167,6 @@ mod tests {
                 wait.await.unwrap();
             }
             ringing.abort();
-            assert_eq!(woken.borrow().len(), 5);
-            assert_eq!(woken.borrow().last(), Some(&20_000));
         });
     }
 }

@@ -15,7 +15,7 @@ use storebench_crds::external::{External, PasswordFrom};
 use storebench_crds::job::{JobLine, JobOutcome, StoreReading};
 use tokio::runtime::Builder;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::load::{Context, Ending, Surroundings};
 use crate::net::tls::Tls;
 
@@ -100,8 +100,8 @@ const CERTIFICATE: &str = "it may want another certificate of its clients: look 
 const PROTOCOL: &str = "what listens there does not speak the protocol of this engine: look at spec.engine and external.endpoints; if it speaks \
                         TLS, give external.tls";
 
-/// What stores say that refuse this client, or that it refuses, and what to look at; the first that fits.
-const REMEDIES: [(&str, &str); 14] = [
+/// What stores say that refuse this client, or that TLS says of them, and what to look at; the first that fits.
+const REMEDIES: [(&str, &str); 12] = [
     ("NOAUTH", "it wants a password: give external.passwordFrom"),
     ("user name is empty", "it wants a user: give external.user and external.passwordFrom"),
     ("WRONGPASS", "look at external.user and external.passwordFrom"),
@@ -113,21 +113,23 @@ const REMEDIES: [(&str, &str); 14] = [
     ("NotValidForName", "its certificate is for another name: give that in external.tls.serverName"),
     ("not valid for name", "its certificate is for another name: give that in external.tls.serverName"),
     ("fatal alert", CERTIFICATE),
-    ("a reply starts with byte", PROTOCOL),
+    // For HTTP/2 this is a connection that broke.
     ("frame with invalid size", PROTOCOL),
-    ("over TLS", "does it speak TLS there? if not, remove external.tls"),
 ];
-
-/// What is seen of a store that ends a connection without a word: with whoever does not speak TLS, or shows no certificate.
-const HANG_UPS: [&str; 4] = ["closed by the store", "Connection reset by peer", "Broken pipe", "connection broke"];
 
 /// A failure at the first look, with the field to look at where it is known.
 fn with_remedy(failure: Failure, outside: &Outside) -> Failure {
     let text = failure.text();
     let known = REMEDIES.iter().find(|(said, _)| text.contains(said)).map(|(_, remedy)| *remedy);
-    let of_hang_up = if outside.tls.is_some() { CERTIFICATE } else { "if it speaks TLS, give external.tls" };
-    let is_hung_up = || HANG_UPS.iter().any(|said| text.contains(said));
-    match known.or_else(|| is_hung_up().then_some(of_hang_up)) {
+    let of_kind = match failure.kind() {
+        // As a store does to whoever does not speak TLS, or shows no certificate.
+        Kind::HangUp if outside.tls.is_some() => Some(CERTIFICATE),
+        Kind::HangUp => Some("if it speaks TLS, give external.tls"),
+        Kind::Tls => Some("does it speak TLS there? if not, remove external.tls"),
+        Kind::Protocol => Some(PROTOCOL),
+        Kind::Other => None,
+    };
+    match known.or(of_kind) {
         Some(remedy) => Failure::new(format_args!("{text}: {remedy}")),
         None => failure,
     }
@@ -254,18 +256,22 @@ mod tests {
     #[test]
     fn who_is_refused_is_told_where_to_look() {
         let clear = Outside::default();
-        for (said, field) in [
-            ("DBSIZE: NOAUTH Authentication required.", "external.passwordFrom"),
-            ("AUTH: WRONGPASS invalid username-password pair", "external.user and external.passwordFrom"),
-            ("connect to a:1 over TLS: invalid peer certificate: UnknownIssuer", "external.tls.caFile"),
-            ("connect to a:1 over TLS: no answer within 5s", "remove external.tls"),
-            ("read from a:1: connection closed by the store", "give external.tls"),
-            ("a:1: a reply starts with byte 0x48", "does not speak the protocol of this engine: look at spec.engine"),
-            ("Range at a:1: connection broke: frame with invalid size", "does not speak the protocol of this engine"),
+        let protocol = "does not speak the protocol of this engine: look at spec.engine";
+        for (said, kind, field) in [
+            ("DBSIZE: NOAUTH Authentication required.", Kind::Other, "external.passwordFrom"),
+            ("AUTH: WRONGPASS invalid username-password pair", Kind::Other, "external.user and external.passwordFrom"),
+            ("invalid peer certificate: UnknownIssuer", Kind::Tls, "external.tls.caFile"),
+            ("no answer within 5s", Kind::Tls, "remove external.tls"),
+            ("that was all", Kind::HangUp, "give external.tls"),
+            ("what is this?", Kind::Protocol, protocol),
+            ("Range at a:1: connection broke: frame with invalid size", Kind::HangUp, protocol),
         ] {
-            let told = with_remedy(Failure::new(said), &clear);
+            let told = with_remedy(Failure::new(said).of_kind(kind), &clear);
             assert!(told.text().starts_with(said) && told.text().contains(field), "{told}");
         }
+        // Our own words are not the store's.
+        let ours = Failure::new("SET: ERR an account closed by the store over TLS");
+        assert_eq!(with_remedy(ours.clone(), &clear), ours);
         let other = Failure::new("the store at a:1 holds 1 key");
         assert_eq!(with_remedy(other.clone(), &clear), other);
     }

@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn files_in_folders_count_as_what_they_allocate() {
-        let folder = std::env::temp_dir().join(format!("storebench-disk-{}", std::process::id()));
+        let temporary = harness::folder();
+        let folder = temporary.path().join("folder");
         fs::create_dir_all(folder.join("deeper")).unwrap();
         fs::write(folder.join("deeper/file"), vec![1; 100_000]).unwrap();
         let bytes = allocated_bytes(&folder).unwrap();
@@ -75,13 +76,13 @@ mod tests {
 
     #[test]
     fn what_is_synced_was_written_to_the_disk() {
-        let path = std::env::current_dir().unwrap().join(format!("disk-{}", std::process::id()));
+        let folder = harness::folder_on_disk();
+        let path = folder.path().join("file");
         let mut file = fs::File::create(&path).unwrap();
         let before = writes(&path);
         file.write_all(&vec![1; 1 << 20]).unwrap();
         file.sync_all().unwrap();
         let after = writes(&path);
-        fs::remove_file(&path).unwrap();
         // A machine without a disk of its own under this folder does not say.
         if let (Some(before), Some(after)) = (before, after) {
             assert_eq!(before.device, after.device);

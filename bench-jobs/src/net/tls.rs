@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 
 /// How a store is reached over TLS. Read once, where a workload begins.
 #[derive(Clone)]
@@ -89,7 +89,8 @@ impl Tls {
         limit: Duration,
     ) -> Result<TlsStream<TcpStream>, Failure> {
         let failed = |said: &dyn fmt::Display| {
-            Failure::new(format_args!("connect to {endpoint} over TLS: {said}")).without_effect()
+            let failure = Failure::new(format_args!("connect to {endpoint} over TLS: {said}"));
+            failure.without_effect().of_kind(Kind::Tls)
         };
         let name = match &self.server_name {
             Some(name) => name.clone(),

@@ -165,14 +165,12 @@ mod tests {
 
     #[test]
     fn the_file_holds_the_whole_summary() {
-        let folder = std::env::temp_dir().join(format!("storebench-report-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("summary");
+        let folder = harness::folder();
+        let path = folder.path().join("summary");
         write_summary(&summary(1, "first, and longer than the second"), Some(&path)).unwrap();
         write_summary(&summary(1, "second"), Some(&path)).unwrap();
         let back: JobSummary = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         assert_eq!(back, summary(1, "second"));
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
-        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
     }
 }

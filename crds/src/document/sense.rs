@@ -51,11 +51,7 @@ pub(super) fn check(path: &str, spec: &Value) -> Vec<Problem> {
             continue;
         }
         let found = [run.compares_nothing(gate), run.looks_the_wrong_way(gate), implausible(gate), in_other_unit(gate)];
-        for (field, text) in found {
-            if !text.is_empty() {
-                problem(field, text);
-            }
-        }
+        found.into_iter().flatten().for_each(|(field, text)| problem(field, text));
     }
     found
 }
@@ -102,8 +98,8 @@ struct Run<'a> {
     gates: &'a Value,
 }
 
-/// Nothing to say.
-const NOTHING: (&str, String) = ("", String::new());
+/// The field of a gate that makes no sense, and why.
+type Senseless = (&'static str, String);
 
 impl<'a> Run<'a> {
     fn read(spec: &'a Value) -> Self {
@@ -118,7 +114,7 @@ impl<'a> Run<'a> {
     }
 
     /// An arm or workload that there is not.
-    fn names_nothing(&self, gate: &Value) -> Option<(&'static str, String)> {
+    fn names_nothing(&self, gate: &Value) -> Option<Senseless> {
         [("arm", &self.arms), ("workload", &self.workloads)].into_iter().find_map(|(kind, known)| {
             let name = gate[kind].as_str().filter(|name| !name.is_empty() && !known.contains(name))?;
             if known.is_empty() {
@@ -138,39 +134,38 @@ impl<'a> Run<'a> {
     }
 
     /// A ratio to nothing, or to itself.
-    fn compares_nothing(&self, gate: &Value) -> (&'static str, String) {
-        let Some((field, true, _)) = bound(gate) else { return NOTHING };
+    fn compares_nothing(&self, gate: &Value) -> Option<Senseless> {
+        let Some((field, true, _)) = bound(gate) else { return None };
         let arm = gate["arm"].as_str().unwrap_or_default();
         if self.baselines.is_empty() {
             let text = "compares with a baseline, and no arm has baseline: true; mark one, or give atLeast or atMost";
-            return (field, text.into());
+            return Some((field, text.into()));
         }
         if self.baselines.iter().any(|(_, baseline)| *baseline != arm) {
-            return NOTHING;
+            return None;
         }
         let others: Vec<&str> = self.arms.iter().copied().filter(|other| *other != arm).collect();
         let instead = match others.is_empty() {
             true => String::new(),
             false => format!("name another arm ({}), ", line::short_line(&others.join(", "), 150)),
         };
-        (
-            "arm",
-            format!("`{arm}` is the baseline, the ratio of which to itself is 1: {instead}or give atLeast or atMost"),
-        )
+        let text =
+            format!("`{arm}` is the baseline, the ratio of which to itself is 1: {instead}or give atLeast or atMost");
+        Some(("arm", text))
     }
 
     /// A bound that the better arm misses, unless another gate makes a range of it.
-    fn looks_the_wrong_way(&self, gate: &Value) -> (&'static str, String) {
-        let Some((field, is_ratio, is_least)) = bound(gate) else { return NOTHING };
-        let Some(metric) = gate["metric"].as_str().and_then(Metric::named) else { return NOTHING };
+    fn looks_the_wrong_way(&self, gate: &Value) -> Option<Senseless> {
+        let (field, is_ratio, is_least) = bound(gate)?;
+        let metric = gate["metric"].as_str().and_then(Metric::named)?;
         if metric.direction.more_is_better() == is_least {
-            return NOTHING;
+            return None;
         }
         let same = |other: &&Value| ["arm", "workload", "metric"].iter().all(|field| other[field] == gate[field]);
         let mut others = items(self.gates).filter(same).filter_map(bound);
         let is_range = others.any(|(_, is_ratio_too, other)| is_ratio_too == is_ratio && other != is_least);
         if is_range {
-            return NOTHING;
+            return None;
         }
         let (better, instead) = match (is_least, is_ratio) {
             (false, false) => ("higher", "atLeast"),
@@ -181,23 +176,23 @@ impl<'a> Run<'a> {
         let text = format!(
             "fails an arm for being too good, since {metric:?} is better when {better}: give {instead}, or both for a range"
         );
-        (field, text)
+        Some((field, text))
     }
 }
 
 /// A bound of a ratio that no run could miss, or none meet.
-fn implausible(gate: &Value) -> (&'static str, String) {
-    let Some((field, true, is_least)) = bound(gate) else { return NOTHING };
+fn implausible(gate: &Value) -> Option<Senseless> {
+    let Some((field, true, is_least)) = bound(gate) else { return None };
     let text = gate[field].as_str().and_then(|text| RatioText::new(text).ok());
     // Elsewhere a number is refused as such.
     let number = gate[field].as_u64().filter(|_| field.ends_with("BasisPoints"));
     let number = number.and_then(|number| u32::try_from(number).ok());
-    let Some(ratio) = text.as_ref().map(RatioText::basis_points).or(number) else { return NOTHING };
+    let ratio = text.as_ref().map(RatioText::basis_points).or(number)?;
     let is_factor = text.as_ref().is_some_and(|text| !text.as_str().ends_with('%'));
     let shown = percent(ratio.into());
     if is_factor && ratio >= FACTOR_MAX {
         let written = text.as_ref().map_or("", RatioText::as_str);
-        return (field, format!("`{written}` is {written} times the baseline: for percent write {written}%"));
+        return Some((field, format!("`{written}` is {written} times the baseline: for percent write {written}%")));
     }
     let effect =
         if is_least == (ratio < RATIO_MIN) { "hardly a run could miss it" } else { "hardly a run could meet it" };
@@ -209,28 +204,27 @@ fn implausible(gate: &Value) -> (&'static str, String) {
         }
         ratio if ratio < RATIO_MIN => format!("write it like {}", ratio::EXAMPLE),
         ratio if ratio > RATIO_MAX => "10000 basis points, or 100%, are equal".into(),
-        _ => return NOTHING,
+        _ => return None,
     };
-    (field, format!("is {shown} of the baseline, so that {effect}: {remedy}"))
+    Some((field, format!("is {shown} of the baseline, so that {effect}: {remedy}")))
 }
 
 /// A duration where a number in the metric's own unit belongs.
-fn in_other_unit(gate: &Value) -> (&'static str, String) {
-    let Some((field, false, _)) = bound(gate) else { return NOTHING };
-    let duration = gate[field].as_str().and_then(|text| DurationText::new(text).ok());
-    let metric = gate["metric"].as_str().and_then(Metric::named);
-    let (Some(duration), Some(metric)) = (duration, metric) else { return NOTHING };
+fn in_other_unit(gate: &Value) -> Option<Senseless> {
+    let Some((field, false, _)) = bound(gate) else { return None };
+    let duration = gate[field].as_str().and_then(|text| DurationText::new(text).ok())?;
+    let metric = gate["metric"].as_str().and_then(Metric::named)?;
     let nanos = duration.duration().as_nanos();
     let (unit, number) = match metric.unit {
         Unit::Millis => ("milliseconds", nanos / 1_000_000),
         Unit::Micros => ("microseconds", nanos / 1_000),
         Unit::Nanos => ("nanoseconds", nanos),
         Unit::PerSecond | Unit::BytesPerSecond | Unit::Bytes | Unit::Count | Unit::PerThousandOperations => {
-            return NOTHING;
+            return None;
         }
     };
     let written = duration.as_str();
-    (field, format!("must be a whole number, not the text `{written}`: {metric:?} is in {unit}: {number}"))
+    Some((field, format!("must be a whole number, not the text `{written}`: {metric:?} is in {unit}: {number}")))
 }
 
 /// Fewer trials at most than at least, where one of both is the default.

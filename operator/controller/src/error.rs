@@ -58,6 +58,9 @@ pub enum Error {
     /// What a run measured is not what the operator wrote.
     #[error("{0}: whoever may do that can choose what counts; make a new run")]
     Tampered(String),
+    /// The record of a run is signed and cannot be read all the same.
+    #[error("{0}: make a new run")]
+    Damaged(String),
     /// There is an object of this name already, and it is somebody else's.
     #[error("{object} is there already and belongs to {owner}: rename or delete one of the two")]
     NameTaken {
@@ -140,7 +143,7 @@ impl Error {
     pub fn reason(&self) -> &'static str {
         match (self, self.answer()) {
             (Self::NameTaken { .. }, _) => "NameTaken",
-            (Self::Archive(_) | Self::Tampered(_), _) => "InvalidRecord",
+            (Self::Archive(_) | Self::Tampered(_) | Self::Damaged(_), _) => "InvalidRecord",
             (_, Some(status)) if is_quota(status) => "QuotaExceeded",
             (_, Some(status)) if matches!(status.code, 401 | 403) => "Forbidden",
             _ => "Refused",

@@ -17,9 +17,9 @@ use crate::validated::{ExternalStore, Target, ValidatedArm, ValidatedRun, Valida
 /// What an arm promises and stands on, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// What an acknowledged write survives. Absent: not known, as of a cluster that was there already.
+    /// What an acknowledged write survives. Absent: not known, as of a cluster that was there already and of which nobody stated it.
     pub durability: Option<Durability>,
-    /// Members.
+    /// Members; 0 where it is not known.
     pub replicas: u32,
     /// Whether clients may ask for reads by a lease, and get them.
     pub has_lease_level: bool,
@@ -40,7 +40,14 @@ impl Terms {
                 has_streaming_door: store.engine.protocol.has_streaming_door(),
                 fields: Some(of_external(store)),
             }),
-            Target::Service(_) | Target::ControlPlane(_) | Target::Cluster(_) => arm.service().map(Self::of_service),
+            Target::Cluster(cluster) => Some(Self {
+                durability: cluster.durability,
+                replicas: 0,
+                has_lease_level: false,
+                has_streaming_door: false,
+                fields: Some(BTreeMap::new()),
+            }),
+            Target::Service(_) | Target::ControlPlane(_) => arm.service().map(Self::of_service),
         }
     }
 
@@ -164,10 +171,11 @@ fn json<T: Serialize>(value: &T) -> String {
 pub fn differences(arm: &Terms, baseline: &Terms, workload: &Workload, allowed: &[ArmField]) -> Differences {
     let mut forbidden = Vec::new();
     let mut permitted = Vec::new();
-    // Of a store that nobody knows there is nothing to compare.
-    let (Some(one), Some(other)) = (arm.durability, baseline.durability) else { return Differences::default() };
-    if one != other {
-        forbidden.push(format!("durability {one:?} against {other:?}"));
+    // Two of which nobody knows it are compared all the same, and reports say so.
+    if arm.durability != baseline.durability {
+        let known =
+            |durability: Option<Durability>| durability.map_or("not known".into(), |class| format!("{class:?}"));
+        forbidden.push(format!("durability {} against {}", known(arm.durability), known(baseline.durability)));
     }
     let (Some(ones), Some(others)) = (&arm.fields, &baseline.fields) else {
         forbidden.push(UNKNOWN.to_owned());

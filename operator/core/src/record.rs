@@ -152,16 +152,18 @@ impl ArmRecord {
     pub fn of(arm: &ValidatedArm) -> Self {
         let service = arm.service();
         let external = arm.external();
+        let cluster = arm.cluster();
+        let stated = external.map(|store| store.durability).or(cluster.and_then(|cluster| cluster.durability));
         let name = service.map(|service| &service.name).or(external.map(|store| &store.name));
         Self {
             name: arm.name.clone(),
             baseline: arm.baseline,
-            service: name.map(String::as_str).or(arm.cluster()).unwrap_or_default().into(),
+            service: name.or(cluster.map(|cluster| &cluster.secret)).cloned().unwrap_or_default(),
             engine: service.map(|service| service.engine.kind).or(external.map(|store| store.engine.kind)),
             version: None,
             folder_version: None,
-            durability: service.map(|service| service.durability).or(external.map(|store| store.durability)),
-            durability_setting: match (service, external) {
+            durability: service.map(|service| service.durability).or(stated),
+            durability_setting: match (service, stated) {
                 (Some(service), _) => service.durability_class.setting.to_owned(),
                 (None, Some(_)) => STATED_BY_USER.into(),
                 (None, None) => String::new(),

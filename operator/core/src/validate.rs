@@ -21,7 +21,8 @@ use storebench_crds::{Arm, DurationText, Load, Workload};
 
 use crate::engine::Engine;
 pub use crate::validated::{
-    ExternalStore, STATED_BY_USER, Target, ValidatedArm, ValidatedControlPlane, ValidatedRun, ValidatedService,
+    ExternalStore, ForeignCluster, STATED_BY_USER, Target, ValidatedArm, ValidatedControlPlane, ValidatedRun,
+    ValidatedService,
 };
 pub use drivers::{for_cluster, for_embedded, for_kubernetes};
 
@@ -247,7 +248,7 @@ const CLUSTER: &str = "kubeconfigSecretRef.name";
 fn resolve(arm: &Arm, referable: &Referable<'_>) -> Result<Option<ValidatedArm>, (&'static str, String)> {
     let Referable { services, control_planes, .. } = *referable;
     let target = if let Some(wanted) = &arm.kubeconfig_secret_ref {
-        Target::Cluster(wanted.name.clone())
+        Target::Cluster(ForeignCluster { secret: wanted.name.clone(), durability: arm.durability })
     } else if let Some(wanted) = &arm.control_plane_ref {
         if referable.is_refused("ControlPlane", &wanted.name) {
             return Ok(None);

@@ -88,8 +88,17 @@ pub enum Target {
     External(ExternalStore),
     /// Kubernetes on a store.
     ControlPlane(ValidatedControlPlane),
-    /// A cluster that is there already: the name of the Secret that says how it is reached.
-    Cluster(String),
+    /// A cluster that is there already.
+    Cluster(ForeignCluster),
+}
+
+/// A cluster that is there already: nothing is known of its store but what its owner states.
+#[derive(Clone, Debug)]
+pub struct ForeignCluster {
+    /// The name of the Secret that says how it is reached.
+    pub secret: String,
+    /// What an acknowledged write survives. Absent: not stated.
+    pub durability: Option<Durability>,
 }
 
 impl Target {
@@ -133,10 +142,10 @@ impl ValidatedArm {
         }
     }
 
-    /// The name of the Secret of a cluster that is there already.
-    pub fn cluster(&self) -> Option<&str> {
+    /// The cluster that is loaded, where it is there already.
+    pub fn cluster(&self) -> Option<&ForeignCluster> {
         match &self.target {
-            Target::Cluster(secret) => Some(secret),
+            Target::Cluster(cluster) => Some(cluster),
             Target::Service(_) | Target::External(_) | Target::ControlPlane(_) => None,
         }
     }

@@ -5,6 +5,7 @@
 //! - [`process`]: child processes that end with their test, whatever becomes of it
 //! - [`address`]: addresses for servers that must be told their own
 //! - [`authority`]: certificates, and who signs them
+//! - [`echo`]: a server that answers with what it is asked, and who asks it
 //! - [`dashboard`]: whether a dashboard asks for what a server says
 //! - [`random`]: chance from a seed
 //! - [`folder`] and [`folder_on_disk`]: places for files, gone when dropped
@@ -18,6 +19,7 @@
 pub mod address;
 pub mod authority;
 pub mod dashboard;
+pub mod echo;
 pub mod etcd;
 pub mod peers;
 pub mod process;

@@ -24,7 +24,7 @@ pub(crate) async fn log_in(endpoint: &str, context: &Context) -> Result<Channel,
     let request = AuthenticateRequest { name: credentials.user.clone(), password: credentials.password.clone() };
     let call = channel.call(path::AUTHENTICATE);
     let answer: AuthenticateResponse = (channel.unary(&call, &request).await)
-        .map_err(|error| Failure::new(format_args!("Authenticate at {endpoint}: {error}")))?;
+        .map_err(|error| Failure::grpc(format_args!("Authenticate at {endpoint}: {error}"), &error))?;
     let token = HeaderValue::from_str(&answer.token)
         .map_err(|_| Failure::new(format_args!("Authenticate at {endpoint}: the token is no header")))?;
     channel.set_metadata(HeaderName::from_static("token"), token);

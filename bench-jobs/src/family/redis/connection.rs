@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use storebench_crds::workload::redis::RedisProtocol;
 use tokio::time::timeout;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::family::redis::resp::{self, Token, write_command};
 use crate::load::outside::{Credentials, Outside};
 use crate::load::session::{Batch, Session};
@@ -217,7 +217,7 @@ impl Connection {
     #[inline]
     fn note_received(&mut self, received: io::Result<usize>) -> Result<(), Failure> {
         match received {
-            Ok(0) => Err(self.failed("read from", "connection closed by the store")),
+            Ok(0) => Err(self.failed("read from", "connection closed by the store").of_kind(Kind::HangUp)),
             Ok(count) => {
                 self.received += count;
                 Ok(())
@@ -257,7 +257,9 @@ impl Connection {
                     self.parsed += length;
                 }
                 Ok(None) => break,
-                Err(malformed) => return (complete, Err(self.failed("", &malformed.to_string()))),
+                Err(malformed) => {
+                    return (complete, Err(self.failed("", &malformed.to_string()).of_kind(Kind::Protocol)));
+                }
             }
         }
         if self.parsed == self.received {

@@ -88,42 +88,12 @@ async fn refuse(mut client: TcpStream) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use harness::echo::{answer, connect, echo, is_silent};
     use std::io::{Read as _, Write as _};
-    use std::net::TcpStream as StdTcpStream;
-
-    /// A server that answers each line with itself.
-    fn echo() -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                std::thread::spawn(move || {
-                    let mut buffer = [0; 100];
-                    while let Ok(read @ 1..) = stream.read(&mut buffer) {
-                        stream.write_all(&buffer[..read]).unwrap();
-                    }
-                });
-            }
-        });
-        address
-    }
 
     fn proxy() -> (FaultProxy, String) {
         let listen = format!("127.0.0.1:{}", harness::free_port());
-        (FaultProxy::start(&listen, &echo()).unwrap(), listen)
-    }
-
-    fn connect(address: &str) -> StdTcpStream {
-        let stream = StdTcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        stream
-    }
-
-    fn answer(stream: &mut StdTcpStream) -> String {
-        let mut buffer = [0; 1000];
-        let read = stream.read(&mut buffer).unwrap();
-        String::from_utf8(buffer[..read].to_vec()).unwrap()
+        (FaultProxy::start(&listen, &echo().to_string()).unwrap(), listen)
     }
 
     #[test]
@@ -136,10 +106,7 @@ mod tests {
         let mut during = connect(&address);
         for stream in [&mut before, &mut during] {
             stream.write_all(b"two").unwrap();
-            stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-            let said = stream.read(&mut [0; 9]).unwrap_err().kind();
-            assert!(matches!(said, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{said:?}");
-            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            is_silent(stream);
         }
         proxy.set(Fault::None);
         assert_eq!((answer(&mut before), answer(&mut during)), ("two".into(), "two".into()));

@@ -76,9 +76,8 @@ mod tests {
 
     use rustix::process::{Pid, Signal, kill_process};
 
-    /// A link to `yes` of this name, in a folder that the caller removes.
+    /// A link to `yes` of this name.
     fn busy_program(folder: &std::path::Path, name: &str) -> std::path::PathBuf {
-        std::fs::create_dir_all(folder).unwrap();
         let path = folder.join(name);
         std::os::unix::fs::symlink("/usr/bin/yes", &path).unwrap();
         path
@@ -86,8 +85,8 @@ mod tests {
 
     #[test]
     fn a_stranger_is_named_and_a_child_is_not() {
-        let folder = std::env::temp_dir().join(format!("storebench-foreign-{}", std::process::id()));
-        let [stranger, child] = ["busy-stranger", "busy-child"].map(|name| busy_program(&folder, name));
+        let folder = harness::folder();
+        let [stranger, child] = ["busy-stranger", "busy-child"].map(|name| busy_program(folder.path(), name));
         // Its shell ends at once, so that somebody else adopts it; it would end by itself after 20 s of processor time.
         let orphan = format!("ulimit -t 20; {} >/dev/null 2>&1 & echo $!", stranger.display());
         let output = Command::new("sh").args(["-c", &orphan]).output().unwrap();
@@ -106,7 +105,6 @@ mod tests {
         kill_process(stranger, Signal::KILL).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
         assert!(used.programs.get("busy-stranger").is_some_and(|nanos| *nanos > 0), "{used:?}");
         assert!(!used.programs.contains_key("busy-child"), "{used:?}");
         assert!(!beside.programs.contains_key("busy-stranger"), "it is the store: {beside:?}");

@@ -120,7 +120,7 @@ impl Store {
         match error {
             GrpcError::Connect(said) => Failure::new(said).without_effect(),
             error => {
-                let failure = Failure::new(format_args!("{doing} at {}: {error}", self.endpoint));
+                let failure = Failure::grpc(format_args!("{doing} at {}: {error}", self.endpoint), error);
                 if is_of_time(error) { failure } else { failure.never_of_time() }
             }
         }

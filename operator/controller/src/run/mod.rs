@@ -24,7 +24,7 @@ use storebench_core::archive::{RUN_LABEL, TrialFile};
 use storebench_core::conditions::{RunState, Stamp, of_run};
 use storebench_core::judgement::stop_half_widths;
 use storebench_core::ledger::number;
-use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
+use storebench_core::record::{FailureCause, TrialFailure};
 use storebench_core::status::progress;
 use storebench_crds::BenchmarkRun;
 use storebench_crds::status::{BenchmarkRunStatus, TrialEntry, TrialState};
@@ -41,8 +41,9 @@ use crate::queue::is_true;
 use crate::secrets;
 pub use observe::whole_record;
 use observe::{existing, observe};
+use perform::Stage;
 use references::{Problem, References, dereference};
-use step::{Existing, Step, View, decide};
+use step::{Step, View, decide};
 
 /// Holds a run until everything that was made for it is gone, so that the next one has the machine for itself.
 const FINALIZER: &str = "storebench.dev/clean-up";
@@ -268,6 +269,8 @@ async fn advance(
         };
         tracing::debug!(run = name, ?step, "decided");
         let state = if step == Step::Hold { RunState::Suspended } else { RunState::Running };
+        let of_trial =
+            |trial| Stage { trial, owner, references, existing: &observed.existing, record: &record, context };
         match step {
             Step::Finish => {
                 outcome::finish(run, owner, record, head, &observed.hashes, context).await?;
@@ -294,21 +297,22 @@ async fn advance(
                 return Ok(Action::requeue(CLEAN_UP_INTERVAL));
             }
             Step::Fail(trial, failure) => {
-                perform::fail(run, &trial, failure, owner, references, &observed.existing, &record, context).await?;
+                of_trial(&trial).fail(run, failure).await?;
             }
             Step::DeployCompanions(ref trial)
             | Step::Deploy(ref trial)
             | Step::DeployControlPlane(ref trial)
             | Step::Load(ref trial)
             | Step::Collect(ref trial) => {
-                let failure = match carry_out(&step, owner, references, &observed.existing, &record, context).await {
+                let stage = of_trial(trial);
+                let failure = match carry_out(&step, &stage).await {
                     Err(error) if error.is_final(context.failures.count(&kind::key_of::<BenchmarkRun>(run))) => {
                         Some(TrialFailure { cause: FailureCause::Platform, detail: error.for_user() })
                     }
                     done => done?,
                 };
                 if let Some(failure) = failure {
-                    perform::fail(run, trial, failure, owner, references, &observed.existing, &record, context).await?;
+                    stage.fail(run, failure).await?;
                 }
             }
         }
@@ -325,22 +329,13 @@ fn lost(ledger: &[TrialEntry], files: &[Arc<TrialFile>]) -> Option<TrialEntry> {
 }
 
 /// Does what a step asks for its trial. Returns why the trial has failed, if it has.
-async fn carry_out(
-    step: &Step,
-    owner: &Owner,
-    references: &References,
-    existing: &Existing,
-    record: &RunRecord,
-    context: &Context,
-) -> Result<Option<TrialFailure>, Error> {
+async fn carry_out(step: &Step, stage: &Stage<'_>) -> Result<Option<TrialFailure>, Error> {
     match step {
-        Step::DeployCompanions(trial) => perform::deploy_companions(trial, owner, references, record, context).await?,
-        Step::Deploy(trial) => perform::deploy(trial, owner, references, record, context).await?,
-        Step::DeployControlPlane(trial) => {
-            return perform::deploy_control_plane(trial, owner, references, existing, record, context).await;
-        }
-        Step::Load(trial) => perform::load(trial, owner, references, existing, record, context).await?,
-        Step::Collect(trial) => perform::collect(trial, owner, references, existing, record, context).await?,
+        Step::DeployCompanions(_) => stage.deploy_companions().await?,
+        Step::Deploy(_) => stage.deploy().await?,
+        Step::DeployControlPlane(_) => return stage.deploy_control_plane().await,
+        Step::Load(_) => stage.load().await?,
+        Step::Collect(_) => stage.collect().await?,
         Step::CleanUp { .. } | Step::Fail(..) | Step::Wait { .. } | Step::Hold | Step::Finish => {}
     }
     Ok(None)

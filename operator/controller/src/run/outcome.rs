@@ -175,7 +175,7 @@ fn caveats(references: &References) -> Vec<String> {
     let clusters: Vec<&str> = arms.iter().filter(|arm| arm.cluster().is_some()).map(|arm| arm.name.as_str()).collect();
     if !clusters.is_empty() {
         caveats.push(format!(
-            "{} were there already: which store is under them, how durable it is and what it used is not known here",
+            "{} were there already: which store is under them and what it used is not known here",
             clusters.join(" and ")
         ));
     }

@@ -34,103 +34,221 @@ use crate::objects::load::{self, LoadObjects, LoadRequest};
 use crate::objects::store::{self, METER_PORT, StoreRequest};
 use crate::objects::{self, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, LOAD, Labels, Owner, STORE, names};
 
-/// Applies what the store of a trial needs beside itself.
-pub async fn deploy_companions(
-    trial: &Trial,
-    owner: &Owner,
-    references: &References,
-    record: &RunRecord,
-    context: &Context,
-) -> Result<(), Error> {
-    let Some(service) = references.service(&trial.arm) else { return Ok(()) };
-    let labels = objects::trial(trial.index, &trial.arm);
-    let pins = placement::pins(record, &trial.arm);
-    // Nobody strikes these.
-    for companion in store::build(&request(trial, service, owner, &labels, &pins, references, context)).companions {
-        deploy::role(&context.client, companion).await?;
-    }
-    Ok(())
+/// A trial of a run, and all that is looked at when something is done for it.
+#[derive(Clone, Copy)]
+pub struct Stage<'a> {
+    /// The trial.
+    pub trial: &'a Trial,
+    /// The run, as its objects name it.
+    pub owner: &'a Owner,
+    /// What the run refers to.
+    pub references: &'a References,
+    /// What there is of the run.
+    pub existing: &'a Existing,
+    /// What it has measured.
+    pub record: &'a RunRecord,
+    /// What the operator has.
+    pub context: &'a Context,
 }
 
-/// Applies the store of a trial, whose companions answer.
-pub async fn deploy(
-    trial: &Trial,
-    owner: &Owner,
-    references: &References,
-    record: &RunRecord,
-    context: &Context,
-) -> Result<(), Error> {
-    let Some(service) = references.service(&trial.arm) else { return Ok(()) };
-    let labels = objects::trial(trial.index, &trial.arm);
-    let pins = placement::pins(record, &trial.arm);
-    let request = request(trial, service, owner, &labels, &pins, references, context);
-    let token = strikes(&references.run).then(|| context.signer.strike_token(&owner.reference.uid, &trial.name));
-    match store::build(&StoreRequest { strike_token: token.as_deref(), ..request }).store {
-        Some(store) => deploy::role(&context.client, store).await,
-        None => Ok(()),
+impl Stage<'_> {
+    /// Applies what the store of a trial needs beside itself.
+    pub async fn deploy_companions(&self) -> Result<(), Error> {
+        let Self { trial, references, context, .. } = *self;
+        let Some(service) = references.service(&trial.arm) else { return Ok(()) };
+        let (labels, pins) = (self.labels(), self.pins());
+        // Nobody strikes these.
+        for companion in store::build(&self.request(service, &labels, &pins)).companions {
+            deploy::role(&context.client, companion).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies the store of a trial, whose companions answer.
+    pub async fn deploy(&self) -> Result<(), Error> {
+        let Self { trial, owner, references, context, .. } = *self;
+        let Some(service) = references.service(&trial.arm) else { return Ok(()) };
+        let (labels, pins) = (self.labels(), self.pins());
+        let request = self.request(service, &labels, &pins);
+        let token = strikes(&references.run).then(|| context.signer.strike_token(&owner.reference.uid, &trial.name));
+        match store::build(&StoreRequest { strike_token: token.as_deref(), ..request }).store {
+            Some(store) => deploy::role(&context.client, store).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Applies the control plane of a trial, whose store answers. Returns why not, where the store cannot carry it: asked before
+    /// anything is started, since an API server would only say that it is not ready.
+    pub async fn deploy_control_plane(&self) -> Result<Option<TrialFailure>, Error> {
+        let Self { trial, owner, references, existing, context, .. } = *self;
+        let Some(plane) = references.control_plane(&trial.arm) else { return Ok(None) };
+        for address in addresses(&references.members(&trial.arm, &trial.name).store, existing, METER_PORT) {
+            if let Some(lacking) = meter::protocol_failure(&address).await {
+                let detail = format!("the store cannot hold a Kubernetes cluster: {lacking}");
+                return Ok(Some(TrialFailure { cause: FailureCause::StoreFailed, detail }));
+            }
+        }
+        let request = ControlPlaneRequest {
+            control_plane: plane,
+            name: &names::control_plane(&trial.name),
+            store: &trial.name,
+            instance: &trial.name,
+            owner,
+            labels: &self.labels(),
+            operator_namespace: &context.settings.operator_namespace,
+            images: &context.settings.images,
+            pins: &self.pins(),
+        };
+        crate::control_plane::deploy(&request, context).await?;
+        Ok(None)
+    }
+
+    /// Creates the load of a trial. The Job comes last and only once.
+    pub async fn load(&self) -> Result<(), Error> {
+        let Self { trial, owner, references, existing, context, .. } = *self;
+        let members = references.members(&trial.arm, &trial.name);
+        let plane = references.control_plane_name(&trial.arm, &trial.name);
+        let cluster = references.clusters.get(&trial.arm);
+        let external = references.external(&trial.arm);
+        let endpoints = match (&plane, cluster, external, references.service(&trial.arm)) {
+            (_, Some(cluster), ..) => vec![format!("{}:{}", cluster.host, cluster.port)],
+            (Some(plane), ..) => vec![control_plane::address(plane, &owner.namespace)],
+            (None, None, Some(store), _) => store.external.endpoints.clone(),
+            (None, None, None, Some(service)) if service.engine.shares_directory => {
+                vec![format!("127.0.0.1:{}", service.engine.client_port())]
+            }
+            (None, None, None, Some(service)) => addresses(&members.store, existing, service.engine.client_port()),
+            (None, None, None, None) => return Ok(()),
+        };
+        let outside_ports = match (cluster, external) {
+            (Some(cluster), _) => vec![cluster.port],
+            (None, Some(store)) => ports(&store.external),
+            (None, None) => Vec::new(),
+        };
+        let service = references.service(&trial.arm);
+        let (labels, pins) = (self.labels(), self.pins());
+        let beside = service.and_then(|service| store::beside_load(&self.request(service, &labels, &pins)));
+        let mut spec = job(&references.run, &trial.arm, trial.index, endpoints);
+        spec.meters = match &beside {
+            Some(_) => vec![format!("127.0.0.1:{METER_PORT}")],
+            None => addresses(&members.store, existing, METER_PORT),
+        };
+        spec.companions = service
+            .map(|service| {
+                store::companion_addresses(service, &references.store_name(service, &trial.name), &owner.namespace)
+            })
+            .unwrap_or_default();
+        if let (Some(service), Some(object_store)) = (service, spec.companions.get(object_store::ROLE)) {
+            // The load finds the executable where it runs, beside it.
+            let program = service.engine.binary().to_owned();
+            spec.restore_tool = engine::restore_tool(service.engine, &service.version, program, object_store);
+            spec.fault_proxy = has_fault_proxy(service, references).then(|| store::FAULT_PROXY.into());
+        }
+        spec.control_plane_meter = addresses(members.control_plane.as_slice(), existing, METER_PORT).pop();
+        let timeout = references.run.spec.trials.timeout.duration().as_secs();
+        let request = LoadRequest {
+            spec,
+            name: &trial.name,
+            owner,
+            labels: &labels,
+            beside,
+            kubeconfig: cluster.map(|cluster| cluster.secret.clone()).or(plane.as_deref().map(names::kubeconfig)),
+            is_struck: strikes(&references.run),
+            outside_ports,
+            shows_certificate: external.is_some_and(|store| references.certificates.contains(&store.name)),
+            deadline_seconds: timeout.max(1).cast_signed(),
+            started_at: &Timestamp::now().to_string(),
+            settings: &context.settings,
+            pins: &pins,
+        };
+        let LoadObjects { job, service, network_policy, files } = load::build(request)?;
+        apply(&context.client, &network_policy).await?;
+        if let Some(files) = files {
+            apply(&context.client, &files).await?;
+        }
+        if let Some(service) = service {
+            apply(&context.client, &service).await?;
+        }
+        create(&context.client, &job).await
+    }
+
+    /// Files what the load of a trial measured.
+    pub async fn collect(&self) -> Result<(), Error> {
+        let Self { trial, owner, references, existing, context, .. } = *self;
+        let members = references.members(&trial.arm, &trial.name);
+        let mut loaded = super::collect::collect(&context.client, &owner.namespace, trial, existing, &members).await?;
+        if references.external(&trial.arm).is_some() {
+            // It may run on a node of the load, and cannot be told from others there.
+            loaded.workloads.iter_mut().for_each(|workload| workload.machines.clear());
+        }
+        self.file(loaded).await
+    }
+
+    /// Files a trial that failed without a measurement.
+    pub async fn fail(&self, run: &BenchmarkRun, failure: TrialFailure) -> Result<(), Error> {
+        let Self { trial, references, existing, record, context, .. } = *self;
+        // The load, which would have cleaned up and said what it could not, did not come to its end.
+        let left = references.external(&trial.arm).map(|store| left_behind(store, existing, &trial.name));
+        let failure = TrialFailure { detail: failure.detail + &left.unwrap_or_default(), ..failure };
+        events::trial_failed(context, run, &trial.arm, number(&record.trials, trial.index), &failure.detail).await;
+        let loaded = Loaded::failed(failure.cause, failure.detail);
+        self.file(loaded).await
+    }
+
+    async fn file(&self, loaded: Loaded) -> Result<(), Error> {
+        let Self { trial, owner, references, existing, context, .. } = *self;
+        let command = references.service(&trial.arm).map(|service| {
+            let name = references.store_name(service, &trial.name);
+            store::command(service, &name, &owner.namespace, has_fault_proxy(service, references))
+        });
+        let now = Timestamp::now();
+        let begun = begun(&self.record.started_at)?;
+        let members = references.members(&trial.arm, &trial.name);
+        let file = super::collect::file(trial, loaded, existing, &members, command.unwrap_or_default(), begun, now);
+        let mut map = super::collect::config_map(owner, trial, &file)?;
+        context.signer.sign(&owner.reference.uid, &mut map);
+        create(&context.client, &map).await?;
+        context.metrics.trial_ended(file.trial.state, file.trial.duration_millis);
+        Ok(())
+    }
+
+    /// What the store of a trial is built from.
+    fn request<'b>(&'b self, service: &'b ValidatedService, labels: &'b Labels, pins: &'b Pins) -> StoreRequest<'b> {
+        let Self { trial, owner, references, context, .. } = *self;
+        StoreRequest {
+            service,
+            name: &trial.name,
+            owner,
+            labels,
+            // A trial's own data are of no use to anybody.
+            retention: VolumeRetention::Delete,
+            has_fault_proxy: has_fault_proxy(service, references),
+            strike_token: None,
+            operator_namespace: &context.settings.operator_namespace,
+            images: &context.settings.images,
+            pins,
+        }
+    }
+
+    fn labels(&self) -> Labels {
+        objects::trial(self.trial.index, &self.trial.arm)
+    }
+
+    fn pins(&self) -> Pins {
+        placement::pins(self.record, &self.trial.arm)
     }
 }
 
-/// What the store of a trial is built from.
-fn request<'a>(
-    trial: &'a Trial,
-    service: &'a ValidatedService,
-    owner: &'a Owner,
-    labels: &'a Labels,
-    pins: &'a Pins,
-    references: &References,
-    context: &'a Context,
-) -> StoreRequest<'a> {
-    StoreRequest {
-        service,
-        name: &trial.name,
-        owner,
-        labels,
-        // A trial's own data are of no use to anybody.
-        retention: VolumeRetention::Delete,
-        has_fault_proxy: has_fault_proxy(service, references),
-        strike_token: None,
-        operator_namespace: &context.settings.operator_namespace,
-        images: &context.settings.images,
-        pins,
-    }
+/// When a run began, as its record says. Times of trials count from there.
+fn begun(started_at: &str) -> Result<Timestamp, Error> {
+    let damaged =
+        |error| Error::Damaged(format!("the record of the run says that it began at {started_at:?}: {error}"));
+    started_at.parse().map_err(damaged)
 }
 
 /// Whether the load lets a store's requests to its object store fail.
 fn has_fault_proxy(service: &ValidatedService, references: &References) -> bool {
     service.engine.shares_directory && needs_fault_proxy(&references.run)
-}
-
-/// Applies the control plane of a trial, whose store answers. Returns why not, where the store cannot carry it: asked before
-/// anything is started, since an API server would only say that it is not ready.
-pub async fn deploy_control_plane(
-    trial: &Trial,
-    owner: &Owner,
-    references: &References,
-    existing: &Existing,
-    record: &RunRecord,
-    context: &Context,
-) -> Result<Option<TrialFailure>, Error> {
-    let Some(plane) = references.control_plane(&trial.arm) else { return Ok(None) };
-    for address in addresses(&references.members(&trial.arm, &trial.name).store, existing, METER_PORT) {
-        if let Some(lacking) = meter::protocol_failure(&address).await {
-            let detail = format!("the store cannot hold a Kubernetes cluster: {lacking}");
-            return Ok(Some(TrialFailure { cause: FailureCause::StoreFailed, detail }));
-        }
-    }
-    let request = ControlPlaneRequest {
-        control_plane: plane,
-        name: &names::control_plane(&trial.name),
-        store: &trial.name,
-        instance: &trial.name,
-        owner,
-        labels: &objects::trial(trial.index, &trial.arm),
-        operator_namespace: &context.settings.operator_namespace,
-        images: &context.settings.images,
-        pins: &placement::pins(record, &trial.arm),
-    };
-    crate::control_plane::deploy(&request, context).await?;
-    Ok(None)
 }
 
 /// The ports of a store that was there already, each once.
@@ -154,145 +272,6 @@ fn addresses(members: &[String], existing: &Existing, port: u16) -> Vec<String> 
         Some(objects::socket_address(pod.status.as_ref()?.pod_ip.as_ref()?, port))
     };
     members.iter().filter_map(address).collect()
-}
-
-/// Creates the load of a trial. The Job comes last and only once.
-pub async fn load(
-    trial: &Trial,
-    owner: &Owner,
-    references: &References,
-    existing: &Existing,
-    record: &RunRecord,
-    context: &Context,
-) -> Result<(), Error> {
-    let members = references.members(&trial.arm, &trial.name);
-    let plane = references.control_plane_name(&trial.arm, &trial.name);
-    let cluster = references.clusters.get(&trial.arm);
-    let external = references.external(&trial.arm);
-    let endpoints = match (&plane, cluster, external, references.service(&trial.arm)) {
-        (_, Some(cluster), ..) => vec![format!("{}:{}", cluster.host, cluster.port)],
-        (Some(plane), ..) => vec![control_plane::address(plane, &owner.namespace)],
-        (None, None, Some(store), _) => store.external.endpoints.clone(),
-        (None, None, None, Some(service)) if service.engine.shares_directory => {
-            vec![format!("127.0.0.1:{}", service.engine.client_port())]
-        }
-        (None, None, None, Some(service)) => addresses(&members.store, existing, service.engine.client_port()),
-        (None, None, None, None) => return Ok(()),
-    };
-    let outside_ports = match (cluster, external) {
-        (Some(cluster), _) => vec![cluster.port],
-        (None, Some(store)) => ports(&store.external),
-        (None, None) => Vec::new(),
-    };
-    let labels = objects::trial(trial.index, &trial.arm);
-    let service = references.service(&trial.arm);
-    let pins = placement::pins(record, &trial.arm);
-    let beside = service
-        .and_then(|service| store::beside_load(&request(trial, service, owner, &labels, &pins, references, context)));
-    let mut spec = job(&references.run, &trial.arm, trial.index, endpoints);
-    spec.meters = match &beside {
-        Some(_) => vec![format!("127.0.0.1:{METER_PORT}")],
-        None => addresses(&members.store, existing, METER_PORT),
-    };
-    spec.companions = service
-        .map(|service| {
-            store::companion_addresses(service, &references.store_name(service, &trial.name), &owner.namespace)
-        })
-        .unwrap_or_default();
-    if let (Some(service), Some(object_store)) = (service, spec.companions.get(object_store::ROLE)) {
-        // The load finds the executable where it runs, beside it.
-        let program = service.engine.binary().to_owned();
-        spec.restore_tool = engine::restore_tool(service.engine, &service.version, program, object_store);
-        spec.fault_proxy = has_fault_proxy(service, references).then(|| store::FAULT_PROXY.into());
-    }
-    spec.control_plane_meter = addresses(members.control_plane.as_slice(), existing, METER_PORT).pop();
-    let timeout = references.run.spec.trials.timeout.duration().as_secs();
-    let request = LoadRequest {
-        spec,
-        name: &trial.name,
-        owner,
-        labels: &labels,
-        beside,
-        kubeconfig: cluster.map(|cluster| cluster.secret.clone()).or(plane.as_deref().map(names::kubeconfig)),
-        is_struck: strikes(&references.run),
-        outside_ports,
-        shows_certificate: external.is_some_and(|store| references.certificates.contains(&store.name)),
-        deadline_seconds: timeout.max(1).cast_signed(),
-        started_at: &Timestamp::now().to_string(),
-        settings: &context.settings,
-        pins: &pins,
-    };
-    let LoadObjects { job, service, network_policy, files } = load::build(request)?;
-    apply(&context.client, &network_policy).await?;
-    if let Some(files) = files {
-        apply(&context.client, &files).await?;
-    }
-    if let Some(service) = service {
-        apply(&context.client, &service).await?;
-    }
-    create(&context.client, &job).await
-}
-
-/// Files what the load of a trial measured.
-pub async fn collect(
-    trial: &Trial,
-    owner: &Owner,
-    references: &References,
-    existing: &Existing,
-    record: &RunRecord,
-    context: &Context,
-) -> Result<(), Error> {
-    let members = references.members(&trial.arm, &trial.name);
-    let mut loaded = super::collect::collect(&context.client, &owner.namespace, trial, existing, &members).await?;
-    if references.external(&trial.arm).is_some() {
-        // It may run on a node of the load, and cannot be told from others there.
-        loaded.workloads.iter_mut().for_each(|workload| workload.machines.clear());
-    }
-    file(trial, loaded, owner, references, existing, record, context).await
-}
-
-/// Files a trial that failed without a measurement.
-#[allow(clippy::too_many_arguments)]
-pub async fn fail(
-    run: &BenchmarkRun,
-    trial: &Trial,
-    failure: TrialFailure,
-    owner: &Owner,
-    references: &References,
-    existing: &Existing,
-    record: &RunRecord,
-    context: &Context,
-) -> Result<(), Error> {
-    // The load, which would have cleaned up and said what it could not, did not come to its end.
-    let left = references.external(&trial.arm).map(|store| left_behind(store, existing, &trial.name));
-    let failure = TrialFailure { detail: failure.detail + &left.unwrap_or_default(), ..failure };
-    events::trial_failed(context, run, &trial.arm, number(&record.trials, trial.index), &failure.detail).await;
-    let loaded = Loaded::failed(failure.cause, failure.detail);
-    file(trial, loaded, owner, references, existing, record, context).await
-}
-
-async fn file(
-    trial: &Trial,
-    loaded: Loaded,
-    owner: &Owner,
-    references: &References,
-    existing: &Existing,
-    record: &RunRecord,
-    context: &Context,
-) -> Result<(), Error> {
-    let command = references.service(&trial.arm).map(|service| {
-        let name = references.store_name(service, &trial.name);
-        store::command(service, &name, &owner.namespace, has_fault_proxy(service, references))
-    });
-    let now = Timestamp::now();
-    let begun = record.started_at.parse().unwrap_or(now);
-    let members = references.members(&trial.arm, &trial.name);
-    let file = super::collect::file(trial, loaded, existing, &members, command.unwrap_or_default(), begun, now);
-    let mut map = super::collect::config_map(owner, trial, &file)?;
-    context.signer.sign(&owner.reference.uid, &mut map);
-    create(&context.client, &map).await?;
-    context.metrics.trial_ended(file.trial.state, file.trial.duration_millis);
-    Ok(())
 }
 
 /// Deletes the stores, control planes and loads of a run but those of the trial that is kept. Returns whether any is still there.
@@ -337,4 +316,18 @@ pub async fn delete_others(
 /// Deletes the record of a run that is being deleted.
 pub async fn delete_records(owner: &Owner, context: &Context) -> Result<(), Error> {
     delete_selected::<ConfigMap>(&context.client, &owner.namespace, &objects::query(&owner.labels)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_which_nobody_can_read_when_it_began_did_not_begin_now() {
+        assert_eq!(begun("2026-11-22T00:00:00Z").unwrap().to_string(), "2026-11-22T00:00:00Z");
+        let said = begun("yesterday").unwrap_err();
+        assert_eq!((said.reason(), said.is_final(0)), ("InvalidRecord", true));
+        let said = said.for_user();
+        assert!(said.contains("\"yesterday\"") && said.ends_with("make a new run"), "{said}");
+    }
 }

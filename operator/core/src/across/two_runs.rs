@@ -5,13 +5,13 @@
 
 use serde::Serialize;
 use storebench_crds::Metric;
-use storebench_crds::status::Verdict;
+use storebench_crds::status::{GateOutcome, Verdict};
 
 use super::conditions::{Differences, Part};
 use super::{AcrossError, Figures, control, decides};
-use crate::judgement::Report;
+use crate::judgement::{Limit, Report, outcome};
 use crate::record::RunRecord;
-use crate::statistics::{CONFIDENCE_DEFAULT, UnpairedDifference};
+use crate::statistics::{CONFIDENCE_DEFAULT, UnpairedDifference, confidence_of_each};
 
 /// One of two runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -140,7 +140,7 @@ impl TwoRuns {
         let (common, mut left_out) = in_common(before, after);
         let control = control(&before.record, &after.record).map(|arm| arm.name.clone());
         let deciding = common.iter().filter(|one| one.decides(control.as_deref(), before, after)).count();
-        let confidence = 1.0 - (1.0 - CONFIDENCE_DEFAULT) / deciding.max(1) as f64;
+        let confidence = confidence_of_each(CONFIDENCE_DEFAULT, deciding);
         let tolerance = f64::from(tolerance_basis_points) / 10_000.0;
         let mut rows = Vec::new();
         for one in &common {
@@ -235,12 +235,18 @@ impl Common {
 
     fn row(&self, against: Option<&str>, difference: UnpairedDifference, tolerance: Option<f64>) -> Row {
         let (low, high) = (difference.interval.low.exp(), difference.interval.high.exp());
-        let outcome = match tolerance {
-            None => Outcome::Shown,
-            Some(tolerance) if self.metric.direction.more_is_better() => outcome(low, high, 1.0 - tolerance),
-            // The same in the other direction: what takes longer is held against the bound by its inverse.
-            Some(tolerance) => outcome(1.0 / high, 1.0 / low, 1.0 - tolerance),
-        };
+        let outcome = tolerance.map_or(Outcome::Shown, |tolerance| {
+            let limit = match self.metric.direction.more_is_better() {
+                true => Limit::AtLeast(1.0 - tolerance),
+                // The same in the other direction: what takes longer is held against the bound by its inverse.
+                false => Limit::AtMost(1.0 / (1.0 - tolerance)),
+            };
+            match outcome(low, high, limit) {
+                GateOutcome::Met => Outcome::Kept,
+                GateOutcome::Missed => Outcome::Worse,
+                GateOutcome::Undecided | GateOutcome::NotJudged => Outcome::Undecided,
+            }
+        });
         let basis_points = |ratio: f64| (ratio * 10_000.0).round() as u64;
         Row {
             workload: self.workload.clone(),
@@ -253,15 +259,6 @@ impl Common {
             trials: self.trials,
             outcome,
         }
-    }
-}
-
-/// Of a ratio that is better when higher.
-fn outcome(low: f64, high: f64, bound: f64) -> Outcome {
-    match (low >= bound, high < bound) {
-        (true, _) => Outcome::Kept,
-        (_, true) => Outcome::Worse,
-        (false, false) => Outcome::Undecided,
     }
 }
 
@@ -346,4 +343,25 @@ fn decide(before: &Figures, after: &Figures, rows: &[Row], tolerance_basis_point
         return (Verdict::NoBaseline, "no arm but the unchanged baseline was measured in both runs".into());
     }
     (Verdict::Passed, format!("nothing is worse by more than {tolerated}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_worse_by_just_what_is_tolerated_in_every_trial_is_kept() {
+        let outcome = |metric, [before, after]: [u32; 2]| {
+            let sample = |value: u32| [f64::from(value).ln(); 3];
+            let difference = UnpairedDifference::of(&sample(before), &sample(after), CONFIDENCE_DEFAULT).unwrap();
+            let (workload, arm) = ("w".to_owned(), "a".to_owned());
+            Common { workload, arm, metric, trials: [3, 3] }.row(None, difference, Some(0.05)).outcome
+        };
+        for count in 1..=1_000 {
+            assert_eq!(outcome(Metric::THROUGHPUT, [100 * count, 95 * count]), Outcome::Kept, "{count} of throughput");
+            assert_eq!(outcome(Metric::LATENCY_P99, [95 * count, 100 * count]), Outcome::Kept, "{count} of latency");
+        }
+        assert_eq!(outcome(Metric::THROUGHPUT, [100, 94]), Outcome::Worse);
+        assert_eq!(outcome(Metric::LATENCY_P99, [94, 100]), Outcome::Worse);
+    }
 }

@@ -42,8 +42,10 @@ impl Decided {
 
 /// A bound on a value or a ratio.
 #[derive(Clone, Copy)]
-enum Limit {
+pub(crate) enum Limit {
+    /// Less is a miss.
     AtLeast(f64),
+    /// More is a miss.
     AtMost(f64),
 }
 
@@ -216,7 +218,8 @@ fn together(
 /// 3.0000000000000004, which is no more than 3.
 const ROUNDING: f64 = 1e-9;
 
-fn outcome(low: f64, high: f64, limit: Limit) -> GateOutcome {
+/// What an interval says of a bound.
+pub(crate) fn outcome(low: f64, high: f64, limit: Limit) -> GateOutcome {
     match limit {
         Limit::AtLeast(bound) if low >= bound * (1.0 - ROUNDING) => GateOutcome::Met,
         Limit::AtLeast(bound) if high < bound * (1.0 - ROUNDING) => GateOutcome::Missed,

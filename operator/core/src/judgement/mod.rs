@@ -3,13 +3,14 @@
 //!
 //! [`metric`] reads one number from one trial; [`compare`] pairs the arms' numbers and estimates ratios; [`summary`]
 //! merges what all trials measured, [`requests`] what API servers said of theirs; [`limit`] finds comparisons that the loader
-//! decides; [`gate`] decides gates; [`verdict`] decides the run.
+//! decides; [`standing`] decides what may be concluded from one; [`gate`] decides gates; [`verdict`] decides the run.
 
 mod compare;
 mod gate;
 mod limit;
 mod metric;
 mod requests;
+mod standing;
 mod summary;
 mod verdict;
 
@@ -24,9 +25,11 @@ use crate::ledger::complete_indexes;
 use crate::record::{ArmRecord, RunRecord, TrialRecord};
 
 pub use compare::stop_half_widths;
+pub(crate) use gate::{Limit, outcome};
 pub use requests::RequestResult;
+pub(crate) use standing::{PARITY, Standing, in_order};
 pub(crate) use summary::other_version;
-pub(crate) use verdict::{NO_DIFFERENCE_BOUND_MAX, NOTHING_JUDGED};
+pub(crate) use verdict::NOTHING_JUDGED;
 
 /// What a record says.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -245,6 +245,7 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
         ));
     }
     caveats.extend(costs_not_measured(valid));
+    caveats.extend(durability_not_known(record));
     caveats.extend(durability_not_counted(valid));
     if valid.indexes.len() < crate::statistics::TRIALS_MIN {
         caveats.push(format!("{} complete trials: too few for intervals, which take 3", valid.indexes.len()));
@@ -270,6 +271,19 @@ fn costs_not_measured(valid: &Valid) -> Vec<String> {
         }
     }
     caveats
+}
+
+/// What a reader must know of stores of which nobody has said what an acknowledged write survives: they are compared all the same.
+fn durability_not_known(record: &RunRecord) -> Option<String> {
+    let is_unknown = |arm: &&ArmRecord| arm.unavailable.is_none() && arm.durability.is_none();
+    let arms: Vec<&str> = record.arms.iter().filter(is_unknown).map(|arm| arm.name.as_str()).collect();
+    (!arms.is_empty()).then(|| {
+        format!(
+            "durability of {} is not known: what is faster may only sync less; state it in arms[].durability, and arms that differ in it are \
+             not ranked",
+            arms.join(", ")
+        )
+    })
 }
 
 /// What a reader must know of durability that nobody has seen kept: for each way in which it was established, the arms of which that is so.

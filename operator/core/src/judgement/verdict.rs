@@ -8,6 +8,7 @@ use storebench_crds::status::{Comparison, GateOutcome, TrialState, Verdict};
 
 use super::compare::baseline;
 use super::gate::Decided;
+use super::standing::{NO_DIFFERENCE_BOUND_MAX, PARITY, Standing};
 use super::{Valid, available, lacking};
 use crate::ledger::{is_fatal, number, retries_used};
 use crate::record::{FailureCause, RunRecord, TrialRecord};
@@ -167,8 +168,6 @@ fn passed(comparisons: &[Comparison], gates: &[Decided]) -> String {
 
 /// What is said of a run that nothing could have failed.
 pub(crate) const NOTHING_JUDGED: &str = "no gates, so nothing was judged";
-/// Widest bound, in basis points, at which "no difference larger than" is still a finding; beyond it the trials cannot tell.
-pub(crate) const NO_DIFFERENCE_BOUND_MAX: u64 = 1_000;
 
 /// As many comparisons are told one by one.
 const TOLD_MAX: usize = 3;
@@ -184,20 +183,15 @@ fn findings(comparisons: &[Comparison]) -> Option<String> {
         let told: Vec<String> = of.into_iter().map(in_words).collect();
         return (!told.is_empty()).then(|| told.join("; "));
     }
-    let is_ranked = |one: &Comparison| one.not_ranked.is_none();
-    let is_tie = |one: &Comparison| {
-        one.low_basis_points <= PARITY && one.high_basis_points >= PARITY || one.is_within_noise_floor()
-    };
-    let is_undecided =
-        |one: &Comparison| is_tie(one) && !one.is_within_noise_floor() && bound(one) > NO_DIFFERENCE_BOUND_MAX;
     let no_different = format!("no different by more than {}", units::percent_bound(NO_DIFFERENCE_BOUND_MAX));
-    let count = |holds: &dyn Fn(&Comparison) -> bool| of.iter().filter(|one| holds(one)).count();
+    let count = |is: fn(Standing) -> bool| of.iter().filter(|one| is(Standing::of(one))).count();
     let counts = [
-        ("higher", count(&|one| is_ranked(one) && !is_tie(one) && one.low_basis_points > PARITY)),
-        ("lower", count(&|one| is_ranked(one) && !is_tie(one) && one.high_basis_points < PARITY)),
-        (no_different.as_str(), count(&|one| is_ranked(one) && is_tie(one) && !is_undecided(one))),
-        ("undecided", count(&|one| is_ranked(one) && is_undecided(one))),
-        ("not ranked", count(&|one| !is_ranked(one))),
+        ("higher", count(|one| one == Standing::Higher)),
+        ("lower", count(|one| one == Standing::Lower)),
+        (no_different.as_str(), count(|one| matches!(one, Standing::Tie(_) | Standing::WithinFloor))),
+        ("undecided", count(|one| one == Standing::Undecided)),
+        ("not ranked", count(|one| one == Standing::NotRanked)),
+        ("of the baseline and itself", count(|one| one == Standing::NoiseFloor)),
     ];
     let counts: Vec<String> =
         counts.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}")).collect();
@@ -205,18 +199,9 @@ fn findings(comparisons: &[Comparison]) -> Option<String> {
     let farthest = |found: &dyn Fn(&Comparison) -> bool| {
         of.iter().copied().filter(|one| found(one)).max_by(|one, other| distance(one).total_cmp(&distance(other)))
     };
-    let farthest = farthest(&|one| is_ranked(one) && !is_tie(one)).or_else(|| farthest(&|_| true));
+    let farthest = farthest(&|one| Standing::of(one).is_difference()).or_else(|| farthest(&|_| true));
     let farthest = farthest.map_or_else(String::new, |one| format!("; farthest from a tie: {}", in_words(one)));
     Some(format!("throughput, {} comparisons: {}{farthest}", of.len(), counts.join(", ")))
-}
-
-/// 1, in basis points.
-const PARITY: u64 = 10_000;
-
-/// How far the farther end of an interval is from 1, basis points.
-fn bound(comparison: &Comparison) -> u64 {
-    let (low, high) = (comparison.low_basis_points, comparison.high_basis_points);
-    PARITY.saturating_sub(low).max(high.saturating_sub(PARITY))
 }
 
 /// A comparison in words: never faster or slower where the interval contains 1.
@@ -226,24 +211,27 @@ fn in_words(comparison: &Comparison) -> String {
     let (low, high) = (comparison.low_basis_points, comparison.high_basis_points);
     let interval = format!("{:.2}× ({:.2}–{:.2})", ratio(comparison.ratio_basis_points), ratio(low), ratio(high));
     let what = comparison.metric.words;
-    match &comparison.not_ranked {
-        Some(reason) => format!("{workload}: {arm} has {interval} the {what} of {baseline}, not ranked ({reason})"),
-        None if comparison.is_noise_floor() => {
+    match Standing::of(comparison) {
+        Standing::NotRanked => {
+            let reason = comparison.not_ranked.as_deref().unwrap_or_default();
+            format!("{workload}: {arm} has {interval} the {what} of {baseline}, not ranked ({reason})")
+        }
+        Standing::NoiseFloor => {
             format!("{workload}: {baseline} has {interval} the {what} of itself, which is the noise floor")
         }
-        None if comparison.is_within_noise_floor() => {
+        Standing::WithinFloor => {
             format!("{workload}: {arm} has {interval} the {what} of {baseline}, within the noise floor")
         }
-        None if low <= PARITY && high >= PARITY => match bound(comparison) {
-            bound if bound <= NO_DIFFERENCE_BOUND_MAX => {
-                let bound = units::percent_bound(bound);
-                format!("{workload}: no difference larger than {bound} between {arm} and {baseline}, {what} {interval}")
-            }
-            _ => {
-                let unseen = units::unseen(comparison.detectable_basis_points);
-                format!("{workload}: undecided whether {arm} and {baseline} differ, {what} {interval}: {unseen}")
-            }
-        },
-        None => format!("{workload}: {arm} has {interval} the {what} of {baseline}"),
+        Standing::Tie(bound) => {
+            let bound = units::percent_bound(bound);
+            format!("{workload}: no difference larger than {bound} between {arm} and {baseline}, {what} {interval}")
+        }
+        Standing::Undecided => {
+            let unseen = units::unseen(comparison.detectable_basis_points);
+            format!("{workload}: undecided whether {arm} and {baseline} differ, {what} {interval}: {unseen}")
+        }
+        Standing::Higher | Standing::Lower => {
+            format!("{workload}: {arm} has {interval} the {what} of {baseline}")
+        }
     }
 }

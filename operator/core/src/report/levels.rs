@@ -14,10 +14,8 @@ use super::lookup::{self, api_word, comparison, result};
 use super::table::{Cell, Column, Table};
 use super::wording::finding;
 use super::{Report, resources, units, wording};
+use crate::judgement::{PARITY, Standing};
 use crate::record::ArmRecord;
-
-/// 1, in basis points.
-const PARITY: u64 = 10_000;
 
 /// Two reports that may be put side by side.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +92,7 @@ impl<'a> TwoLevels<'a> {
             let differences = [
                 ("which is the baseline", arm.baseline != other.baseline),
                 ("the store", is_known && (arm.engine != other.engine || arm.version != other.version)),
-                ("durability", is_known && arm.durability != other.durability),
+                ("durability", arm.durability.is_some() && arm.durability != other.durability),
                 ("replicas", is_known && arm.replicas != other.replicas),
             ];
             if let Some((what, _)) = differences.iter().find(|(_, differ)| *differ) {
@@ -183,15 +181,15 @@ impl<'a> TwoLevels<'a> {
     }
 
     fn reach(&self, of_store: &Comparison, of_user: &Comparison) -> Reach {
-        let may_rank = |report, compared| lookup::not_ranked(report, compared).is_none();
-        if !may_rank(self.store, of_store) || !may_rank(self.kubernetes, of_user) {
+        let standings = [(self.store, of_store), (self.kubernetes, of_user)]
+            .map(|(report, compared)| lookup::standing(report, compared));
+        if standings.contains(&Standing::NotRanked) {
             return Reach::NotRanked;
         }
-        let is_real = |compared: &Comparison| compared.low_basis_points > PARITY || compared.high_basis_points < PARITY;
-        match (is_real(of_store), is_real(of_user)) {
-            (false, _) => Reach::StoresAlike,
-            (true, false) => Reach::WithinNoise,
-            (true, true) => {
+        match standings.map(Standing::is_difference) {
+            [false, _] => Reach::StoresAlike,
+            [true, false] => Reach::WithinNoise,
+            [true, true] => {
                 let change = |compared: &Comparison| compared.ratio_basis_points as f64 - PARITY as f64;
                 let share = change(of_user) / change(of_store);
                 if share < 0.0 {
@@ -373,6 +371,7 @@ impl Reach {
 mod tests {
     use super::super::fixture;
     use super::*;
+    use storebench_crds::status::NoiseFloor;
 
     fn with_ratios(store: [u64; 3], user: [u64; 3]) -> String {
         let (mut first, mut second) = fixture::two_levels();
@@ -398,6 +397,28 @@ mod tests {
         assert!(with_ratios(better, [9_900, 9_700, 10_100]).ends_with("within noise"));
         assert!(with_ratios([9_900, 9_700, 10_100], better).ends_with("do not differ beyond noise"));
         assert!(with_ratios(better, [12_000, 11_000, 13_000]).contains("the opposite"));
+    }
+
+    #[test]
+    fn a_difference_that_the_baseline_has_from_itself_is_none_at_either_level() {
+        let said = |store: Option<u64>, user: Option<u64>| {
+            let (mut first, mut second) = fixture::two_levels();
+            for (report, ratio, floor) in [(&mut first, 6_000, store), (&mut second, 8_000, user)] {
+                for compared in &mut report.judgement.comparisons {
+                    (compared.ratio_basis_points, compared.low_basis_points) = (ratio, ratio - 200);
+                    compared.high_basis_points = ratio + 200;
+                    compared.noise_floor = floor.map(|high| NoiseFloor {
+                        ratio_basis_points: 10_000,
+                        low_basis_points: 9_900,
+                        high_basis_points: high,
+                    });
+                }
+            }
+            TwoLevels::of(&first, &second).unwrap().reaches().statements[0].clone()
+        };
+        assert!(said(Some(10_100), Some(10_100)).contains("50 % (43–58 %)"));
+        assert!(said(Some(18_000), None).ends_with("do not differ beyond noise"));
+        assert!(said(None, Some(13_000)).ends_with("within noise"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use storebench_crds::status::{Comparison, TrialState, Verdict, WorkloadResult};
 use storebench_crds::workload::{LoadMode, Workload};
 
 use super::Report;
-use crate::judgement::ThroughputInterval;
+use crate::judgement::{Standing, ThroughputInterval};
 use crate::record::{ArmRecord, TrialRecord};
 
 /// The arm that the others are compared with.
@@ -47,11 +47,13 @@ pub(super) fn compared_arms<'a>(report: &'a Report, workload: &str) -> Vec<(usiz
         .collect()
 }
 
-/// Why a comparison may not be called better or worse; `None`: it may.
-pub(super) fn not_ranked(report: &Report, comparison: &Comparison) -> Option<String> {
-    // Numbers of an invalid run are shown for diagnosis; nothing may be concluded from them.
-    let invalid = (report.judgement.verdict == Verdict::Invalid).then(|| "the run is invalid".to_owned());
-    comparison.not_ranked.clone().or(invalid)
+/// What may be concluded from a comparison.
+pub(super) fn standing(report: &Report, comparison: &Comparison) -> Standing {
+    match report.judgement.verdict {
+        // Numbers of an invalid run are shown for diagnosis; nothing may be concluded from them.
+        Verdict::Invalid => Standing::NotRanked,
+        _ => Standing::of(comparison),
+    }
 }
 
 /// Whether requests follow a timetable, so that latency is also measured from the instant they were due.

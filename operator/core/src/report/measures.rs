@@ -12,7 +12,8 @@ use super::lookup::{self, comparison, interval, is_open_loop, result};
 use super::requests;
 use super::table::{Cell, Column, SUBORDINATE, Table, Tone};
 use super::units;
-use super::wording::{UNDECIDED, finding};
+use super::wording::finding;
+use crate::judgement::Standing;
 use crate::record::ArmRecord;
 
 /// What was measured, one arm to a row (two in an open loop: intended latency, then service).
@@ -125,7 +126,7 @@ pub(super) fn comparisons(report: &Report, workload: &Workload) -> Option<Table>
         compared
             .iter()
             .filter_map(|metric| of(arm, *metric))
-            .any(|found| finding(report, found).conclusion == UNDECIDED)
+            .any(|found| lookup::standing(report, found) == Standing::Undecided)
     };
     let (pairs, would_see) = if arms.iter().any(is_undecided) { (3, 1) } else { (1, 3) };
     columns.push(Column::numbers("pairs").dispensable(pairs));

@@ -1,9 +1,12 @@
 //! A run and a later one, in words and tables.
 
+use storebench_crds::Verdict;
+
 use super::document::{Document, Section};
 use super::table::{Cell, Column, Table, Tone};
 use super::wording;
 use crate::across::{Against, Outcome, Part, Row, TwoRuns};
+use crate::judgement::Standing;
 
 /// Everything that is said of pairs of runs, for every medium.
 pub fn two_runs(pairs: &[TwoRuns]) -> Document {
@@ -65,9 +68,12 @@ fn table(pair: &TwoRuns, workload: &str) -> Table {
     ];
     let is_shown = |row: &&Row| row.workload == workload && row.metric.is_headline;
     let rows = pair.rows.iter().filter(is_shown).map(|row| {
-        let is_invalid = pair.verdict == storebench_crds::Verdict::Invalid;
-        let ends = [row.ratio_basis_points, row.low_basis_points, row.high_basis_points];
-        let finding = wording::of_ratio(row.metric, ends, !is_invalid);
+        let ratio = [row.ratio_basis_points, row.low_basis_points, row.high_basis_points];
+        let standing = match pair.verdict {
+            Verdict::Invalid => Standing::NotRanked,
+            _ => Standing::of_ratio(ratio),
+        };
+        let finding = wording::of_ratio(row.metric, ratio, standing);
         let tone = match row.outcome {
             Outcome::Worse => Tone::Bad,
             // Worse by less than is tolerated, or of what decides nothing.

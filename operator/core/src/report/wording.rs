@@ -11,17 +11,8 @@ use super::Report;
 use super::lookup;
 use super::table::Tone;
 use super::units;
-use crate::judgement::{NO_DIFFERENCE_BOUND_MAX, NOTHING_JUDGED};
+use crate::judgement::{NOTHING_JUDGED, Standing, in_order};
 use crate::record::{ArmRecord, Driver, FailureCause};
-
-/// 1, in basis points.
-const PARITY: u64 = 10_000;
-
-/// What is said where the trials cannot tell.
-pub(super) const UNDECIDED: &str = "undecided";
-
-/// What is said of an arm that is no farther from the baseline than the baseline is from itself.
-pub(super) const WITHIN_NOISE_FLOOR: &str = "within the noise floor";
 
 /// A verdict in words, with a sign of one column for those who do not see colours.
 pub(super) fn verdict(verdict: Verdict) -> (&'static str, &'static str, Tone) {
@@ -105,41 +96,30 @@ pub(super) struct Finding {
 /// Puts a comparison into words.
 pub(super) fn finding(report: &Report, comparison: &Comparison) -> Finding {
     let Comparison { ratio_basis_points, low_basis_points, high_basis_points, .. } = *comparison;
-    let is_ranked = lookup::not_ranked(report, comparison).is_none();
-    let found = of_ratio(comparison.metric, [ratio_basis_points, low_basis_points, high_basis_points], is_ranked);
-    let conclusion = match () {
-        () if !is_ranked => return found,
-        () if comparison.is_noise_floor() => "the baseline against itself",
-        () if comparison.is_within_noise_floor() => WITHIN_NOISE_FLOOR,
-        () => return found,
-    };
-    let sentence = format!("{} {conclusion}", found.ratio);
-    Finding { conclusion: conclusion.to_owned(), sentence, tone: Tone::Plain, ..found }
+    let ratio = [ratio_basis_points, low_basis_points, high_basis_points];
+    of_ratio(comparison.metric, ratio, lookup::standing(report, comparison))
 }
 
-/// Puts a ratio into words: itself, and the ends of its interval, basis points.
-pub(super) fn of_ratio(metric: Metric, [middle, one_end, other_end]: [u64; 3], is_ranked: bool) -> Finding {
-    // A damaged record may have its ends the wrong way round; nothing is concluded from an interval of the wrong kind.
-    let low = one_end.min(middle).min(other_end);
-    let high = other_end.max(middle).max(one_end);
+/// Puts a ratio into words: itself with the ends of its interval, basis points, and what may be concluded from it.
+pub(super) fn of_ratio(metric: Metric, ratio: [u64; 3], standing: Standing) -> Finding {
+    let [middle, low, high] = in_order(ratio);
     let ratio = units::ratio(middle, low, high);
     let (larger, smaller) = metric.direction.words();
+    let news = |is_good| if is_good { Tone::Good } else { Tone::Bad };
     let larger_is_better = metric.direction.more_is_better();
-    let (conclusion, tone) = if !is_ranked {
-        ("not ranked".to_owned(), Tone::Warning)
-    } else if low > PARITY {
-        (larger.to_owned(), if larger_is_better { Tone::Good } else { Tone::Bad })
-    } else if high < PARITY {
-        (smaller.to_owned(), if larger_is_better { Tone::Bad } else { Tone::Good })
-    } else {
-        let bound = PARITY.saturating_sub(low).max(high.saturating_sub(PARITY));
-        if bound <= NO_DIFFERENCE_BOUND_MAX {
+    let (conclusion, tone) = match standing {
+        Standing::NotRanked => ("not ranked", Tone::Warning),
+        Standing::NoiseFloor => ("the baseline against itself", Tone::Plain),
+        Standing::WithinFloor => ("within the noise floor", Tone::Plain),
+        Standing::Higher => (larger, news(larger_is_better)),
+        Standing::Lower => (smaller, news(!larger_is_better)),
+        Standing::Undecided => ("undecided", Tone::Dim),
+        Standing::Tie(bound) => {
             let sentence = format!("no difference larger than {}", units::percent_bound(bound));
             return Finding { ratio, conclusion: sentence.clone(), sentence, tone: Tone::Plain };
         }
-        (UNDECIDED.to_owned(), Tone::Dim)
     };
-    Finding { sentence: format!("{ratio} {conclusion}"), ratio, conclusion, tone }
+    Finding { sentence: format!("{ratio} {conclusion}"), ratio, conclusion: conclusion.to_owned(), tone }
 }
 
 #[cfg(test)]

@@ -9,10 +9,7 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::estimate::{mean, standard_deviation};
-use super::{Interval, StatisticsError, TRIALS_LIMIT, enough_trials, in_range};
-
-/// The greatest confidence accepted: that of one of hundreds of intervals that hold together.
-const CONFIDENCE_MAX: f64 = 0.999_99;
+use super::{CONFIDENCE_MAX, CONFIDENCE_MIN, Interval, StatisticsError, enough_trials, in_range};
 
 /// The difference of two samples of logarithms, the second minus the first, with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,12 +27,9 @@ impl UnpairedDifference {
     /// [`StatisticsError::NotEnoughTrials`] where either has fewer than three, [`StatisticsError::TooManyTrials`],
     /// [`StatisticsError::NotFinite`], [`StatisticsError::OutOfRange`] for the confidence.
     pub fn of(before: &[f64], after: &[f64], confidence: f64) -> Result<Self, StatisticsError> {
-        in_range("confidence", confidence, super::CONFIDENCE_MIN, CONFIDENCE_MAX)?;
+        in_range("confidence", confidence, CONFIDENCE_MIN, CONFIDENCE_MAX)?;
         for sample in [before, after] {
             enough_trials(sample.len())?;
-            if sample.len() > TRIALS_LIMIT {
-                return Err(StatisticsError::TooManyTrials { trials: sample.len() });
-            }
             if let Some((index, value)) = sample.iter().enumerate().find(|(_, value)| !value.is_finite()) {
                 return Err(StatisticsError::NotFinite { index, value: *value });
             }

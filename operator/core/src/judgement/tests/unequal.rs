@@ -86,3 +86,25 @@ fn a_record_from_before_fields_were_kept_ranks_nobody() {
     assert_eq!(judgement.verdict, Verdict::Inconclusive);
     assert!(judgement.message.ends_with("run again"), "{}", judgement.message);
 }
+
+/// They were ranked without a word, as if they were equal.
+#[test]
+fn arms_of_which_nobody_knows_the_durability_are_named_and_one_that_is_stated_is_not_ranked_with_one_that_is_not() {
+    let of = |[old, new]: [Option<Durability>; 2]| {
+        let mut record = record(1.3, throughput_gate(9_000, "Fail"));
+        for (arm, durability) in record.arms.iter_mut().zip([old, new]) {
+            (arm.engine, arm.replicas, arm.durability) = (None, 0, durability);
+        }
+        let judgement = judge(&record);
+        let said = judgement.caveats.iter().find_map(|one| one.split_once(" is not known").map(|(arms, _)| arms));
+        (judgement.comparisons[0].not_ranked.clone(), said.map(str::to_owned))
+    };
+    let both = "durability of old, new".to_owned();
+    assert_eq!(of([None, None]), (None, Some(both)));
+    let (why, said) = of([Some(Durability::Fsync), None]);
+    assert_eq!(why.unwrap(), "durability not known against Fsync");
+    assert_eq!(said.unwrap(), "durability of new");
+    assert_eq!(of([Some(Durability::Fsync); 2]), (None, None));
+    let (why, _) = of([Some(Durability::Fsync), Some(Durability::None)]);
+    assert_eq!(why.unwrap(), "durability None against Fsync");
+}

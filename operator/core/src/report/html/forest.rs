@@ -12,6 +12,7 @@ use super::RenderError;
 use super::canvas::{self, Anchor, Canvas, Caption, LETTER_WIDTH, MARK_RADIUS, WIDTH};
 use super::palette::Ink;
 use super::scale::Scale;
+use crate::judgement::Standing;
 
 /// Height of a comparison: a line of text, and its interval below.
 const ROW: f64 = 36.0;
@@ -74,7 +75,7 @@ pub(super) fn chart(report: &Report, metric: Metric) -> Result<Option<String>, R
         let scale = Scale { low: low - margin, high: high + margin, from: 2.0, to: WIDTH - 2.0 };
         axis(canvas, &scale, top)?;
         // Where nothing may be ranked, no side is the better one.
-        if rows.iter().any(|row| lookup::not_ranked(report, row.compared).is_none()) {
+        if rows.iter().any(|row| lookup::standing(report, row.compared) != Standing::NotRanked) {
             directions(canvas, metric, &scale)?;
         }
         rows.iter().try_for_each(|row| draw_row(canvas, report, row, &scale))
@@ -89,7 +90,7 @@ fn log_ratio(basis_points: u64) -> f64 {
 fn draw_row(canvas: &Canvas<'_>, report: &Report, row: &Row<'_>, scale: &Scale) -> Result<(), RenderError> {
     let Row { arm, compared, top } = *row;
     let finding = wording::finding(report, compared);
-    let is_ranked = lookup::not_ranked(report, compared).is_none();
+    let is_ranked = lookup::standing(report, compared) != Standing::NotRanked;
     let letters = (WIDTH / LETTER_WIDTH) as usize;
     let name = format!("{} · {}", compared.workload, compared.arm);
     let name = elide_middle(&name, letters.saturating_sub(finding.ratio.chars().count() + 2));
