@@ -12,8 +12,9 @@ use storebench_core::judgement::{Judgement, judge};
 use storebench_core::report::{self, Report};
 use storebench_crds::Verdict;
 
+use crate::folder_name::{REPORT, is_finished_report, is_unfinished, newest_of_each};
 use crate::git::place::{GitFile, GitPlace};
-use crate::saved::{LATEST, REPORT, RUN, SavedRun, is_finished_report, is_unfinished, newest_of_each};
+use crate::saved::{LATEST, RUN, SavedRun};
 
 /// What to do about a source that is no report.
 pub(crate) const READABLE: &str = "pass what `run` has written: a report.json or -o json (`-`: standard input), or a directory of --save, in Git as \

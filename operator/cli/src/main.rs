@@ -8,6 +8,7 @@ mod destination;
 mod embedded;
 mod exit;
 mod find;
+mod folder_name;
 mod git;
 mod output;
 mod saved;

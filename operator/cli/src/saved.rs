@@ -18,13 +18,12 @@ use storebench_core::report::{Report, from_json};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
 use storebench_crds::{ControlPlane, Isolation, StorageService, Verdict};
 
+use crate::folder_name::{REPORT, UNFINISHED, age, ends_a_name, folder_time, is_of_a_run};
 use crate::output::{Output, render};
 
 const RECORD: &str = "record.json";
-pub(crate) const REPORT: &str = "report.json";
 pub(crate) const RUN: &str = "run.yaml";
 const SERVICES: &str = "services.json";
-const UNFINISHED: &str = "-unfinished";
 pub(crate) const LATEST: &str = "latest";
 const LOCK: &str = "lock";
 /// A report in the forms that are kept.
@@ -294,36 +293,6 @@ impl SavedRun {
     }
 }
 
-/// Whether a folder of this name is one of a run that did not come to its end.
-pub(crate) fn is_unfinished(folder: &str) -> bool {
-    folder.ends_with(UNFINISHED)
-}
-
-/// Whether a folder of this name is one of a run that came to its end.
-fn is_of_a_run(folder: &str) -> bool {
-    folder.starts_with(|first: char| first.is_ascii_digit()) && folder.contains('-') && !folder.ends_with(UNFINISHED)
-}
-
-/// Whether a path, with `/` between its parts, is that of the report of a run that came to its end.
-pub(crate) fn is_finished_report(path: &str) -> bool {
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    name == REPORT && !folder.ends_with(UNFINISHED)
-}
-
-/// Of the paths of reports, the newest of each folder of runs.
-pub(crate) fn newest_of_each<T>(mut files: Vec<T>, path: impl Fn(&T) -> &str) -> Vec<T> {
-    let parts = |file: &T| {
-        let folder = path(file).rsplit_once('/').map_or("", |(folder, _)| folder);
-        let (all, own) = folder.rsplit_once('/').unwrap_or(("", folder));
-        // One that somebody named is a folder by itself.
-        if is_of_a_run(own) { (all.to_owned(), age(own)) } else { (folder.to_owned(), age("")) }
-    };
-    files.sort_by_cached_key(|file| std::cmp::Reverse(parts(file)));
-    files.dedup_by(|one, other| parts(one).0 == parts(other).0);
-    files.reverse();
-    files
-}
-
 /// Keeps the pages of a suite in `DIRECTORY/SUITE/TIME-VERDICT/`, and lets `latest` lead there. One that was gone on with has begun when it
 /// did before, and its pages take the place of the earlier ones. Returns the folder.
 pub(crate) fn keep_suite(
@@ -342,11 +311,6 @@ pub(crate) fn keep_suite(
     Ok(folder)
 }
 
-/// A time as names of folders have it.
-fn folder_time(started_at: &str) -> String {
-    started_at.chars().filter(char::is_ascii_alphanumeric).collect()
-}
-
 /// Nobody else may measure for the same folder.
 fn lock(folder: &Path) -> anyhow::Result<File> {
     let said = || format!("{}", folder.display());
@@ -358,17 +322,6 @@ fn lock(folder: &Path) -> anyhow::Result<File> {
         }
         Err(TryLockError::Error(error)) => Err(error).with_context(said),
     }
-}
-
-/// By what names are older than others: the time, and the number of those that began in the same second.
-fn age(name: &str) -> (String, u32) {
-    let mut parts = name.split('-');
-    let time = parts.next().unwrap_or_default().to_owned();
-    (time, parts.next().and_then(|part| part.parse().ok()).unwrap_or(1))
-}
-
-fn ends_a_name(rest: &str) -> bool {
-    rest.is_empty() || rest.starts_with('-')
 }
 
 /// The names in a folder.
@@ -497,13 +450,6 @@ mod tests {
         assert!(refused(&first, "args a").contains("was begun by storebench 0.0.1"));
     }
 
-    #[test]
-    fn of_two_runs_in_a_second_the_second_is_newer() {
-        let mut names = ["20261122T173015Z-2-Passed", "20261122T173015Z-unfinished", "20261122T173014Z-10-Passed"];
-        names.sort_by_key(|name| age(name));
-        assert_eq!(names, ["20261122T173014Z-10-Passed", "20261122T173015Z-unfinished", "20261122T173015Z-2-Passed"]);
-    }
-
     /// Killed after its folder had its last name: what leads to the newest run would lead to an earlier one for ever.
     #[test]
     fn a_run_that_was_killed_at_its_very_end_is_completed_when_it_is_to_go_on() {
@@ -534,24 +480,6 @@ mod tests {
         point_to(&later).unwrap();
         find();
         assert_eq!(fs::read_link(all.join(LATEST)).unwrap(), Path::new("20261123T000000Z-Passed"));
-    }
-
-    #[test]
-    fn of_many_reports_the_newest_of_each_folder_of_runs_is_taken() {
-        let paths = [
-            "runs/first/20261122T173015Z-Passed/report.json",
-            "runs/first/20261122T173015Z-2-Invalid/report.json",
-            "runs/first/20261121T000000Z-Passed/report.json",
-            "runs/second/20261120T000000Z-Passed/report.json",
-            "baseline/report.json",
-            "report.json",
-        ];
-        let newest = newest_of_each(paths.to_vec(), |path| *path);
-        assert_eq!(newest, [paths[5], paths[4], paths[1], paths[3]]);
-        assert!(paths.iter().all(|path| is_finished_report(path)));
-        for other in ["run.yaml", "runs/first/20261122T173015Z-unfinished/report.json", "runs/old-report.json"] {
-            assert!(!is_finished_report(other), "{other}");
-        }
     }
 
     #[test]
