@@ -14,22 +14,31 @@ pub(crate) fn is_unfinished(folder: &str) -> bool {
     folder.ends_with(UNFINISHED)
 }
 
-/// Whether a folder of this name is one of a run that came to its end.
+/// Whether a folder of this name is one of a run, whether that came to its end or not.
 pub(crate) fn is_of_a_run(folder: &str) -> bool {
-    folder.starts_with(|first: char| first.is_ascii_digit()) && folder.contains('-') && !folder.ends_with(UNFINISHED)
+    folder.starts_with(|first: char| first.is_ascii_digit()) && folder.contains('-')
 }
 
-/// Whether a path, with `/` between its parts, is that of the report of a run that came to its end.
+/// Whether a path, with `/` between its parts, is that of the report of a run.
+pub(crate) fn is_report(path: &str) -> bool {
+    split(path).1 == REPORT
+}
+
+/// Whether that run came to its end, too.
 pub(crate) fn is_finished_report(path: &str) -> bool {
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    name == REPORT && !folder.ends_with(UNFINISHED)
+    is_report(path) && !is_unfinished(split(path).0)
+}
+
+/// A folder, and what lies in it.
+fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
 }
 
 /// Of the paths of reports, the newest of each folder of runs.
 pub(crate) fn newest_of_each<T>(mut files: Vec<T>, path: impl Fn(&T) -> &str) -> Vec<T> {
     let parts = |file: &T| {
-        let folder = path(file).rsplit_once('/').map_or("", |(folder, _)| folder);
-        let (all, own) = folder.rsplit_once('/').unwrap_or(("", folder));
+        let folder = split(path(file)).0;
+        let (all, own) = split(folder);
         // One that somebody named is a folder by itself.
         if is_of_a_run(own) { (all.to_owned(), age(own)) } else { (folder.to_owned(), age("")) }
     };

@@ -18,13 +18,13 @@ use storebench_core::report::{Report, from_json};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
 use storebench_crds::{ControlPlane, Isolation, StorageService, Verdict};
 
-use crate::folder_name::{REPORT, UNFINISHED, age, ends_a_name, folder_time, is_of_a_run};
+use crate::folder_name::{REPORT, UNFINISHED, age, ends_a_name, folder_time, is_of_a_run, is_unfinished};
 use crate::output::{Output, render};
 
 const RECORD: &str = "record.json";
 pub(crate) const RUN: &str = "run.yaml";
 const SERVICES: &str = "services.json";
-pub(crate) const LATEST: &str = "latest";
+const LATEST: &str = "latest";
 const LOCK: &str = "lock";
 /// A report in the forms that are kept.
 const FORMS: [(&str, Output); 3] =
@@ -254,7 +254,7 @@ impl SavedRun {
         report: Report,
         beside: impl Fn(&str) -> anyhow::Result<Option<Vec<u8>>>,
     ) -> anyhow::Result<Self> {
-        if !is_of_a_run(&folder) {
+        if !is_of_a_run(&folder) || is_unfinished(&folder) {
             bail!(
                 "{name}: lies in no folder of --save (DIRECTORY/RUN/TIME-VERDICT): keep runs with storebench run FILE --save DIRECTORY"
             );
