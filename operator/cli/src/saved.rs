@@ -9,7 +9,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use storebench_core::ledger::go_on_after_disturbances;
@@ -46,18 +46,34 @@ pub(crate) enum Begun {
     Finished(PathBuf, Box<Report>),
 }
 
+/// What a folder holds of a run that might go on, as it was read.
+struct Kept {
+    path: PathBuf,
+    is_finished: bool,
+    /// The file with the record, and what it holds.
+    wanted: PathBuf,
+    text: String,
+    services: String,
+}
+
+impl Kept {
+    /// `None`: it is no folder, or its making was cut short.
+    fn read(path: PathBuf) -> anyhow::Result<Option<Self>> {
+        let is_finished = !is_unfinished(&path.to_string_lossy());
+        let wanted = path.join(if is_finished { REPORT } else { RECORD });
+        let (text, services) = (read_if_there(&wanted)?, read_if_there(&path.join(SERVICES))?);
+        Ok(text.zip(services).map(|(text, services)| Self { path, is_finished, wanted, text, services }))
+    }
+}
+
 impl Begun {
     /// What a folder has. `None`: nothing that could go on, such as one whose making was cut short, or another run that came to its end.
-    fn read(path: &Path, asked: &Asked<'_>) -> anyhow::Result<Option<Self>> {
-        let is_finished = !path.to_string_lossy().ends_with(UNFINISHED);
-        let wanted = path.join(if is_finished { REPORT } else { RECORD });
-        let (Ok(text), Ok(services)) = (fs::read_to_string(&wanted), fs::read_to_string(path.join(SERVICES))) else {
-            return Ok(None);
-        };
-        let services_are_same = serde_json::from_str(&services).ok().as_ref() == Some(&asked.services);
+    fn of(kept: &Kept, asked: &Asked<'_>) -> anyhow::Result<Option<Self>> {
+        let Kept { path, is_finished, wanted, text, services } = kept;
+        let services_are_same = serde_json::from_str(services).ok().as_ref() == Some(&asked.services);
         let damaged = || format!("--resume: {} is not what storebench writes", wanted.display());
-        if is_finished {
-            let report = from_json(&text).with_context(damaged)?;
+        if *is_finished {
+            let report = from_json(text).with_context(damaged)?;
             if check_same(&report.record, asked.record, services_are_same).is_err() {
                 return Ok(None);
             }
@@ -72,9 +88,9 @@ impl Begun {
             complete(path)?;
             return Ok(Some(Self::Finished(path.to_owned(), Box::new(report))));
         }
-        let head: Head = serde_json::from_str(&text).with_context(damaged)?;
+        let head: Head = serde_json::from_str(text).with_context(damaged)?;
         check_version(&asked.record.name, &head)?;
-        let record: RunRecord = serde_json::from_str(&text).with_context(damaged)?;
+        let record: RunRecord = serde_json::from_str(text).with_context(damaged)?;
         check_same(&record, asked.record, services_are_same)?;
         check_stores_are_there(&record)?;
         let folder = Folder { _lock: lock(path)?, path: path.to_owned() };
@@ -144,7 +160,7 @@ impl Folder {
         for number in 1.. {
             let name = if number == 1 { time.clone() } else { format!("{time}-{number}") };
             let is_taken =
-                names(&all).with_context(said)?.any(|taken| taken.strip_prefix(&name).is_some_and(ends_a_name));
+                names(&all).with_context(said)?.iter().any(|taken| taken.strip_prefix(&name).is_some_and(ends_a_name));
             if !is_taken {
                 let path = all.join(name + UNFINISHED);
                 fs::create_dir(&path).with_context(said)?;
@@ -160,13 +176,17 @@ impl Folder {
     /// The newest run that is what is asked for now. Errors: there are unfinished ones of this name, and none of them is; what differs.
     pub(crate) fn find(directory: &Path, asked: &Asked<'_>) -> anyhow::Result<Option<Begun>> {
         let all = directory.join(&asked.record.name);
-        let Ok(names) = names(&all) else { return Ok(None) };
-        let mut names: Vec<String> =
-            names.filter(|name| name.starts_with(|first: char| first.is_ascii_digit())).collect();
+        let mut names = match names(&all) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            names => names.map_err(|error| cannot_be_read(&all, &error))?,
+        };
+        names.retain(|name| is_of_a_run(name));
         names.sort_by_key(|name| age(name));
         let mut problem = None;
         for name in names.iter().rev() {
-            match Begun::read(&all.join(name), asked) {
+            // What cannot be read might be what is asked for: nothing older is, and nothing is measured anew.
+            let Some(kept) = Kept::read(all.join(name))? else { continue };
+            match Begun::of(&kept, asked) {
                 Ok(None) => {}
                 Ok(begun) => return Ok(begun),
                 Err(error) => problem = problem.or(Some(error)),
@@ -200,9 +220,9 @@ impl Folder {
         }
         let mut path = self.path.clone();
         if !is_interrupted {
-            let name = self.path.to_string_lossy();
+            let name = self.path.file_name().unwrap_or_default().to_string_lossy();
             let time = name.strip_suffix(UNFINISHED).unwrap_or(&name);
-            path = PathBuf::from(format!("{time}-{:?}", report.judgement.verdict));
+            path = self.path.with_file_name(format!("{time}-{:?}", report.judgement.verdict));
             let said = || format!("{}: cannot be renamed to {}", self.path.display(), path.display());
             fs::rename(&self.path, &path).with_context(said)?;
             tidy(&path)?;
@@ -325,8 +345,22 @@ fn lock(folder: &Path) -> anyhow::Result<File> {
 }
 
 /// The names in a folder.
-fn names(folder: &Path) -> io::Result<impl Iterator<Item = String>> {
-    Ok(fs::read_dir(folder)?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()))
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}
+
+/// What a file holds; `None`: it is not there.
+fn read_if_there(file: &Path) -> anyhow::Result<Option<String>> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        // Where a folder was meant may lie a file of somebody's own.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(cannot_be_read(file, &error)),
+    }
+}
+
+fn cannot_be_read(path: &Path, error: &io::Error) -> anyhow::Error {
+    anyhow!("--resume: {}: cannot be read: {error}: mend that, or {REMEDY}", path.display())
 }
 
 /// Of a record, what can be read whatever wrote it.
@@ -448,6 +482,54 @@ mod tests {
         let older = fs::read_to_string(&path).unwrap().replace(env!("CARGO_PKG_VERSION"), "0.0.1");
         fs::write(&path, older.replace("\"trials\"", "\"measured\"")).unwrap();
         assert!(refused(&first, "args a").contains("was begun by storebench 0.0.1"));
+    }
+
+    /// What was measured would be measured anew, and nobody would hear why.
+    #[test]
+    fn a_run_that_cannot_be_read_is_not_begun_anew() {
+        let directory = harness::folder();
+        let record = record();
+        let asked = Asked { record: &record, services: Value::Null };
+        let find = || Folder::find(directory.path(), &asked);
+        let folder = Folder::create(directory.path(), &asked, &record).unwrap().path;
+        for name in [RECORD, SERVICES] {
+            let file = folder.join(name);
+            let whole = fs::read(&file).unwrap();
+            let refused = |why: &str| {
+                let said = format!("{:#}", find().err().unwrap());
+                let expected = format!("--resume: {}: cannot be read: ", file.display());
+                assert!(said.starts_with(&expected) && said.contains(why), "{said}");
+            };
+            fs::write(&file, b"\xff").unwrap();
+            refused("valid UTF-8");
+            fs::remove_file(&file).unwrap();
+            fs::create_dir(&file).unwrap();
+            refused("Is a directory");
+            fs::remove_dir(&file).unwrap();
+            assert!(find().unwrap().is_none(), "its making was cut short");
+            fs::write(&file, whole).unwrap();
+        }
+        fs::write(directory.path().join("run/2027-notes"), "somebody's own").unwrap();
+        assert!(matches!(find(), Ok(Some(Begun::Unfinished(..)))));
+        fs::remove_dir_all(directory.path().join("run")).unwrap();
+        assert!(find().unwrap().is_none());
+        fs::write(directory.path().join("run"), "").unwrap();
+        assert!(format!("{:#}", find().err().unwrap()).contains("/run: cannot be read: "));
+    }
+
+    #[test]
+    fn a_run_ends_in_its_folder_whatever_the_bytes_of_those_above() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let above = harness::folder();
+        let directory = above.path().join(std::ffi::OsStr::from_bytes(b"r\xffns"));
+        let record = record();
+        let asked = Asked { record: &record, services: Value::Null };
+        let folder = Folder::create(&directory, &asked, &record).unwrap();
+        let report = Report { judgement: storebench_core::judgement::judge(&record), record: record.clone() };
+        let objects = Objects { services: Vec::new(), control_planes: Vec::new() };
+        let path = folder.finish(&report, &objects, false).unwrap();
+        assert_eq!(path, directory.join("run/20261122T173015Z-Invalid"));
+        assert!(path.join(REPORT).is_file());
     }
 
     /// Killed after its folder had its last name: what leads to the newest run would lead to an earlier one for ever.
