@@ -11,10 +11,9 @@ use storebench_core::record::RunRecord;
 use storebench_core::report::{self, Document, Report};
 use storebench_crds::{RatioText, Verdict};
 
-use super::report::show_beside;
 use crate::exit::{Exit, NothingToCompare};
 use crate::find::{self, Which};
-use crate::output::{Output, colours, width};
+use crate::output::{Output, colours, show_beside, width};
 
 /// What to hold runs of different days to.
 #[derive(Clone, Debug, clap::Args)]

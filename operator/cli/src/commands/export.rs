@@ -7,7 +7,7 @@ use anyhow::bail;
 use service_kit::console;
 
 use super::cluster::{Place, run_name};
-use super::report::of_complete;
+use super::cluster_record::of_complete;
 use crate::destination::Destination;
 use crate::exit::Exit;
 use crate::find::{self, Which};

@@ -17,12 +17,12 @@ use storebench_crds::document::InputError;
 use storebench_crds::status::Verdict;
 
 use super::across::Baseline;
-use super::report::Printer;
 use super::suite::{Suites, tell_schedules};
 use crate::RunArguments;
 use crate::embedded::turn::{IfTaken, Turn};
 use crate::embedded::{self, Options, Prepared, interrupt, progress::Progress};
 use crate::exit::Exit;
+use crate::output::Printer;
 use crate::saved::{Asked, Begun, Folder, Objects};
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
