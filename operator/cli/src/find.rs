@@ -6,6 +6,7 @@
 //! do not.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -19,15 +20,25 @@ use crate::folder_name::{REPORT, is_finished_report, is_report, is_unfinished, n
 use crate::git::place::{GitFile, GitPlace};
 use crate::saved::{RUN, SavedRun};
 
-/// What to do about a source that is no report.
-pub(crate) const READABLE: &str = "pass what `run` has written: a report.json or -o json (`-`: standard input), or a directory of --save, in Git as \
-                        git:REVISION:PATH";
+/// A source is no report, or holds none: what is wrong, which goes before what to do about it.
+#[derive(Debug)]
+pub(crate) struct NotAReport(pub(crate) String);
+
+impl fmt::Display for NotAReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let remedy = "pass what `run` has written: a report.json or -o json (`-`: standard input), or a directory of --save, in Git as \
+                      git:REVISION:PATH";
+        write!(formatter, "{}: {remedy}", self.0)
+    }
+}
+
+impl std::error::Error for NotAReport {}
 
 /// The same of those who also take a run in a cluster.
 pub(crate) fn or_of_a_cluster(error: anyhow::Error) -> anyhow::Error {
-    match format!("{error:#}") {
-        text if text.contains(READABLE) => anyhow!("{text}; or benchmarkrun/NAME for a run in a cluster"),
-        _ => error,
+    match error.is::<NotAReport>() {
+        true => anyhow!("{error:#}; or benchmarkrun/NAME for a run in a cluster"),
+        false => error,
     }
 }
 
@@ -113,11 +124,11 @@ impl FoundFile {
         let text = match self {
             Self::Input => std::io::read_to_string(std::io::stdin()).context("standard input cannot be read")?,
             Self::Disk(path) => std::fs::read_to_string(path)
-                .map_err(|error| anyhow!("{}: cannot be read: {error}: {READABLE}", self.name()))?,
+                .map_err(|error| NotAReport(format!("{}: cannot be read: {error}", self.name())))?,
             Self::Git(place, file) => place.read(file)?,
         };
         let name = self.name();
-        let saved = report::list_from_json(&text).map_err(|error| anyhow!("{name}: {error}: {READABLE}"))?;
+        let saved = report::list_from_json(&text).map_err(|error| NotAReport(format!("{name}: {error}")))?;
         let anew = saved.into_iter().map(|saved| {
             let judgement = judge(&saved.record);
             tell_change(&name, saved.judgement.verdict, &judgement);
@@ -172,9 +183,10 @@ fn holds_none(source: &Path, which: Which, all: &[Below]) -> anyhow::Error {
         Which::All => {
             anyhow!("{name}: no run has been saved there: keep runs with `storebench run FILE --save DIRECTORY`")
         }
-        Which::Newest | Which::NewestOrInterrupted => anyhow!(
-            "{name}: no report.json is in it: {READABLE}; keep runs there with storebench run FILE --save, or storebench export"
-        ),
+        Which::Newest | Which::NewestOrInterrupted => NotAReport(format!(
+            "{name}: no report.json is in it, such as storebench run FILE --save or storebench export leaves there"
+        ))
+        .into(),
     }
 }
 
@@ -202,7 +214,7 @@ pub(crate) fn one_report(source: &Path) -> anyhow::Result<Report> {
     let mut reports = reports(source, Which::Newest)?.reports;
     match (reports.pop(), reports.len()) {
         (Some(report), 0) => Ok(report),
-        (None, _) => bail!("{}: the list of reports is empty: {READABLE}", source.display()),
+        (None, _) => bail!(NotAReport(format!("{}: the list of reports is empty", source.display()))),
         (_, others) => bail!("{}: holds {} reports: pass one of them", source.display(), others + 1),
     }
 }

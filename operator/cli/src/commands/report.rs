@@ -13,7 +13,7 @@ use super::cluster::{self, Place};
 use super::cluster_record::{Judged, fetched, judged, verdict};
 use super::suite;
 use crate::exit::Exit;
-use crate::find::{self, Found, READABLE, Which};
+use crate::find::{self, Found, NotAReport, Which};
 use crate::output::{Output, Printer, colours, render, show_beside, width};
 
 /// Below the help: what to type, where it was written, and what comes next.
@@ -82,7 +82,7 @@ fn of_two_levels(sources: [&PathBuf; 2], output: Output) -> anyhow::Result<Exit>
 fn of_file(source: &Path, output: Output) -> anyhow::Result<Exit> {
     let Found { reports, is_list } = find::reports(source, Which::Newest)?;
     let Some(worst) = reports.iter().map(|report| Exit::of(report.judgement.verdict)).max() else {
-        bail!("{}: the list of reports is empty: {READABLE}", source.display());
+        bail!(NotAReport(format!("{}: the list of reports is empty", source.display())));
     };
     let mut printer = Printer::new(output, is_list);
     reports.into_iter().try_for_each(|report| printer.add(report))?;
