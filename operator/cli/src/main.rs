@@ -11,6 +11,7 @@ mod find;
 mod folder_name;
 mod git;
 mod output;
+mod resumable;
 mod saved;
 
 use std::path::{Path, PathBuf};

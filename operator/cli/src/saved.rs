@@ -4,22 +4,24 @@
 //! interrupted, killed or hit by a reboot goes on where it was: the ledger decides from the record alone. What was saved earlier is never
 //! written over.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use storebench_core::ledger::go_on_after_disturbances;
-use storebench_core::record::{RECORD_VERSION, RunRecord};
+use storebench_core::record::RunRecord;
 use storebench_core::report::{Report, from_json};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
-use storebench_crds::{ControlPlane, Isolation, StorageService, Verdict};
+use storebench_crds::{ControlPlane, StorageService, Verdict};
 
 use crate::folder_name::{REPORT, UNFINISHED, age, ends_a_name, folder_time, is_of_a_run, is_unfinished};
 use crate::output::{Output, render};
+use crate::resumable::{Head, REMEDY, check_same, check_stores_are_there, check_version};
 
 const RECORD: &str = "record.json";
 pub(crate) const RUN: &str = "run.yaml";
@@ -30,10 +32,26 @@ const LOCK: &str = "lock";
 const FORMS: [(&str, Output); 3] =
     [("report.html", Output::Html), ("report.md", Output::Markdown), (REPORT, Output::Json)];
 
-/// The folder of one run, held by this process alone.
+/// The folder of one run, held by this process alone. Dropped before there is anything to go on with, it is taken away, so that whatever ends a
+/// run before its first trial leaves nothing behind.
 pub(crate) struct Folder {
     path: PathBuf,
     _lock: File,
+    is_worth_keeping: Cell<bool>,
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.is_worth_keeping.get() {
+            return;
+        }
+        // What cannot be removed is an unfinished run without a trial, which nobody reads.
+        let _ = fs::remove_dir_all(&self.path);
+        // Of the run, if there is no other.
+        if let Some(run) = self.path.parent() {
+            let _ = fs::remove_dir(run);
+        }
+    }
 }
 
 /// What is there of a run that is to go on.
@@ -93,7 +111,8 @@ impl Begun {
         let record: RunRecord = serde_json::from_str(text).with_context(damaged)?;
         check_same(&record, asked.record, services_are_same)?;
         check_stores_are_there(&record)?;
-        let folder = Folder { _lock: lock(path)?, path: path.to_owned() };
+        let folder = Folder::held(path)?;
+        folder.is_worth_keeping.set(!record.trials.is_empty());
         Ok(Some(Self::Unfinished(folder, Box::new(record))))
     }
 }
@@ -164,7 +183,7 @@ impl Folder {
             if !is_taken {
                 let path = all.join(name + UNFINISHED);
                 fs::create_dir(&path).with_context(said)?;
-                let folder = Self { _lock: lock(&path)?, path };
+                let folder = Self::held(&path)?;
                 write(&folder.path.join(SERVICES), asked.services.to_string().as_bytes())?;
                 folder.keep(measured)?;
                 return Ok(folder);
@@ -195,25 +214,24 @@ impl Folder {
         problem.map_or(Ok(None), Err)
     }
 
+    /// A folder that is there, for this process.
+    fn held(path: &Path) -> anyhow::Result<Self> {
+        Ok(Self { _lock: lock(path)?, path: path.to_owned(), is_worth_keeping: Cell::new(false) })
+    }
+
     /// Keeps what was measured so far; it is on disk when this returns.
     pub(crate) fn keep(&self, record: &RunRecord) -> anyhow::Result<()> {
         let bytes = serde_json::to_vec(record)?;
-        write(&self.path.join(RECORD), &bytes)
-    }
-
-    /// Takes away the folder of a run that is not to begin after all.
-    pub(crate) fn discard(self) {
-        // What cannot be removed is an unfinished run without a trial, which nobody reads.
-        let _ = fs::remove_dir_all(&self.path);
-        // Of the run, if there is no other.
-        if let Some(run) = self.path.parent() {
-            let _ = fs::remove_dir(run);
+        if !record.trials.is_empty() {
+            self.is_worth_keeping.set(true);
         }
+        write(&self.path.join(RECORD), &bytes)
     }
 
     /// Writes the reports of a run that has ended, and names the folder after the verdict. One that was interrupted keeps its name and
     /// record. Returns where the folder is then.
     pub(crate) fn finish(self, report: &Report, objects: &Objects, is_interrupted: bool) -> anyhow::Result<PathBuf> {
+        self.is_worth_keeping.set(true);
         write(&self.path.join(RUN), (objects.yaml(&report.record)? + &render(report, Output::Yaml)?).as_bytes())?;
         for (name, form) in FORMS {
             write(&self.path.join(name), render(report, form)?.as_bytes())?;
@@ -363,59 +381,6 @@ fn cannot_be_read(path: &Path, error: &io::Error) -> anyhow::Error {
     anyhow!("--resume: {}: cannot be read: {error}: mend that, or {REMEDY}", path.display())
 }
 
-/// Of a record, what can be read whatever wrote it.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Head {
-    record_version: u32,
-    storebench_version: String,
-}
-
-const REMEDY: &str = "start anew with --save";
-
-fn check_version(name: &str, head: &Head) -> anyhow::Result<()> {
-    match head.record_version == RECORD_VERSION && head.storebench_version == env!("CARGO_PKG_VERSION") {
-        true => Ok(()),
-        false => bail!("--resume: {name} was begun by storebench {}: {REMEDY}", head.storebench_version),
-    }
-}
-
-/// Whether further trials can follow those of a record. Where trials share stores, they cannot: those stores ended with their run.
-fn check_stores_are_there(kept: &RunRecord) -> anyhow::Result<()> {
-    if kept.spec.isolation == Isolation::Shared && !kept.trials.is_empty() {
-        bail!("--resume: {} has isolation Shared, and what its trials left in its stores is gone: {REMEDY}", kept.name);
-    }
-    Ok(())
-}
-
-/// Whether a record is of the run that is asked for now, on the same machine. Errors name what differs.
-fn check_same(kept: &RunRecord, now: &RunRecord, services_are_same: bool) -> anyhow::Result<()> {
-    let (name, remedy) = (&now.name, REMEDY);
-    if kept.spec != now.spec {
-        bail!("--resume: {name} was begun with another spec than the file has now: restore it, or {remedy}");
-    }
-    let settings = |record: &RunRecord| {
-        let arms = record.arms.iter().map(|arm| {
-            let setting = (arm.durability_setting.clone(), arm.replicas, arm.control_plane.clone());
-            (arm.name.clone(), arm.engine, arm.version.clone(), setting)
-        });
-        arms.collect::<Vec<_>>()
-    };
-    if settings(kept) != settings(now) || !services_are_same {
-        bail!(
-            "--resume: {name} was begun with other services or versions than there are now: restore them, or {remedy}"
-        );
-    }
-    let (before, after) = (&kept.fingerprint.facts, &now.fingerprint.facts);
-    let differs = |fact: &&String| before.get(*fact) != after.get(*fact);
-    if let Some(fact) = before.keys().chain(after.keys()).find(differs) {
-        let of =
-            |facts: &std::collections::BTreeMap<String, String>| facts.get(fact).cloned().unwrap_or("unknown".into());
-        bail!("--resume: {name} was begun where {fact} was {}, and here it is {}: {remedy}", of(before), of(after));
-    }
-    Ok(())
-}
-
 /// Written beside its place and renamed, so that neither a reader nor a crash ever sees half a file.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let mut partial = path.as_os_str().to_owned();
@@ -446,14 +411,19 @@ fn point_to(path: &Path) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use storebench_core::record::RECORD_VERSION;
+
     use super::*;
 
+    /// After its first trial.
     fn record() -> RunRecord {
         serde_json::from_value(serde_json::json!({
             "recordVersion": RECORD_VERSION, "name": "run", "storebenchVersion": env!("CARGO_PKG_VERSION"),
             "startedAt": "2026-11-22T17:30:15Z", "durationMillis": 0, "driver": "Embedded",
-            "spec": { "arms": [], "workloads": [] }, "arms": [], "trials": [],
-            "fingerprint": { "hash": "0" }, "caveats": [],
+            "spec": { "arms": [], "workloads": [] }, "arms": [], "fingerprint": { "hash": "0" }, "caveats": [],
+            "trials": [{
+                "index": 0, "arm": "redis", "state": "Valid", "startedMillis": 0, "durationMillis": 1, "workloads": [],
+            }],
         }))
         .unwrap()
     }
@@ -491,7 +461,7 @@ mod tests {
         let record = record();
         let asked = Asked { record: &record, services: Value::Null };
         let find = || Folder::find(directory.path(), &asked);
-        let folder = Folder::create(directory.path(), &asked, &record).unwrap().path;
+        let folder = Folder::create(directory.path(), &asked, &record).unwrap().path.clone();
         for name in [RECORD, SERVICES] {
             let file = folder.join(name);
             let whole = fs::read(&file).unwrap();
@@ -569,7 +539,7 @@ mod tests {
         let directory = harness::folder();
         let record = record();
         let asked = Asked { record: &record, services: Value::Null };
-        let create = || Folder::create(directory.path(), &asked, &record).unwrap().path;
+        let create = || Folder::create(directory.path(), &asked, &record).unwrap().path.clone();
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
         let first = create();
         assert_eq!(name(&first), "20261122T173015Z-unfinished");
@@ -581,6 +551,27 @@ mod tests {
             point_to(path).unwrap();
             assert_eq!(fs::canonicalize(directory.path().join("run/latest")).unwrap(), fs::canonicalize(path).unwrap());
         }
+    }
+
+    /// Whoever ends before a first trial, by a signal or an error, has begun nothing that could go on.
+    #[test]
+    fn a_folder_without_a_trial_is_taken_away_and_no_other() {
+        let directory = harness::folder();
+        let measured = record();
+        let before = RunRecord { trials: Vec::new(), ..measured.clone() };
+        let asked = Asked { record: &before, services: Value::Null };
+        let all = directory.path().join("run");
+        drop(Folder::create(directory.path(), &asked, &before).unwrap());
+        assert!(!all.exists());
+        let folder = Folder::create(directory.path(), &asked, &before).unwrap();
+        folder.keep(&measured).unwrap();
+        drop(folder);
+        let found = || Folder::find(directory.path(), &asked).unwrap();
+        for _ in 0..2 {
+            assert!(matches!(found(), Some(Begun::Unfinished(_, record)) if record.trials.len() == 1));
+        }
+        drop(Folder::create(directory.path(), &asked, &before).unwrap());
+        assert_eq!(names(&all).unwrap(), ["20261122T173015Z-unfinished"]);
     }
 
     #[test]

@@ -134,10 +134,6 @@ fn run_all(
             // Not before it was this run's turn: who measured until then may have loaded the same stores.
             if let Err(error) = refused_by_stores(arguments, &runs[position..]) {
                 progress.finish();
-                // A run that was to go on keeps what it has.
-                if let Some(folder) = folder.filter(|_| prepared.record.trials.is_empty()) {
-                    folder.discard();
-                }
                 return Err(error);
             }
         }
