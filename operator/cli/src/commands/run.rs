@@ -158,10 +158,7 @@ fn run_all(
         for left in &report.record.left_behind {
             console::tell(format_args!("{}: {}: {left}", run.name, left.arm));
         }
-        if let Some(baseline) = baseline.filter(|_| !interrupted) {
-            exit = baseline.compare(&report, arguments.output)?;
-        }
-        worst = worst.max(exit);
+        // Kept whatever the comparison says, or whether there is one.
         if let Some(folder) = folder {
             let path = folder.finish(&report, &objects, interrupted)?;
             tell_where(&path, resume(arguments, &report.record).filter(|_| interrupted));
@@ -169,6 +166,10 @@ fn run_all(
         if let Some(error) = lost {
             return Err(error);
         }
+        if let Some(baseline) = baseline.filter(|_| !interrupted) {
+            exit = baseline.compare(&report, arguments.output)?;
+        }
+        worst = worst.max(exit);
         if interrupted {
             return Ok(Exit::Interrupted);
         }
