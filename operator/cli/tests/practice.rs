@@ -435,6 +435,10 @@ fn a_run_is_held_against_its_baseline_before_and_after() {
     let moved = world.write("moved.json", &moved.to_string());
     run(&moved).nothing_to_compare(&["unlike machines (processor: "]);
     run(&saved.join("nowhere")).error(&["nowhere: cannot be read"]);
+    // Nor is anything that is asked for beside it.
+    let weekly = nightly().rsplit("---\n").next().unwrap().replace("name: nightly", "name: weekly");
+    world.write("nightly.yaml", &format!("{}---\n{weekly}", nightly()));
+    run(&fast).nothing_to_compare(&["--baseline: has no run weekly, but nightly"]);
 }
 
 /// Its folder stayed that of a run which goes on.

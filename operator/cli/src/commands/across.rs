@@ -9,6 +9,7 @@ use service_kit::console;
 use storebench_core::across::{Trend, TwoRuns, check_machines, decided};
 use storebench_core::record::RunRecord;
 use storebench_core::report::{self, Document, Report};
+use storebench_core::validate::ValidatedRun;
 use storebench_crds::{RatioText, Verdict};
 
 use crate::exit::{Exit, NothingToCompare};
@@ -81,13 +82,15 @@ pub(crate) struct Baseline {
 }
 
 impl Baseline {
-    /// Reads them; whoever cannot be compared with them is not measured.
-    pub(crate) fn read(path: &Path, terms: &Terms) -> anyhow::Result<Self> {
-        Ok(Self {
+    /// Reads them. Errors: there is none for one of these runs, of which the others would be measured until it was its turn.
+    pub(crate) fn read(path: &Path, terms: &Terms, runs: &[ValidatedRun]) -> anyhow::Result<Self> {
+        let baseline = Self {
             reports: find::reports(path, Which::Newest)?.reports,
             tolerance_basis_points: terms.tolerance_basis_points()?,
             allow_different_machine: terms.allow_different_machine,
-        })
+        };
+        runs.iter().try_for_each(|run| baseline.of(&run.name).map(drop))?;
+        Ok(baseline)
     }
 
     fn of(&self, run: &str) -> anyhow::Result<&Report> {

@@ -41,7 +41,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     let wait_for_quiet = DurationText::new(&arguments.wait_for_quiet).map(|text| text.duration());
     let wait_for_quiet = wait_for_quiet.context("--wait-for-quiet")?;
     arguments.terms.tolerance_basis_points()?;
-    let baseline = arguments.baseline.as_ref().map(|path| Baseline::read(path, &arguments.terms)).transpose()?;
+    let baseline = arguments.baseline.as_ref().map(|path| Baseline::read(path, &arguments.terms, &input.runs));
+    let baseline = baseline.transpose()?;
     interrupt::listen()?;
     let options = Options { data_directory: embedded::data_directory(arguments.data_dir.as_deref())?, wait_for_quiet };
     let mut printer = Printer::new(arguments.output, input.runs.len() > 1);
