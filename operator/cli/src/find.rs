@@ -1,9 +1,13 @@
 //! Finds saved runs, for all who read them: `report`, `compare`, `history`, `export`, and the baseline of a `run`.
 //!
 //! A source is a report.json, or the run.yaml beside one; the folder of one run; a directory of `--save`; standard input (`-`); or a place in Git
-//! (`git:REVISION[:PATH]`), which is read as a directory is, however deep. What is found is judged anew, so that it cannot say what its own
-//! trials do not.
+//! (`git:REVISION[:PATH]`). Of a directory all that lies below it is looked at, on disk as in Git: a run is told by the name of its folder, and
+//! a link, such as `latest`, is followed only where it is the source. What is found is judged anew, so that it cannot say what its own trials
+//! do not.
 
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
@@ -12,31 +16,45 @@ use storebench_core::judgement::{Judgement, judge};
 use storebench_core::report::{self, Report};
 use storebench_crds::Verdict;
 
+use crate::folder_name::{REPORT, is_finished_report, is_report, is_unfinished, newest_of_each};
 use crate::git::place::{GitFile, GitPlace};
-use crate::saved::{LATEST, REPORT, RUN, SavedRun, is_finished_report, is_unfinished, newest_of_each};
+use crate::saved::{RUN, SavedRun};
 
-/// What to do about a source that is no report.
-pub(crate) const READABLE: &str = "pass what `run` has written: a report.json or -o json (`-`: standard input), or a directory of --save, in Git as \
-                        git:REVISION:PATH";
+/// A source is no report, or holds none: what is wrong, which goes before what to do about it.
+#[derive(Debug)]
+pub(crate) struct NotAReport(pub(crate) String);
+
+impl fmt::Display for NotAReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let remedy = "pass what `run` has written: a report.json or -o json (`-`: standard input), or a directory of --save, in Git as \
+                      git:REVISION:PATH";
+        write!(formatter, "{}: {remedy}", self.0)
+    }
+}
+
+impl std::error::Error for NotAReport {}
 
 /// The same of those who also take a run in a cluster.
 pub(crate) fn or_of_a_cluster(error: anyhow::Error) -> anyhow::Error {
-    match format!("{error:#}") {
-        text if text.contains(READABLE) => anyhow!("{text}; or benchmarkrun/NAME for a run in a cluster"),
-        _ => error,
+    match error.is::<NotAReport>() {
+        true => anyhow!("{error:#}; or benchmarkrun/NAME for a run in a cluster"),
+        false => error,
     }
 }
 
 /// Which runs of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// The newest of each run: what `latest` leads to.
+    /// Of each run, the newest that came to its end.
     Newest,
+    /// Those, and of each run what was interrupted since.
+    NewestOrInterrupted,
     /// All that came to their end.
     All,
 }
 
 /// A file with one report, or a list of them.
+#[derive(Clone)]
 pub(crate) enum FoundFile {
     /// Standard input.
     Input,
@@ -92,7 +110,7 @@ impl FoundFile {
             Self::Input => Ok(None),
             Self::Disk(path) => match std::fs::read(path.with_file_name(name)) {
                 Ok(bytes) => Ok(Some(bytes)),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
                 Err(error) => {
                     Err(error).with_context(|| format!("{}: cannot be read", path.with_file_name(name).display()))
                 }
@@ -106,11 +124,11 @@ impl FoundFile {
         let text = match self {
             Self::Input => std::io::read_to_string(std::io::stdin()).context("standard input cannot be read")?,
             Self::Disk(path) => std::fs::read_to_string(path)
-                .map_err(|error| anyhow!("{}: cannot be read: {error}: {READABLE}", self.name()))?,
+                .map_err(|error| NotAReport(format!("{}: cannot be read: {error}", self.name())))?,
             Self::Git(place, file) => place.read(file)?,
         };
         let name = self.name();
-        let saved = report::list_from_json(&text).map_err(|error| anyhow!("{name}: {error}: {READABLE}"))?;
+        let saved = report::list_from_json(&text).map_err(|error| NotAReport(format!("{name}: {error}")))?;
         let anew = saved.into_iter().map(|saved| {
             let judgement = judge(&saved.record);
             tell_change(&name, saved.judgement.verdict, &judgement);
@@ -120,35 +138,55 @@ impl FoundFile {
     }
 }
 
+/// A file, and its path from the source, with `/` between its parts; empty where the source is the file.
+type Below = (String, FoundFile);
+
 /// The files with the reports of a source. Errors: it cannot be read, or holds none.
 pub(crate) fn files(source: &Path, which: Which) -> anyhow::Result<Vec<FoundFile>> {
-    let name = source.display();
-    if source.as_os_str() == "-" {
-        return Ok(vec![FoundFile::Input]);
+    fn path((path, _): &Below) -> &str {
+        path
     }
-    let found = match source.to_str().map_or(Ok(None), GitPlace::of)? {
-        Some(place) => in_git(&place, which)?,
-        None => on_disk(source, which)?.into_iter().map(FoundFile::Disk).collect(),
-    };
-    match (found.is_empty(), which) {
-        (false, _) => Ok(found),
-        (true, Which::Newest) => bail!(
-            "{name}: no report.json is in it: {READABLE}; keep runs there with storebench run FILE --save, or storebench export"
-        ),
-        (true, Which::All) if source.is_dir() && !unfinished(source)?.is_empty() => {
-            let found = unfinished(source)?;
-            let first = &found[0];
-            // What --resume takes is the directory that has the runs.
-            let directory = first.parent().and_then(Path::parent).unwrap_or(source);
-            bail!(
-                "{name}: holds only unfinished runs ({}): go on with storebench run FILE --resume {}",
-                found.iter().map(|one| one.display().to_string()).collect::<Vec<_>>().join(", "),
-                directory.display()
-            )
+    let all = all(source)?;
+    // What somebody named is taken for what it is, also where it was interrupted.
+    let is_wanted = |path: &str| path.is_empty() || is_finished_report(path);
+    let mut found: Vec<Below> = all.iter().filter(|file| is_wanted(path(file))).cloned().collect();
+    if which != Which::All {
+        found = newest_of_each(found, path);
+    }
+    if which == Which::NewestOrInterrupted {
+        let reports = all.iter().filter(|file| is_report(path(file))).cloned().collect();
+        found.extend(newest_of_each(reports, path).into_iter().filter(|file| !is_wanted(path(file))));
+    }
+    match found.is_empty() {
+        true => Err(holds_none(source, which, &all)),
+        false => Ok(found.into_iter().map(|(_, file)| file).collect()),
+    }
+}
+
+/// Why there is nothing to read, and what to do.
+fn holds_none(source: &Path, which: Which, all: &[Below]) -> anyhow::Error {
+    let name = source.display();
+    let of_interrupted = all.iter().filter(|(_, file)| file.is_interrupted().unwrap_or_default());
+    let folders = of_interrupted.filter_map(|(_, file)| Some(Path::new(&file.name()).parent()?.to_owned()));
+    let folders: BTreeSet<PathBuf> = folders.collect();
+    if let Some(first) = folders.first() {
+        // What --resume takes is the directory that has the runs, which may lie above the source.
+        let directory =
+            std::fs::canonicalize(first).ok().and_then(|folder| Some(folder.ancestors().nth(2)?.to_owned()));
+        return anyhow!(
+            "{name}: holds only unfinished runs ({}): go on with storebench run FILE --resume {}",
+            folders.iter().map(|one| one.display().to_string()).collect::<Vec<_>>().join(", "),
+            directory.unwrap_or("DIRECTORY".into()).display()
+        );
+    }
+    match which {
+        Which::All => {
+            anyhow!("{name}: no run has been saved there: keep runs with `storebench run FILE --save DIRECTORY`")
         }
-        (true, Which::All) => {
-            bail!("{name}: no run has been saved there: keep runs with `storebench run FILE --save DIRECTORY`")
-        }
+        Which::Newest | Which::NewestOrInterrupted => NotAReport(format!(
+            "{name}: no report.json is in it, such as storebench run FILE --save or storebench export leaves there"
+        ))
+        .into(),
     }
 }
 
@@ -161,7 +199,7 @@ pub(crate) fn reports(source: &Path, which: Which) -> anyhow::Result<Found> {
         found.is_list |= of_file.is_list;
         found.reports.extend(of_file.reports);
     }
-    if which == Which::Newest && matches!(files.first(), Some(FoundFile::Git(..))) {
+    if which == Which::Newest && files.len() > 1 {
         // A run may be kept in two folders.
         let key = |report: &Report| (report.record.name.clone(), report.record.started_at.clone());
         found.reports.sort_by_cached_key(|report| std::cmp::Reverse(key(report)));
@@ -176,7 +214,7 @@ pub(crate) fn one_report(source: &Path) -> anyhow::Result<Report> {
     let mut reports = reports(source, Which::Newest)?.reports;
     match (reports.pop(), reports.len()) {
         (Some(report), 0) => Ok(report),
-        (None, _) => bail!("{}: the list of reports is empty: {READABLE}", source.display()),
+        (None, _) => bail!(NotAReport(format!("{}: the list of reports is empty", source.display()))),
         (_, others) => bail!("{}: holds {} reports: pass one of them", source.display(), others + 1),
     }
 }
@@ -191,83 +229,48 @@ pub(crate) fn tell_change(name: &str, before: Verdict, now: &Judgement) {
     }
 }
 
-fn in_git(place: &GitPlace, which: Which) -> anyhow::Result<Vec<FoundFile>> {
-    let mut files = place.files()?;
-    // A place that is a file is what somebody named.
-    files.retain(|file| file.path.is_empty() || is_finished_report(&file.path));
-    if which == Which::Newest {
-        files = newest_of_each(files, |file| file.path.as_str());
+/// All files of a source.
+fn all(source: &Path) -> anyhow::Result<Vec<Below>> {
+    if source.as_os_str() == "-" {
+        return Ok(vec![(String::new(), FoundFile::Input)]);
     }
-    Ok(files.into_iter().map(|file| FoundFile::Git(place.clone(), file)).collect())
-}
-
-fn on_disk(source: &Path, which: Which) -> anyhow::Result<Vec<PathBuf>> {
-    let beside = source.with_file_name(REPORT);
-    if source.file_name().is_some_and(|name| name == RUN) && beside.is_file() {
-        return Ok(vec![beside]);
+    if let Some(place) = source.to_str().map_or(Ok(None), GitPlace::of)? {
+        let files = place.files()?.into_iter();
+        return Ok(files.map(|file| (file.path.clone(), FoundFile::Git(place.clone(), file))).collect());
+    }
+    let report = source.with_file_name(REPORT);
+    if source.file_name().is_some_and(|name| name == RUN) && report.is_file() {
+        return Ok(vec![(String::new(), FoundFile::Disk(report))]);
     }
     // One that is not there is told by who reads it.
     if !source.is_dir() {
-        return Ok(vec![source.to_owned()]);
+        return Ok(vec![(String::new(), FoundFile::Disk(source.to_owned()))]);
     }
-    match which {
-        Which::Newest => newest_on_disk(source),
-        Which::All => all_on_disk(source),
-    }
+    let path = |file: &Path| file.strip_prefix(source).unwrap_or(file).to_string_lossy().into_owned();
+    Ok(below(source)?.into_iter().map(|file| (path(&file), FoundFile::Disk(file))).collect())
 }
 
-/// Of a folder of one time, its report; of a run, the newest; of a directory of --save, the newest of each run.
-fn newest_on_disk(source: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    if let Some(file) = newest_in(source)? {
-        return Ok(vec![file]);
+/// All files below a folder, sorted. Links lead to what is there by itself, or to what no checkout would have.
+fn below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let (mut found, mut to_do) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(next) = to_do.pop() {
+        let mut look = || -> io::Result<()> {
+            for entry in std::fs::read_dir(&next)? {
+                let entry = entry?;
+                match entry.file_type()? {
+                    kind if kind.is_dir() => to_do.push(entry.path()),
+                    kind if kind.is_file() => found.push(entry.path()),
+                    _ => {}
+                }
+            }
+            Ok(())
+        };
+        match look() {
+            // A run that has just come to its end has another name now.
+            Err(error) if error.kind() == ErrorKind::NotFound && next != folder => {}
+            looked => looked.with_context(|| format!("{}: cannot be read", next.display()))?,
+        }
     }
-    let runs = folders(source)?;
-    let newest = runs.iter().map(|run| newest_in(run)).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(newest.into_iter().flatten().collect())
-}
-
-/// The report of a folder of one time; of a run, the newest: that of `latest`, or, where nothing but folders was kept, as on a branch
-/// in Git, of the last that came to its end.
-fn newest_in(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
-    let named = [folder.join(REPORT), folder.join(LATEST).join(REPORT)].into_iter().find(|file| file.is_file());
-    if named.is_some() {
-        return Ok(named);
-    }
-    let mut times = folders(folder)?.into_iter().map(|time| time.join(REPORT));
-    Ok(times.rfind(|file| file.is_file() && is_finished_report(&file.to_string_lossy())))
-}
-
-/// Of a directory of --save, or of one run in it, the reports of all runs that came to their end.
-fn all_on_disk(source: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let is_finished = |file: &PathBuf| file.is_file() && is_finished_report(&file.to_string_lossy());
-    let own = folders(source)?;
-    let mut found = vec![source.join(REPORT)];
-    found.extend(own.iter().map(|folder| folder.join(REPORT)));
-    for run in own.iter().filter(|folder| !folder.join(REPORT).is_file()) {
-        found.extend(folders(run)?.iter().map(|folder| folder.join(REPORT)));
-    }
-    found.retain(is_finished);
-    Ok(found)
-}
-
-/// Of a directory of --save, of one run in it, or of a folder of such a run, the folders of runs that did not come to their end.
-fn unfinished(source: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let own = folders(source)?;
-    let mut found = vec![source.to_owned()];
-    for run in &own {
-        found.extend(folders(run)?);
-    }
-    found.extend(own);
-    found.retain(|folder| is_unfinished(&folder.to_string_lossy()));
-    found.sort();
-    Ok(found)
-}
-
-/// The folders in a folder, sorted, but for `latest`, which leads to one of them.
-fn folders(of: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(of).with_context(|| format!("{}: cannot be read", of.display()))?;
-    let named = entries.flatten().filter(|entry| entry.file_name() != LATEST).map(|entry| entry.path());
-    let mut found: Vec<PathBuf> = named.filter(|path| path.is_dir()).collect();
     found.sort();
     Ok(found)
 }

@@ -8,8 +8,10 @@ mod destination;
 mod embedded;
 mod exit;
 mod find;
+mod folder_name;
 mod git;
 mod output;
+mod resumable;
 mod saved;
 
 use std::path::{Path, PathBuf};

@@ -4,37 +4,54 @@
 //! interrupted, killed or hit by a reboot goes on where it was: the ledger decides from the record alone. What was saved earlier is never
 //! written over.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
-use serde::{Deserialize, Serialize};
+use anyhow::{Context as _, anyhow, bail};
+use serde::Serialize;
 use serde_json::Value;
 use storebench_core::ledger::go_on_after_disturbances;
-use storebench_core::record::{RECORD_VERSION, RunRecord};
+use storebench_core::record::RunRecord;
 use storebench_core::report::{Report, from_json};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
-use storebench_crds::{ControlPlane, Isolation, StorageService, Verdict};
+use storebench_crds::{ControlPlane, StorageService, Verdict};
 
+use crate::folder_name::{REPORT, UNFINISHED, age, ends_a_name, folder_time, is_of_a_run, is_unfinished};
 use crate::output::{Output, render};
+use crate::resumable::{Head, REMEDY, check_same, check_stores_are_there, check_version};
 
 const RECORD: &str = "record.json";
-pub(crate) const REPORT: &str = "report.json";
 pub(crate) const RUN: &str = "run.yaml";
 const SERVICES: &str = "services.json";
-const UNFINISHED: &str = "-unfinished";
-pub(crate) const LATEST: &str = "latest";
+const LATEST: &str = "latest";
 const LOCK: &str = "lock";
 /// A report in the forms that are kept.
 const FORMS: [(&str, Output); 3] =
     [("report.html", Output::Html), ("report.md", Output::Markdown), (REPORT, Output::Json)];
 
-/// The folder of one run, held by this process alone.
+/// The folder of one run, held by this process alone. Dropped before there is anything to go on with, it is taken away, so that whatever ends a
+/// run before its first trial leaves nothing behind.
 pub(crate) struct Folder {
     path: PathBuf,
     _lock: File,
+    is_worth_keeping: Cell<bool>,
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.is_worth_keeping.get() {
+            return;
+        }
+        // What cannot be removed is an unfinished run without a trial, which nobody reads.
+        let _ = fs::remove_dir_all(&self.path);
+        // Of the run, if there is no other.
+        if let Some(run) = self.path.parent() {
+            let _ = fs::remove_dir(run);
+        }
+    }
 }
 
 /// What is there of a run that is to go on.
@@ -47,18 +64,34 @@ pub(crate) enum Begun {
     Finished(PathBuf, Box<Report>),
 }
 
+/// What a folder holds of a run that might go on, as it was read.
+struct Kept {
+    path: PathBuf,
+    is_finished: bool,
+    /// The file with the record, and what it holds.
+    wanted: PathBuf,
+    text: String,
+    services: String,
+}
+
+impl Kept {
+    /// `None`: it is no folder, or its making was cut short.
+    fn read(path: PathBuf) -> anyhow::Result<Option<Self>> {
+        let is_finished = !is_unfinished(&path.to_string_lossy());
+        let wanted = path.join(if is_finished { REPORT } else { RECORD });
+        let (text, services) = (read_if_there(&wanted)?, read_if_there(&path.join(SERVICES))?);
+        Ok(text.zip(services).map(|(text, services)| Self { path, is_finished, wanted, text, services }))
+    }
+}
+
 impl Begun {
     /// What a folder has. `None`: nothing that could go on, such as one whose making was cut short, or another run that came to its end.
-    fn read(path: &Path, asked: &Asked<'_>) -> anyhow::Result<Option<Self>> {
-        let is_finished = !path.to_string_lossy().ends_with(UNFINISHED);
-        let wanted = path.join(if is_finished { REPORT } else { RECORD });
-        let (Ok(text), Ok(services)) = (fs::read_to_string(&wanted), fs::read_to_string(path.join(SERVICES))) else {
-            return Ok(None);
-        };
-        let services_are_same = serde_json::from_str(&services).ok().as_ref() == Some(&asked.services);
+    fn of(kept: &Kept, asked: &Asked<'_>) -> anyhow::Result<Option<Self>> {
+        let Kept { path, is_finished, wanted, text, services } = kept;
+        let services_are_same = serde_json::from_str(services).ok().as_ref() == Some(&asked.services);
         let damaged = || format!("--resume: {} is not what storebench writes", wanted.display());
-        if is_finished {
-            let report = from_json(&text).with_context(damaged)?;
+        if *is_finished {
+            let report = from_json(text).with_context(damaged)?;
             if check_same(&report.record, asked.record, services_are_same).is_err() {
                 return Ok(None);
             }
@@ -73,12 +106,13 @@ impl Begun {
             complete(path)?;
             return Ok(Some(Self::Finished(path.to_owned(), Box::new(report))));
         }
-        let head: Head = serde_json::from_str(&text).with_context(damaged)?;
+        let head: Head = serde_json::from_str(text).with_context(damaged)?;
         check_version(&asked.record.name, &head)?;
-        let record: RunRecord = serde_json::from_str(&text).with_context(damaged)?;
+        let record: RunRecord = serde_json::from_str(text).with_context(damaged)?;
         check_same(&record, asked.record, services_are_same)?;
         check_stores_are_there(&record)?;
-        let folder = Folder { _lock: lock(path)?, path: path.to_owned() };
+        let folder = Folder::held(path)?;
+        folder.is_worth_keeping.set(!record.trials.is_empty());
         Ok(Some(Self::Unfinished(folder, Box::new(record))))
     }
 }
@@ -145,11 +179,11 @@ impl Folder {
         for number in 1.. {
             let name = if number == 1 { time.clone() } else { format!("{time}-{number}") };
             let is_taken =
-                names(&all).with_context(said)?.any(|taken| taken.strip_prefix(&name).is_some_and(ends_a_name));
+                names(&all).with_context(said)?.iter().any(|taken| taken.strip_prefix(&name).is_some_and(ends_a_name));
             if !is_taken {
                 let path = all.join(name + UNFINISHED);
                 fs::create_dir(&path).with_context(said)?;
-                let folder = Self { _lock: lock(&path)?, path };
+                let folder = Self::held(&path)?;
                 write(&folder.path.join(SERVICES), asked.services.to_string().as_bytes())?;
                 folder.keep(measured)?;
                 return Ok(folder);
@@ -161,13 +195,17 @@ impl Folder {
     /// The newest run that is what is asked for now. Errors: there are unfinished ones of this name, and none of them is; what differs.
     pub(crate) fn find(directory: &Path, asked: &Asked<'_>) -> anyhow::Result<Option<Begun>> {
         let all = directory.join(&asked.record.name);
-        let Ok(names) = names(&all) else { return Ok(None) };
-        let mut names: Vec<String> =
-            names.filter(|name| name.starts_with(|first: char| first.is_ascii_digit())).collect();
+        let mut names = match names(&all) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            names => names.map_err(|error| cannot_be_read(&all, &error))?,
+        };
+        names.retain(|name| is_of_a_run(name));
         names.sort_by_key(|name| age(name));
         let mut problem = None;
         for name in names.iter().rev() {
-            match Begun::read(&all.join(name), asked) {
+            // What cannot be read might be what is asked for: nothing older is, and nothing is measured anew.
+            let Some(kept) = Kept::read(all.join(name))? else { continue };
+            match Begun::of(&kept, asked) {
                 Ok(None) => {}
                 Ok(begun) => return Ok(begun),
                 Err(error) => problem = problem.or(Some(error)),
@@ -176,34 +214,33 @@ impl Folder {
         problem.map_or(Ok(None), Err)
     }
 
+    /// A folder that is there, for this process.
+    fn held(path: &Path) -> anyhow::Result<Self> {
+        Ok(Self { _lock: lock(path)?, path: path.to_owned(), is_worth_keeping: Cell::new(false) })
+    }
+
     /// Keeps what was measured so far; it is on disk when this returns.
     pub(crate) fn keep(&self, record: &RunRecord) -> anyhow::Result<()> {
         let bytes = serde_json::to_vec(record)?;
-        write(&self.path.join(RECORD), &bytes)
-    }
-
-    /// Takes away the folder of a run that is not to begin after all.
-    pub(crate) fn discard(self) {
-        // What cannot be removed is an unfinished run without a trial, which nobody reads.
-        let _ = fs::remove_dir_all(&self.path);
-        // Of the run, if there is no other.
-        if let Some(run) = self.path.parent() {
-            let _ = fs::remove_dir(run);
+        if !record.trials.is_empty() {
+            self.is_worth_keeping.set(true);
         }
+        write(&self.path.join(RECORD), &bytes)
     }
 
     /// Writes the reports of a run that has ended, and names the folder after the verdict. One that was interrupted keeps its name and
     /// record. Returns where the folder is then.
     pub(crate) fn finish(self, report: &Report, objects: &Objects, is_interrupted: bool) -> anyhow::Result<PathBuf> {
+        self.is_worth_keeping.set(true);
         write(&self.path.join(RUN), (objects.yaml(&report.record)? + &render(report, Output::Yaml)?).as_bytes())?;
         for (name, form) in FORMS {
             write(&self.path.join(name), render(report, form)?.as_bytes())?;
         }
         let mut path = self.path.clone();
         if !is_interrupted {
-            let name = self.path.to_string_lossy();
+            let name = self.path.file_name().unwrap_or_default().to_string_lossy();
             let time = name.strip_suffix(UNFINISHED).unwrap_or(&name);
-            path = PathBuf::from(format!("{time}-{:?}", report.judgement.verdict));
+            path = self.path.with_file_name(format!("{time}-{:?}", report.judgement.verdict));
             let said = || format!("{}: cannot be renamed to {}", self.path.display(), path.display());
             fs::rename(&self.path, &path).with_context(said)?;
             tidy(&path)?;
@@ -255,7 +292,7 @@ impl SavedRun {
         report: Report,
         beside: impl Fn(&str) -> anyhow::Result<Option<Vec<u8>>>,
     ) -> anyhow::Result<Self> {
-        if !is_of_a_run(&folder) {
+        if !is_of_a_run(&folder) || is_unfinished(&folder) {
             bail!(
                 "{name}: lies in no folder of --save (DIRECTORY/RUN/TIME-VERDICT): keep runs with storebench run FILE --save DIRECTORY"
             );
@@ -294,36 +331,6 @@ impl SavedRun {
     }
 }
 
-/// Whether a folder of this name is one of a run that did not come to its end.
-pub(crate) fn is_unfinished(folder: &str) -> bool {
-    folder.ends_with(UNFINISHED)
-}
-
-/// Whether a folder of this name is one of a run that came to its end.
-fn is_of_a_run(folder: &str) -> bool {
-    folder.starts_with(|first: char| first.is_ascii_digit()) && folder.contains('-') && !folder.ends_with(UNFINISHED)
-}
-
-/// Whether a path, with `/` between its parts, is that of the report of a run that came to its end.
-pub(crate) fn is_finished_report(path: &str) -> bool {
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    name == REPORT && !folder.ends_with(UNFINISHED)
-}
-
-/// Of the paths of reports, the newest of each folder of runs.
-pub(crate) fn newest_of_each<T>(mut files: Vec<T>, path: impl Fn(&T) -> &str) -> Vec<T> {
-    let parts = |file: &T| {
-        let folder = path(file).rsplit_once('/').map_or("", |(folder, _)| folder);
-        let (all, own) = folder.rsplit_once('/').unwrap_or(("", folder));
-        // One that somebody named is a folder by itself.
-        if is_of_a_run(own) { (all.to_owned(), age(own)) } else { (folder.to_owned(), age("")) }
-    };
-    files.sort_by_cached_key(|file| std::cmp::Reverse(parts(file)));
-    files.dedup_by(|one, other| parts(one).0 == parts(other).0);
-    files.reverse();
-    files
-}
-
 /// Keeps the pages of a suite in `DIRECTORY/SUITE/TIME-VERDICT/`, and lets `latest` lead there. One that was gone on with has begun when it
 /// did before, and its pages take the place of the earlier ones. Returns the folder.
 pub(crate) fn keep_suite(
@@ -342,11 +349,6 @@ pub(crate) fn keep_suite(
     Ok(folder)
 }
 
-/// A time as names of folders have it.
-fn folder_time(started_at: &str) -> String {
-    started_at.chars().filter(char::is_ascii_alphanumeric).collect()
-}
-
 /// Nobody else may measure for the same folder.
 fn lock(folder: &Path) -> anyhow::Result<File> {
     let said = || format!("{}", folder.display());
@@ -360,73 +362,23 @@ fn lock(folder: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// By what names are older than others: the time, and the number of those that began in the same second.
-fn age(name: &str) -> (String, u32) {
-    let mut parts = name.split('-');
-    let time = parts.next().unwrap_or_default().to_owned();
-    (time, parts.next().and_then(|part| part.parse().ok()).unwrap_or(1))
-}
-
-fn ends_a_name(rest: &str) -> bool {
-    rest.is_empty() || rest.starts_with('-')
-}
-
 /// The names in a folder.
-fn names(folder: &Path) -> io::Result<impl Iterator<Item = String>> {
-    Ok(fs::read_dir(folder)?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()))
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
-/// Of a record, what can be read whatever wrote it.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Head {
-    record_version: u32,
-    storebench_version: String,
-}
-
-const REMEDY: &str = "start anew with --save";
-
-fn check_version(name: &str, head: &Head) -> anyhow::Result<()> {
-    match head.record_version == RECORD_VERSION && head.storebench_version == env!("CARGO_PKG_VERSION") {
-        true => Ok(()),
-        false => bail!("--resume: {name} was begun by storebench {}: {REMEDY}", head.storebench_version),
+/// What a file holds; `None`: it is not there.
+fn read_if_there(file: &Path) -> anyhow::Result<Option<String>> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        // Where a folder was meant may lie a file of somebody's own.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(cannot_be_read(file, &error)),
     }
 }
 
-/// Whether further trials can follow those of a record. Where trials share stores, they cannot: those stores ended with their run.
-fn check_stores_are_there(kept: &RunRecord) -> anyhow::Result<()> {
-    if kept.spec.isolation == Isolation::Shared && !kept.trials.is_empty() {
-        bail!("--resume: {} has isolation Shared, and what its trials left in its stores is gone: {REMEDY}", kept.name);
-    }
-    Ok(())
-}
-
-/// Whether a record is of the run that is asked for now, on the same machine. Errors name what differs.
-fn check_same(kept: &RunRecord, now: &RunRecord, services_are_same: bool) -> anyhow::Result<()> {
-    let (name, remedy) = (&now.name, REMEDY);
-    if kept.spec != now.spec {
-        bail!("--resume: {name} was begun with another spec than the file has now: restore it, or {remedy}");
-    }
-    let settings = |record: &RunRecord| {
-        let arms = record.arms.iter().map(|arm| {
-            let setting = (arm.durability_setting.clone(), arm.replicas, arm.control_plane.clone());
-            (arm.name.clone(), arm.engine, arm.version.clone(), setting)
-        });
-        arms.collect::<Vec<_>>()
-    };
-    if settings(kept) != settings(now) || !services_are_same {
-        bail!(
-            "--resume: {name} was begun with other services or versions than there are now: restore them, or {remedy}"
-        );
-    }
-    let (before, after) = (&kept.fingerprint.facts, &now.fingerprint.facts);
-    let differs = |fact: &&String| before.get(*fact) != after.get(*fact);
-    if let Some(fact) = before.keys().chain(after.keys()).find(differs) {
-        let of =
-            |facts: &std::collections::BTreeMap<String, String>| facts.get(fact).cloned().unwrap_or("unknown".into());
-        bail!("--resume: {name} was begun where {fact} was {}, and here it is {}: {remedy}", of(before), of(after));
-    }
-    Ok(())
+fn cannot_be_read(path: &Path, error: &io::Error) -> anyhow::Error {
+    anyhow!("--resume: {}: cannot be read: {error}: mend that, or {REMEDY}", path.display())
 }
 
 /// Written beside its place and renamed, so that neither a reader nor a crash ever sees half a file.
@@ -459,14 +411,19 @@ fn point_to(path: &Path) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use storebench_core::record::RECORD_VERSION;
+
     use super::*;
 
+    /// After its first trial.
     fn record() -> RunRecord {
         serde_json::from_value(serde_json::json!({
             "recordVersion": RECORD_VERSION, "name": "run", "storebenchVersion": env!("CARGO_PKG_VERSION"),
             "startedAt": "2026-11-22T17:30:15Z", "durationMillis": 0, "driver": "Embedded",
-            "spec": { "arms": [], "workloads": [] }, "arms": [], "trials": [],
-            "fingerprint": { "hash": "0" }, "caveats": [],
+            "spec": { "arms": [], "workloads": [] }, "arms": [], "fingerprint": { "hash": "0" }, "caveats": [],
+            "trials": [{
+                "index": 0, "arm": "redis", "state": "Valid", "startedMillis": 0, "durationMillis": 1, "workloads": [],
+            }],
         }))
         .unwrap()
     }
@@ -497,11 +454,52 @@ mod tests {
         assert!(refused(&first, "args a").contains("was begun by storebench 0.0.1"));
     }
 
+    /// What was measured would be measured anew, and nobody would hear why.
     #[test]
-    fn of_two_runs_in_a_second_the_second_is_newer() {
-        let mut names = ["20261122T173015Z-2-Passed", "20261122T173015Z-unfinished", "20261122T173014Z-10-Passed"];
-        names.sort_by_key(|name| age(name));
-        assert_eq!(names, ["20261122T173014Z-10-Passed", "20261122T173015Z-unfinished", "20261122T173015Z-2-Passed"]);
+    fn a_run_that_cannot_be_read_is_not_begun_anew() {
+        let directory = harness::folder();
+        let record = record();
+        let asked = Asked { record: &record, services: Value::Null };
+        let find = || Folder::find(directory.path(), &asked);
+        let folder = Folder::create(directory.path(), &asked, &record).unwrap().path.clone();
+        for name in [RECORD, SERVICES] {
+            let file = folder.join(name);
+            let whole = fs::read(&file).unwrap();
+            let refused = |why: &str| {
+                let said = format!("{:#}", find().err().unwrap());
+                let expected = format!("--resume: {}: cannot be read: ", file.display());
+                assert!(said.starts_with(&expected) && said.contains(why), "{said}");
+            };
+            fs::write(&file, b"\xff").unwrap();
+            refused("valid UTF-8");
+            fs::remove_file(&file).unwrap();
+            fs::create_dir(&file).unwrap();
+            refused("Is a directory");
+            fs::remove_dir(&file).unwrap();
+            assert!(find().unwrap().is_none(), "its making was cut short");
+            fs::write(&file, whole).unwrap();
+        }
+        fs::write(directory.path().join("run/2027-notes"), "somebody's own").unwrap();
+        assert!(matches!(find(), Ok(Some(Begun::Unfinished(..)))));
+        fs::remove_dir_all(directory.path().join("run")).unwrap();
+        assert!(find().unwrap().is_none());
+        fs::write(directory.path().join("run"), "").unwrap();
+        assert!(format!("{:#}", find().err().unwrap()).contains("/run: cannot be read: "));
+    }
+
+    #[test]
+    fn a_run_ends_in_its_folder_whatever_the_bytes_of_those_above() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let above = harness::folder();
+        let directory = above.path().join(std::ffi::OsStr::from_bytes(b"r\xffns"));
+        let record = record();
+        let asked = Asked { record: &record, services: Value::Null };
+        let folder = Folder::create(&directory, &asked, &record).unwrap();
+        let report = Report { judgement: storebench_core::judgement::judge(&record), record: record.clone() };
+        let objects = Objects { services: Vec::new(), control_planes: Vec::new() };
+        let path = folder.finish(&report, &objects, false).unwrap();
+        assert_eq!(path, directory.join("run/20261122T173015Z-Invalid"));
+        assert!(path.join(REPORT).is_file());
     }
 
     /// Killed after its folder had its last name: what leads to the newest run would lead to an earlier one for ever.
@@ -537,29 +535,11 @@ mod tests {
     }
 
     #[test]
-    fn of_many_reports_the_newest_of_each_folder_of_runs_is_taken() {
-        let paths = [
-            "runs/first/20261122T173015Z-Passed/report.json",
-            "runs/first/20261122T173015Z-2-Invalid/report.json",
-            "runs/first/20261121T000000Z-Passed/report.json",
-            "runs/second/20261120T000000Z-Passed/report.json",
-            "baseline/report.json",
-            "report.json",
-        ];
-        let newest = newest_of_each(paths.to_vec(), |path| *path);
-        assert_eq!(newest, [paths[5], paths[4], paths[1], paths[3]]);
-        assert!(paths.iter().all(|path| is_finished_report(path)));
-        for other in ["run.yaml", "runs/first/20261122T173015Z-unfinished/report.json", "runs/old-report.json"] {
-            assert!(!is_finished_report(other), "{other}");
-        }
-    }
-
-    #[test]
     fn no_run_is_written_over() {
         let directory = harness::folder();
         let record = record();
         let asked = Asked { record: &record, services: Value::Null };
-        let create = || Folder::create(directory.path(), &asked, &record).unwrap().path;
+        let create = || Folder::create(directory.path(), &asked, &record).unwrap().path.clone();
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
         let first = create();
         assert_eq!(name(&first), "20261122T173015Z-unfinished");
@@ -571,6 +551,27 @@ mod tests {
             point_to(path).unwrap();
             assert_eq!(fs::canonicalize(directory.path().join("run/latest")).unwrap(), fs::canonicalize(path).unwrap());
         }
+    }
+
+    /// Whoever ends before a first trial, by a signal or an error, has begun nothing that could go on.
+    #[test]
+    fn a_folder_without_a_trial_is_taken_away_and_no_other() {
+        let directory = harness::folder();
+        let measured = record();
+        let before = RunRecord { trials: Vec::new(), ..measured.clone() };
+        let asked = Asked { record: &before, services: Value::Null };
+        let all = directory.path().join("run");
+        drop(Folder::create(directory.path(), &asked, &before).unwrap());
+        assert!(!all.exists());
+        let folder = Folder::create(directory.path(), &asked, &before).unwrap();
+        folder.keep(&measured).unwrap();
+        drop(folder);
+        let found = || Folder::find(directory.path(), &asked).unwrap();
+        for _ in 0..2 {
+            assert!(matches!(found(), Some(Begun::Unfinished(_, record)) if record.trials.len() == 1));
+        }
+        drop(Folder::create(directory.path(), &asked, &before).unwrap());
+        assert_eq!(names(&all).unwrap(), ["20261122T173015Z-unfinished"]);
     }
 
     #[test]

@@ -281,6 +281,60 @@ fn a_runs_figures_are_sent_as_metrics_of_its_end() {
     desk.storebench(&["export", "runs", "--to", &nobody]).error(&[&nobody, "that somebody listens there"]);
 }
 
+/// A directory took the run to which `latest` leads, also where that was interrupted, and of two runs of a second the first; and it was not
+/// looked at as deep as a branch is.
+#[test]
+fn a_directory_is_read_as_the_same_files_in_git_are() {
+    let desk = Desk::new();
+    let runs = desk.path().join("runs");
+    let named = |folder: PathBuf, name: &str| std::fs::rename(&folder, folder.with_file_name(name)).unwrap();
+    named(desk.keep(1, 1.0), "20270101T010000Z-2-Passed");
+    desk.keep(1, 3.0);
+    named(desk.keep(3, 9.0), "20270103T010000Z-unfinished");
+    let latest = runs.join("nightly/latest");
+    std::fs::remove_file(&latest).unwrap();
+    std::os::unix::fs::symlink("20270103T010000Z-unfinished", &latest).unwrap();
+    keep(&runs.join("of/a/team"), "weekly", 1, 1.0);
+    std::os::unix::fs::symlink("nightly", runs.join("again")).unwrap();
+    desk.git(&["init", "--quiet", "--initial-branch", "main"]);
+    desk.git(&["add", "."]);
+    desk.git(&["commit", "--quiet", "--message", "Keep runs"]);
+    let alike = |command: &[&str]| {
+        let [on_disk, in_git] = ["runs", "git:main:runs"].map(|source| {
+            let words: Vec<&str> = command.iter().map(|word| if *word == "RUNS" { source } else { word }).collect();
+            desk.storebench(&words)
+        });
+        assert_eq!(
+            (on_disk.code, &on_disk.stdout),
+            (in_git.code, &in_git.stdout),
+            "{}{}",
+            on_disk.stderr,
+            in_git.stderr
+        );
+        serde_json::from_str::<Value>(&on_disk.stdout).unwrap()
+    };
+    for _ in ["with latest", "without"] {
+        let newest = alike(&["report", "RUNS", "-o", "json"]);
+        assert_eq!(newest.as_array().map(Vec::len), Some(2));
+        let valkey = &newest[0]["record"]["trials"][1]["workloads"][0]["summary"]["elapsedNanos"];
+        assert!(valkey.as_u64().unwrap() < 200_000_000, "the second of its second: {valkey}");
+        let history = alike(&["history", "RUNS", "-o", "json"]);
+        assert_eq!(history[0]["runs"].as_array().map(Vec::len), Some(2), "{history}");
+        alike(&["compare", "RUNS", "RUNS", "-o", "json"]);
+        let _ = std::fs::remove_file(&latest);
+    }
+    // What somebody names is shown, also where it was interrupted; and what ended before is exported beside it.
+    let named = desk.storebench(&["report", "runs/nightly/20270103T010000Z-unfinished", "-o", "json"]);
+    assert_eq!(named.report()["record"]["startedAt"], "2027-01-03T01:00:00Z");
+    let exported = desk.storebench(&["export", "runs", "--to", "git:results"]);
+    assert!(exported.stdout.contains("nightly/20270101T010000Z-2-Passed committed"), "{}", exported.stdout);
+    let said = "runs/nightly/20270103T010000Z-unfinished/report.json: was interrupted";
+    assert!(exported.code == Some(1) && exported.stderr.contains(said), "{}", exported.stderr);
+    // What ended after it makes up for it.
+    desk.keep(4, 1.0);
+    assert_eq!(desk.storebench(&["export", "runs", "--to", "git:results"]).code, Some(0));
+}
+
 /// One run that was interrupted kept those beside it from being exported.
 #[test]
 fn what_ended_is_exported_and_a_run_that_was_interrupted_beside_it_is_named() {

@@ -92,6 +92,7 @@ fn a_directory_with_an_unfinished_run_alone_is_not_called_empty() {
     history(&saved).error(&["no run has been saved there"]);
     let begun = saved.join("run/20260301T120000Z-unfinished");
     std::fs::create_dir(&begun).unwrap();
+    std::fs::write(begun.join("record.json"), "{}").unwrap();
     for source in [saved.clone(), saved.join("run"), begun] {
         let expected = format!("go on with storebench run FILE --resume {}\n", saved.display());
         history(&source).error(&["holds only unfinished runs (", &expected]);

@@ -435,6 +435,63 @@ fn a_run_is_held_against_its_baseline_before_and_after() {
     let moved = world.write("moved.json", &moved.to_string());
     run(&moved).nothing_to_compare(&["unlike machines (processor: "]);
     run(&saved.join("nowhere")).error(&["nowhere: cannot be read"]);
+    // Nor is anything that is asked for beside it.
+    let weekly = nightly().rsplit("---\n").next().unwrap().replace("name: nightly", "name: weekly");
+    world.write("nightly.yaml", &format!("{}---\n{weekly}", nightly()));
+    run(&fast).nothing_to_compare(&["--baseline: has no run weekly, but nightly"]);
+}
+
+/// Its folder stayed that of a run which goes on.
+#[test]
+fn a_run_that_cannot_be_compared_after_all_is_kept() {
+    let world = World::new();
+    let saved = world.data().with_file_name("saved");
+    let fast = later(&save(&world, &saved), 1, 1.0);
+    let mut other: Value = serde_json::from_str(&std::fs::read_to_string(fast.join("report.json")).unwrap()).unwrap();
+    other["record"]["spec"]["workloads"][0]["name"] = "other".into();
+    let other = world.write("other.json", &other.to_string());
+    let (file, kept) = (world.write("nightly.yaml", &nightly()), world.data().with_file_name("kept"));
+    let ended = until_undisturbed(|| {
+        let mut command = world.storebench();
+        command.arg("run").arg(&file).arg("--baseline").arg(&other).arg("--save").arg(&kept);
+        Finished::of(command.args(["--wait-for-quiet", "0s", "--quiet"]).output().unwrap())
+    });
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("nothing in common that could be compared"), "{}", ended.stderr);
+    let folder = std::fs::canonicalize(kept.join("nightly/latest")).unwrap();
+    assert!(!folder.to_string_lossy().ends_with("-unfinished"), "{}", folder.display());
+}
+
+#[test]
+fn whoever_ends_before_the_first_trial_leaves_no_folder() {
+    let world = World::new();
+    let file = world.write("run.yaml", &one_arm("Redis", "7.0.15", REDIS_SET, SHORT));
+    let saved = world.data().with_file_name("saved");
+    let command = || {
+        let mut command = world.storebench();
+        command.arg("run").arg(&file).arg("--save").arg(&saved).args(["--wait-for-quiet", "0s"]);
+        command
+    };
+    let mut without_lock = command();
+    without_lock.arg("--quiet").env("TMPDIR", world.data().join("none"));
+    Finished::of(without_lock.output().unwrap())
+        .error(&["none/storebench.lock: the lock of this machine cannot be opened: No such file", "with TMPDIR"]);
+    assert!(!saved.join("run").exists());
+    let without_data = Finished::of(command().args(["--quiet", "--data-dir", "/proc"]).output().unwrap());
+    without_data.error(&["/proc/run-", "cannot be created: choose another with --data-dir"]);
+    assert!(!saved.join("run").exists());
+    // Whoever is told to stop while somebody else measures.
+    let lock = std::fs::File::create(world.data().with_file_name("storebench.lock")).unwrap();
+    lock.lock().unwrap();
+    let said = world.data().with_file_name("said");
+    let mut waiting = command();
+    waiting.stdout(std::process::Stdio::null()).stderr(std::fs::File::create(&said).unwrap());
+    let mut waiting = harness::Process::start(&mut waiting);
+    harness::until("the run to wait", || std::fs::read_to_string(&said).unwrap().contains("waiting for another"));
+    let id = waiting.id().to_string();
+    drop(harness::output(harness::command("kill").args(["-INT", &id])));
+    assert_eq!(waiting.wait().code(), Some(130));
+    assert!(!saved.join("run").exists());
 }
 
 #[test]

@@ -9,12 +9,12 @@ use service_kit::console;
 use storebench_core::across::{Trend, TwoRuns, check_machines, decided};
 use storebench_core::record::RunRecord;
 use storebench_core::report::{self, Document, Report};
+use storebench_core::validate::ValidatedRun;
 use storebench_crds::{RatioText, Verdict};
 
-use super::report::show_beside;
 use crate::exit::{Exit, NothingToCompare};
 use crate::find::{self, Which};
-use crate::output::{Output, colours, width};
+use crate::output::{Output, colours, show_beside, width};
 
 /// What to hold runs of different days to.
 #[derive(Clone, Debug, clap::Args)]
@@ -82,13 +82,15 @@ pub(crate) struct Baseline {
 }
 
 impl Baseline {
-    /// Reads them; whoever cannot be compared with them is not measured.
-    pub(crate) fn read(path: &Path, terms: &Terms) -> anyhow::Result<Self> {
-        Ok(Self {
+    /// Reads them. Errors: there is none for one of these runs, of which the others would be measured until it was its turn.
+    pub(crate) fn read(path: &Path, terms: &Terms, runs: &[ValidatedRun]) -> anyhow::Result<Self> {
+        let baseline = Self {
             reports: find::reports(path, Which::Newest)?.reports,
             tolerance_basis_points: terms.tolerance_basis_points()?,
             allow_different_machine: terms.allow_different_machine,
-        })
+        };
+        runs.iter().try_for_each(|run| baseline.of(&run.name).map(drop))?;
+        Ok(baseline)
     }
 
     fn of(&self, run: &str) -> anyhow::Result<&Report> {

@@ -7,7 +7,7 @@ use anyhow::bail;
 use service_kit::console;
 
 use super::cluster::{Place, run_name};
-use super::report::of_complete;
+use super::cluster_record::of_complete;
 use crate::destination::Destination;
 use crate::exit::Exit;
 use crate::find::{self, Which};
@@ -85,7 +85,7 @@ fn read(source: &Path, place: &Place, interrupted: &mut Vec<String>) -> anyhow::
         bail!("{name}: a file has no namespace: leave out --namespace, or write benchmarkrun/NAME");
     }
     let mut runs = Vec::new();
-    for file in find::files(source, Which::Newest).map_err(find::or_of_a_cluster)? {
+    for file in find::files(source, Which::NewestOrInterrupted).map_err(find::or_of_a_cluster)? {
         if file.is_interrupted()? {
             interrupted.push(file.name());
             continue;

@@ -1,7 +1,8 @@
-//! One module for each command, and [`cluster`] for those that ask a cluster.
+//! One module for each command, and [`cluster`] and [`cluster_record`] for those that ask a cluster.
 
 pub(crate) mod across;
 pub(crate) mod cluster;
+mod cluster_record;
 pub(crate) mod crds;
 pub(crate) mod engines;
 pub(crate) mod explain;

@@ -17,12 +17,12 @@ use storebench_crds::document::InputError;
 use storebench_crds::status::Verdict;
 
 use super::across::Baseline;
-use super::report::Printer;
 use super::suite::{Suites, tell_schedules};
 use crate::RunArguments;
 use crate::embedded::turn::{IfTaken, Turn};
 use crate::embedded::{self, Options, Prepared, interrupt, progress::Progress};
 use crate::exit::Exit;
+use crate::output::Printer;
 use crate::saved::{Asked, Begun, Folder, Objects};
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
@@ -41,7 +41,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     let wait_for_quiet = DurationText::new(&arguments.wait_for_quiet).map(|text| text.duration());
     let wait_for_quiet = wait_for_quiet.context("--wait-for-quiet")?;
     arguments.terms.tolerance_basis_points()?;
-    let baseline = arguments.baseline.as_ref().map(|path| Baseline::read(path, &arguments.terms)).transpose()?;
+    let baseline = arguments.baseline.as_ref().map(|path| Baseline::read(path, &arguments.terms, &input.runs));
+    let baseline = baseline.transpose()?;
     interrupt::listen()?;
     let options = Options { data_directory: embedded::data_directory(arguments.data_dir.as_deref())?, wait_for_quiet };
     let mut printer = Printer::new(arguments.output, input.runs.len() > 1);
@@ -134,10 +135,6 @@ fn run_all(
             // Not before it was this run's turn: who measured until then may have loaded the same stores.
             if let Err(error) = refused_by_stores(arguments, &runs[position..]) {
                 progress.finish();
-                // A run that was to go on keeps what it has.
-                if let Some(folder) = folder.filter(|_| prepared.record.trials.is_empty()) {
-                    folder.discard();
-                }
                 return Err(error);
             }
         }
@@ -162,10 +159,7 @@ fn run_all(
         for left in &report.record.left_behind {
             console::tell(format_args!("{}: {}: {left}", run.name, left.arm));
         }
-        if let Some(baseline) = baseline.filter(|_| !interrupted) {
-            exit = baseline.compare(&report, arguments.output)?;
-        }
-        worst = worst.max(exit);
+        // Kept whatever the comparison says, or whether there is one.
         if let Some(folder) = folder {
             let path = folder.finish(&report, &objects, interrupted)?;
             tell_where(&path, resume(arguments, &report.record).filter(|_| interrupted));
@@ -173,6 +167,10 @@ fn run_all(
         if let Some(error) = lost {
             return Err(error);
         }
+        if let Some(baseline) = baseline.filter(|_| !interrupted) {
+            exit = baseline.compare(&report, arguments.output)?;
+        }
+        worst = worst.max(exit);
         if interrupted {
             return Ok(Exit::Interrupted);
         }

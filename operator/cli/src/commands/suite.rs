@@ -13,9 +13,9 @@ use storebench_crds::benchmark_suite::{BenchmarkSuite, SuiteRunState};
 use storebench_crds::document::InputError;
 
 use super::cluster::{self, InCluster, Place};
-use super::report::{Printer, of_owned, show_beside};
+use super::cluster_record::of_owned;
 use crate::exit::Exit;
-use crate::output::{Output, colours, width};
+use crate::output::{Output, Printer, colours, show_beside, width};
 use crate::{console, saved};
 
 /// How long a cluster may take to hand over the records of all runs of a suite.

@@ -131,8 +131,8 @@ mod tests {
 
     #[test]
     fn syncs_are_slow_until_the_end_and_counted() {
-        let directory = std::env::temp_dir().join(format!("storebench-slow-disk-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let folder = harness::folder();
+        let directory = folder.path();
         let file = directory.join("file");
         std::fs::write(&file, "").unwrap();
         // Writes and syncs while there is a file, and tells of each. Killing the shell would leave the last dd, which would make the file again.
@@ -145,7 +145,7 @@ mod tests {
         let done = || std::fs::metadata(&told).unwrap().len();
         let delay = Duration::from_millis(250);
         let began = std::time::Instant::now();
-        let slow = SlowDisk::begin(writer.id(), delay, &directory).unwrap();
+        let slow = SlowDisk::begin(writer.id(), delay, directory).unwrap();
         let before = done();
         std::thread::sleep(Duration::from_secs(2));
         let while_slow = done() - before;
@@ -159,7 +159,6 @@ mod tests {
         let afterwards = done() - before;
         std::fs::remove_file(&file).unwrap();
         writer.wait().unwrap();
-        std::fs::remove_dir_all(&directory).unwrap();
         assert!((1..=delays_max).contains(&delayed), "{delayed} of {delays_max}");
         assert!(while_slow <= delays_max as u64, "{while_slow}, though {delays_max} take longer");
         assert!(afterwards >= 12, "{afterwards}");
@@ -167,16 +166,14 @@ mod tests {
 
     #[test]
     fn a_slow_disk_that_ended_by_itself_is_none() {
-        let directory = std::env::temp_dir().join(format!("storebench-slow-disk-ended-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let folder = harness::folder();
         let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
-        let mut slow = SlowDisk::begin(sleeper.id(), Duration::from_millis(1), &directory).unwrap();
+        let mut slow = SlowDisk::begin(sleeper.id(), Duration::from_millis(1), folder.path()).unwrap();
         slow.strace.kill().unwrap();
         slow.strace.wait().unwrap();
         let error = slow.end().unwrap_err().to_string();
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
-        std::fs::remove_dir_all(&directory).unwrap();
         assert!(error.contains("strace ended before its time (signal: 9"), "{error}");
     }
 }

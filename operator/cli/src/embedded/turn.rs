@@ -9,7 +9,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use storebench_crds::line::short_line;
 
 use super::interrupt;
@@ -51,7 +51,8 @@ impl Turn {
         is_interrupted: impl Fn() -> bool,
     ) -> anyhow::Result<Option<Self>> {
         let said = || format!("{}: the lock of this machine", path.display());
-        let (mut file, is_ours) = open(path).with_context(said)?;
+        let (mut file, is_ours) = open(path)
+            .map_err(|error| anyhow!("{} cannot be opened: {error}: name another folder with TMPDIR", said()))?;
         let mut told = String::new();
         loop {
             match file.try_lock() {

@@ -18,6 +18,7 @@ pub(crate) struct GitPlace {
 }
 
 /// A file there.
+#[derive(Clone)]
 pub(crate) struct GitFile {
     /// From the place; empty where the place is the file.
     pub(crate) path: String,
