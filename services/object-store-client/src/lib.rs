@@ -59,7 +59,7 @@ pub struct Attributes<'a> {
 }
 
 /// Why a call failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no such object.
     #[error("there is no object {0}")]
