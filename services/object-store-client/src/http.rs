@@ -1,5 +1,6 @@
 //! An HTTP client as object stores want it: a time limit for each step, no redirects, answers of every status as answers, and for `https`
-//! the certificates of the caller or of the system. And what every store asks of an answer: its rate, and the bytes that were meant.
+//! the certificates of the caller or of the system. And what all stores share: what an endpoint is, and what is asked of an answer: its rate,
+//! the bytes that were meant, and what its status says of a failure.
 
 use crate::StoreError;
 use std::io::{self, Read};
@@ -13,6 +14,10 @@ const SYSTEM_CERTIFICATES: [&str; 3] =
 
 /// Connections that are kept for later, as many as anybody uses at once: each has buffers, and one to begin with costs handshakes.
 const IDLE_CONNECTIONS: usize = 8;
+
+/// Tries of what would have to be begun anew, or would be left behind: keys or a token on loan, a part of an object, and the removal of what is
+/// not wanted.
+pub(crate) const TRIES: u32 = 3;
 
 /// A client with a pool of connections of its own. Where it is to speak `https` it trusts `certificates` (a file in PEM), or else those that
 /// `SSL_CERT_FILE` names, or else the system's. `timeout` is for connecting, for the head of an answer, and for each read of its body.
@@ -139,6 +144,33 @@ impl<R: Read> Read for Paced<R> {
         self.waited += began.elapsed();
         self.bytes += *read.as_ref().unwrap_or(&0) as u64;
         read
+    }
+}
+
+/// Scheme and host of `https://host[:port]`, and where an endpoint `takes_path` what follows.
+///
+/// # Errors
+/// [`StoreError::Permanent`]: that is no endpoint.
+pub(crate) fn parse_endpoint(endpoint: &str, takes_path: bool) -> Result<(&str, &str), StoreError> {
+    let is_meant = |(scheme, host): &(&str, &str)| {
+        let is_host = !host.is_empty() && !host.starts_with('/') && !host.contains('?');
+        ["http", "https"].contains(scheme) && is_host && (takes_path || !host.contains('/'))
+    };
+    let parsed = endpoint.trim_end_matches('/').split_once("://").filter(is_meant);
+    parsed.ok_or_else(|| {
+        StoreError::Permanent(format!("endpoint \"{endpoint}\": write it as https://host or http://host:port"))
+    })
+}
+
+/// What an answer of failure means, but for what is there or is not: that each store says in its own words.
+pub(crate) fn failure(status: u16, code: &str, key: &str, place: &str) -> StoreError {
+    let separator = if code.is_empty() { "" } else { " " };
+    match status {
+        // 409 tells of another request at the same object at the same time; 501 of what the store will never do.
+        408 | 409 | 425 | 429 | 500 | 502..=599 => {
+            StoreError::Transient(format!("the store answered {status}{separator}{code} for {key}"))
+        }
+        _ => StoreError::Permanent(format!("the store answered {status}{separator}{code} for {key} in {place}")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What somebody lends for a while, keys or a token: held, and lent anew before it ends.
 
-use crate::http::{agent, is_near};
+use crate::http::{TRIES, agent, is_near};
 use crate::{StoreError, retry};
 use std::io::Read as _;
 use std::sync::{Mutex, PoisonError, TryLockError};
@@ -12,8 +12,6 @@ const AHEAD: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_secs(30);
 /// What an answer may have.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
-/// Tries of one request.
-const TRIES: u32 = 3;
 
 /// What is lent, in words, and what those who lend it say.
 pub(crate) struct Terms {
@@ -62,7 +60,8 @@ impl<T: Clone> Loan<T> {
             let text = format!("{url} lends {}: it must begin with https://, or be on this machine", terms.some);
             return Err(StoreError::Permanent(text));
         }
-        Ok(Self { terms, agent: agent(is_tls, terms.timeout, None)?, held: Mutex::default(), failure: Mutex::default() })
+        let agent = agent(is_tls, terms.timeout, None)?;
+        Ok(Self { terms, agent, held: Mutex::default(), failure: Mutex::default() })
     }
 
     /// What is held, lent anew by `lend` where its end is near; `lend` is given the Unix time in milliseconds. While it is good one caller at a
