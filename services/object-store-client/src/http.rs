@@ -18,19 +18,26 @@ const IDLE_CONNECTIONS: usize = 8;
 /// Tries of what would have to be begun anew, or would be left behind: keys or a token on loan, a part of an object, and the removal of what is
 /// not wanted.
 pub(crate) const TRIES: u32 = 3;
+/// What stores and lenders are told of who asks.
+pub(crate) const NAME: &str = "object-store-client";
 
-/// A client with a pool of connections of its own. Where it is to speak `https` it trusts `certificates` (a file in PEM), or else those that
+/// A client with a pool of connections of its own, which calls itself `name`. Where it is to speak `https` it trusts `certificates` (a file in PEM), or else those that
 /// `SSL_CERT_FILE` names, or else the system's. `timeout` is for connecting, for the head of an answer, and for each read of its body.
 ///
 /// # Errors
 /// [`StoreError::Permanent`]: there are no certificates to trust.
-pub fn agent(https: bool, timeout: Duration, certificates: Option<&Path>) -> Result<ureq::Agent, StoreError> {
+pub fn agent(
+    name: &'static str,
+    https: bool,
+    timeout: Duration,
+    certificates: Option<&Path>,
+) -> Result<ureq::Agent, StoreError> {
     let mut config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
         .max_idle_connections(IDLE_CONNECTIONS)
         .max_idle_connections_per_host(IDLE_CONNECTIONS)
-        .user_agent("object-store-client")
+        .user_agent(name)
         .timeout_connect(Some(timeout))
         .timeout_recv_response(Some(timeout))
         .timeout_per_read(Some(timeout));
@@ -80,7 +87,7 @@ pub(crate) struct Client {
 impl Client {
     /// See [`agent`]: a body may take `timeout` and a second for each 64 KiB, there and back.
     pub(crate) fn new(https: bool, timeout: Duration, certificates: Option<&Path>) -> Result<Self, StoreError> {
-        Ok(Self { agent: agent(https, timeout, certificates)?, timeout })
+        Ok(Self { agent: agent(NAME, https, timeout, certificates)?, timeout })
     }
 
     /// Sends a request, with `length` bytes of a body where it has one; answers of every status are answers.

@@ -1,6 +1,6 @@
 //! What somebody lends for a while, keys or a token: held, and lent anew before it ends.
 
-use crate::http::{TRIES, agent, is_near};
+use crate::http::{NAME, TRIES, agent, is_near};
 use crate::{StoreError, retry};
 use std::io::Read as _;
 use std::sync::{Mutex, PoisonError, TryLockError};
@@ -60,7 +60,7 @@ impl<T: Clone> Loan<T> {
             let text = format!("{url} lends {}: it must begin with https://, or be on this machine", terms.some);
             return Err(StoreError::Permanent(text));
         }
-        let agent = agent(is_tls, terms.timeout, None)?;
+        let agent = agent(NAME, is_tls, terms.timeout, None)?;
         Ok(Self { terms, agent, held: Mutex::default(), failure: Mutex::default() })
     }
 
