@@ -76,7 +76,7 @@ mod segments;
 mod writer;
 
 pub use compress::{Encoding, LEVEL, Prepared, UnpackError};
-pub use dictionary::{Dictionary, Samples, Trainer};
+pub use dictionary::{Dictionary, Trainer, Training};
 pub use open::Store;
 pub use reader::{ReadError, Reader, Stored};
 pub use writer::{Appended, Writer};
