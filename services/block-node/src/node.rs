@@ -422,7 +422,8 @@ impl Node {
         let number = verified.number;
         let prepare = move || {
             node.fits(&verified, is_proven)?;
-            Ok(Prepared::of(&verified))
+            // By itself: what is current for the newest blocks is nothing to an older one.
+            Ok(Prepared::with(&verified, None, node.settings.compression_level))
         };
         let prepared = match tokio::task::spawn_blocking(prepare).await {
             Ok(prepared) => prepared?,

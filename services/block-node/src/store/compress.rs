@@ -54,8 +54,9 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Compresses a block by itself.
-    pub fn of(block: &Verified) -> Self {
+    /// Compresses a block by itself, at the level of most tests.
+    #[cfg(test)]
+    pub(crate) fn of(block: &Verified) -> Self {
         Self::with(block, None, LEVEL)
     }
 
