@@ -4,9 +4,8 @@
 //! compressing its own messages, as servers in Go have it; or it is enough to accept, where the flag says so. A compressed block is kept
 //! like one that was read from disk if it is small, and lent if it is large: see [`crate::recent`] and [`crate::lending`].
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use clap::ValueEnum;
@@ -16,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::lending::{Loan, PIECE_BYTES};
 use crate::node::Node;
+use crate::reading::Reading;
 use crate::recent::{Recent, Shared};
 use crate::store::ReadError;
 
@@ -79,14 +79,11 @@ fn zstd(message: &[u8], out: &mut dyn Write) -> io::Result<()> {
     encoder.finish().map(|_| ())
 }
 
-/// Held by who makes a block; the others wait for it.
-type Turn = tokio::sync::Mutex<()>;
-
 /// Compressed blocks.
 pub struct Compressed {
     /// Small ones, of each encoding.
     kept: [Recent; Encoding::ALL.len()],
-    making: Mutex<BTreeMap<(u64, Encoding), Weak<Turn>>>,
+    making: Reading<(u64, Encoding), Arc<Loan>>,
     places: Arc<Semaphore>,
 }
 
@@ -94,22 +91,11 @@ impl Compressed {
     /// Keeps so many bytes of them.
     pub fn new(bytes_max: usize) -> Self {
         let kept = Encoding::ALL.map(|_| Recent::new(bytes_max / Encoding::ALL.len()));
-        Self { kept, making: Mutex::default(), places: Arc::new(Semaphore::new(COMPRESSED_AT_A_TIME)) }
+        Self { kept, making: Reading::default(), places: Arc::new(Semaphore::new(COMPRESSED_AT_A_TIME)) }
     }
 
     fn kept(&self, encoding: Encoding) -> &Recent {
         &self.kept[encoding as usize]
-    }
-
-    fn making(&self, number: u64, encoding: Encoding) -> Arc<Turn> {
-        let mut all = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, making| making.strong_count() > 0);
-        let known = all.get(&(number, encoding)).and_then(Weak::upgrade);
-        known.unwrap_or_else(|| {
-            let making = Arc::<Turn>::default();
-            all.insert((number, encoding), Arc::downgrade(&making));
-            making
-        })
     }
 
     /// A place among those who compress; it is given back with what was made.
@@ -146,8 +132,10 @@ impl Node {
         if let Some(loan) = self.lent_compressed(number, encoding).await {
             return Ok(loan);
         }
-        let making = self.compressed.making(number, encoding);
-        let _alone = making.lock().await;
+        self.compressed.making.once((number, encoding), || self.make_compressed(number, encoding)).await
+    }
+
+    async fn make_compressed(self: &Arc<Self>, number: u64, encoding: Encoding) -> Result<Arc<Loan>, ReadError> {
         // Somebody else may have made it in the meantime.
         if let Some(loan) = self.lent_compressed(number, encoding).await {
             return Ok(loan);

@@ -271,7 +271,7 @@ impl Subscriber<'_> {
                 node.metrics.filtered.inc();
                 filter.frames(loan.block(), era)
             };
-            let frames = node.filtered.frames(number, filter, make).map_err(damaged)?;
+            let frames = node.filtered.frames(number, filter, make).await.map_err(damaged)?;
             drop(loan);
             return self.send(frames).await;
         }
