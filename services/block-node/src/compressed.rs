@@ -37,14 +37,14 @@ pub enum CompressAnswers {
 
 /// What answers are compressed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Encoding {
+pub enum ContentCoding {
     /// The one that costs less.
     Zstd,
     /// The one that every client knows.
     Gzip,
 }
 
-impl Encoding {
+impl ContentCoding {
     const ALL: [Self; 2] = [Self::Zstd, Self::Gzip];
 
     /// Of the answers to a client with these headers; `None`: they go as they are.
@@ -82,19 +82,19 @@ fn zstd(message: &[u8], out: &mut dyn Write) -> io::Result<()> {
 /// Compressed blocks.
 pub struct Compressed {
     /// Small ones, of each encoding.
-    kept: [Recent; Encoding::ALL.len()],
-    making: Reading<(u64, Encoding), Arc<Loan>>,
+    kept: [Recent; ContentCoding::ALL.len()],
+    making: Reading<(u64, ContentCoding), Arc<Loan>>,
     places: Arc<Semaphore>,
 }
 
 impl Compressed {
     /// Keeps so many bytes of them.
     pub fn new(bytes_max: usize) -> Self {
-        let kept = Encoding::ALL.map(|_| Recent::new(bytes_max / Encoding::ALL.len()));
+        let kept = ContentCoding::ALL.map(|_| Recent::new(bytes_max / ContentCoding::ALL.len()));
         Self { kept, making: Reading::default(), places: Arc::new(Semaphore::new(COMPRESSED_AT_A_TIME)) }
     }
 
-    fn kept(&self, encoding: Encoding) -> &Recent {
+    fn kept(&self, encoding: ContentCoding) -> &Recent {
         &self.kept[encoding as usize]
     }
 
@@ -110,7 +110,7 @@ impl Node {
     pub async fn compressed_answer(
         self: &Arc<Self>,
         number: u64,
-        encoding: Encoding,
+        encoding: ContentCoding,
         make: impl FnOnce(&Shared) -> Bytes,
     ) -> Result<Bytes, ReadError> {
         let compression = encoding.compression();
@@ -128,14 +128,18 @@ impl Node {
     }
 
     /// A block for a subscriber who takes it compressed, as soon as there is room for it.
-    pub async fn lend_compressed(self: &Arc<Self>, number: u64, encoding: Encoding) -> Result<Arc<Loan>, ReadError> {
+    pub async fn lend_compressed(
+        self: &Arc<Self>,
+        number: u64,
+        encoding: ContentCoding,
+    ) -> Result<Arc<Loan>, ReadError> {
         if let Some(loan) = self.lent_compressed(number, encoding).await {
             return Ok(loan);
         }
         self.compressed.making.once((number, encoding), || self.make_compressed(number, encoding)).await
     }
 
-    async fn make_compressed(self: &Arc<Self>, number: u64, encoding: Encoding) -> Result<Arc<Loan>, ReadError> {
+    async fn make_compressed(self: &Arc<Self>, number: u64, encoding: ContentCoding) -> Result<Arc<Loan>, ReadError> {
         // Somebody else may have made it in the meantime.
         if let Some(loan) = self.lent_compressed(number, encoding).await {
             return Ok(loan);
@@ -161,7 +165,7 @@ impl Node {
     }
 
     /// The same, where it is there already.
-    async fn lent_compressed(&self, number: u64, encoding: Encoding) -> Option<Arc<Loan>> {
+    async fn lent_compressed(&self, number: u64, encoding: ContentCoding) -> Option<Arc<Loan>> {
         if let Some(loan) = self.lending.shared(number, Some(encoding)) {
             return Some(loan);
         }
@@ -178,7 +182,7 @@ mod tests {
     #[test]
     fn who_asks_for_it_is_answered_compressed_and_who_only_accepts_it_where_that_is_enough() {
         use CompressAnswers::{Accepted, Asked, Never};
-        use Encoding::{Gzip, Zstd};
+        use ContentCoding::{Gzip, Zstd};
         for (sent, accepted, asked, at_all) in [
             (None, None, None, None),
             (None, Some("identity, deflate, gzip"), None, Some(Gzip)),
@@ -194,16 +198,16 @@ mod tests {
             for (name, value) in named {
                 headers.extend(value.map(|value| (http::HeaderName::from_static(name), value.parse().unwrap())));
             }
-            assert_eq!(Encoding::of(&headers, Asked), asked, "{headers:?}");
-            assert_eq!(Encoding::of(&headers, Accepted), at_all, "{headers:?}");
-            assert_eq!(Encoding::of(&headers, Never), None, "{headers:?}");
+            assert_eq!(ContentCoding::of(&headers, Asked), asked, "{headers:?}");
+            assert_eq!(ContentCoding::of(&headers, Accepted), at_all, "{headers:?}");
+            assert_eq!(ContentCoding::of(&headers, Never), None, "{headers:?}");
         }
     }
 
     #[test]
     fn what_is_compressed_is_what_publishers_may_send() {
         let message: Vec<u8> = (0..300_000_u32).map(|number| (number % 1_000 / 4) as u8).collect();
-        for encoding in Encoding::ALL {
+        for encoding in ContentCoding::ALL {
             let Compression { encoding, compress } = encoding.compression();
             let mut compressed = Vec::new();
             compress(&message, &mut compressed).unwrap();

@@ -374,7 +374,7 @@ fn prepared_with(block: &Crafted, dictionary: &Arc<Dictionary>) -> Prepared {
     let (number, bytes, root) = (block.number, block.bytes.clone(), block.root);
     let verified = Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 };
     let prepared = Prepared::with(&verified, Some(Arc::clone(dictionary)), LEVEL);
-    assert_eq!(prepared.encoding, Encoding::Dictionary);
+    assert_eq!(prepared.encoding, StoredAs::Dictionary);
     prepared
 }
 
