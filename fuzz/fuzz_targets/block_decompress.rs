@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use block_node::compressed::Encoding;
+use block_node::compressed::ContentCoding;
 use block_node::decompress;
 use libfuzzer_sys::fuzz_target;
 use service_kit::grpc::{Code, Status};
@@ -33,7 +33,7 @@ fn check(encoding: &str, message: &[u8]) -> Option<Vec<u8>> {
 fuzz_target!(|data: &[u8]| {
     let [count, rest @ ..] = data else { return };
     let (plain, changes) = rest.split_at(rest.len().min(usize::from(*count)));
-    for encoding in [Encoding::Zstd, Encoding::Gzip] {
+    for encoding in [ContentCoding::Zstd, ContentCoding::Gzip] {
         let compression = encoding.compression();
         check(compression.encoding, rest);
         let mut message = Vec::new();

@@ -43,7 +43,7 @@ fuzz_target!(|data: &[u8]| {
     let directory = SimulatedDirectory::default();
     let mut store = Store::open(directory.clone(), OPTIONS).expect("an empty directory");
     let (last, before) = blocks.split_last().expect("one at least");
-    before.iter().for_each(|block| store.append(&[Prepared::of(block)]).expect("a disk"));
+    before.iter().for_each(|block| store.append(&[Prepared::with(block, None, LEVEL)]).expect("a disk"));
     drop(store);
     let mut names = directory.names().expect("names");
     names.sort();
@@ -60,7 +60,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(mut store) = Store::open(directory.clone(), OPTIONS) else { return };
     check(&store, &blocks);
     if store.chain().next() == last.number {
-        store.append(&[Prepared::of(last)]).expect("a disk");
+        store.append(&[Prepared::with(last, None, LEVEL)]).expect("a disk");
         drop(store);
         let Ok(store) = Store::open(directory, OPTIONS) else { return };
         assert_eq!(store.reader().read(last.number).expect("it was acknowledged").bytes, last.bytes);

@@ -14,7 +14,7 @@ use service_kit::http::Incoming;
 use service_kit::operations::Operations;
 
 use crate::clients::{Call, Clients, Right};
-use crate::compressed::Encoding;
+use crate::compressed::ContentCoding;
 use crate::contents_proof::{ContentsProof, Sibling, Wanted, prove};
 use crate::decompress;
 use crate::messages::{BlockCode, ContentsProofCode, NO_BLOCK, proto, put_block_response};
@@ -82,16 +82,16 @@ impl Api {
     }
 
     /// How blocks are compressed for a client with these headers.
-    fn encoding(&self, method: Method, headers: &HeaderMap) -> Option<Encoding> {
+    fn encoding(&self, method: Method, headers: &HeaderMap) -> Option<ContentCoding> {
         match method {
-            Method::GetBlock | Method::Subscribe => Encoding::of(headers, self.node.settings.compress_answers),
+            Method::GetBlock | Method::Subscribe => ContentCoding::of(headers, self.node.settings.compress_answers),
             Method::Publish | Method::Status | Method::StatusDetail | Method::ContentsProof => None,
         }
     }
 }
 
 /// Answers what is no stream.
-fn answer(node: &Arc<Node>, method: Method, encoding: Option<Encoding>, message: Bytes) -> Unary {
+fn answer(node: &Arc<Node>, method: Method, encoding: Option<ContentCoding>, message: Bytes) -> Unary {
     match method {
         Method::GetBlock => get_block(node, encoding, message),
         Method::Status => {
@@ -108,7 +108,7 @@ fn answer(node: &Arc<Node>, method: Method, encoding: Option<Encoding>, message:
     }
 }
 
-fn get_block(node: &Arc<Node>, encoding: Option<Encoding>, message: Bytes) -> Unary {
+fn get_block(node: &Arc<Node>, encoding: Option<ContentCoding>, message: Bytes) -> Unary {
     use proto::block_request::BlockSpecifier::{BlockNumber, RetrieveLatest};
     let began = Instant::now();
     let specifier = match decode::<proto::BlockRequest>(message) {
@@ -280,7 +280,7 @@ impl Service for Api {
     }
 
     fn compression(&self, method: Method, headers: &HeaderMap) -> Option<Compression> {
-        self.encoding(method, headers).map(Encoding::compression)
+        self.encoding(method, headers).map(ContentCoding::compression)
     }
 
     fn accepted_encodings(&self) -> Option<HeaderValue> {

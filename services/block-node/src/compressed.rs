@@ -4,9 +4,8 @@
 //! compressing its own messages, as servers in Go have it; or it is enough to accept, where the flag says so. A compressed block is kept
 //! like one that was read from disk if it is small, and lent if it is large: see [`crate::recent`] and [`crate::lending`].
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use clap::ValueEnum;
@@ -16,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::lending::{Loan, PIECE_BYTES};
 use crate::node::Node;
+use crate::reading::Reading;
 use crate::recent::{Recent, Shared};
 use crate::store::ReadError;
 
@@ -37,14 +37,14 @@ pub enum CompressAnswers {
 
 /// What answers are compressed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Encoding {
+pub enum ContentCoding {
     /// The one that costs less.
     Zstd,
     /// The one that every client knows.
     Gzip,
 }
 
-impl Encoding {
+impl ContentCoding {
     const ALL: [Self; 2] = [Self::Zstd, Self::Gzip];
 
     /// Of the answers to a client with these headers; `None`: they go as they are.
@@ -79,37 +79,23 @@ fn zstd(message: &[u8], out: &mut dyn Write) -> io::Result<()> {
     encoder.finish().map(|_| ())
 }
 
-/// Held by who makes a block; the others wait for it.
-type Turn = tokio::sync::Mutex<()>;
-
 /// Compressed blocks.
 pub struct Compressed {
     /// Small ones, of each encoding.
-    kept: [Recent; Encoding::ALL.len()],
-    making: Mutex<BTreeMap<(u64, Encoding), Weak<Turn>>>,
+    kept: [Recent; ContentCoding::ALL.len()],
+    making: Reading<(u64, ContentCoding), Arc<Loan>>,
     places: Arc<Semaphore>,
 }
 
 impl Compressed {
     /// Keeps so many bytes of them.
     pub fn new(bytes_max: usize) -> Self {
-        let kept = Encoding::ALL.map(|_| Recent::new(bytes_max / Encoding::ALL.len()));
-        Self { kept, making: Mutex::default(), places: Arc::new(Semaphore::new(COMPRESSED_AT_A_TIME)) }
+        let kept = ContentCoding::ALL.map(|_| Recent::new(bytes_max / ContentCoding::ALL.len()));
+        Self { kept, making: Reading::default(), places: Arc::new(Semaphore::new(COMPRESSED_AT_A_TIME)) }
     }
 
-    fn kept(&self, encoding: Encoding) -> &Recent {
+    fn kept(&self, encoding: ContentCoding) -> &Recent {
         &self.kept[encoding as usize]
-    }
-
-    fn making(&self, number: u64, encoding: Encoding) -> Arc<Turn> {
-        let mut all = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, making| making.strong_count() > 0);
-        let known = all.get(&(number, encoding)).and_then(Weak::upgrade);
-        known.unwrap_or_else(|| {
-            let making = Arc::<Turn>::default();
-            all.insert((number, encoding), Arc::downgrade(&making));
-            making
-        })
     }
 
     /// A place among those who compress; it is given back with what was made.
@@ -124,7 +110,7 @@ impl Node {
     pub async fn compressed_answer(
         self: &Arc<Self>,
         number: u64,
-        encoding: Encoding,
+        encoding: ContentCoding,
         make: impl FnOnce(&Shared) -> Bytes,
     ) -> Result<Bytes, ReadError> {
         let compression = encoding.compression();
@@ -142,12 +128,18 @@ impl Node {
     }
 
     /// A block for a subscriber who takes it compressed, as soon as there is room for it.
-    pub async fn lend_compressed(self: &Arc<Self>, number: u64, encoding: Encoding) -> Result<Arc<Loan>, ReadError> {
+    pub async fn lend_compressed(
+        self: &Arc<Self>,
+        number: u64,
+        encoding: ContentCoding,
+    ) -> Result<Arc<Loan>, ReadError> {
         if let Some(loan) = self.lent_compressed(number, encoding).await {
             return Ok(loan);
         }
-        let making = self.compressed.making(number, encoding);
-        let _alone = making.lock().await;
+        self.compressed.making.once((number, encoding), || self.make_compressed(number, encoding)).await
+    }
+
+    async fn make_compressed(self: &Arc<Self>, number: u64, encoding: ContentCoding) -> Result<Arc<Loan>, ReadError> {
         // Somebody else may have made it in the meantime.
         if let Some(loan) = self.lent_compressed(number, encoding).await {
             return Ok(loan);
@@ -173,7 +165,7 @@ impl Node {
     }
 
     /// The same, where it is there already.
-    async fn lent_compressed(&self, number: u64, encoding: Encoding) -> Option<Arc<Loan>> {
+    async fn lent_compressed(&self, number: u64, encoding: ContentCoding) -> Option<Arc<Loan>> {
         if let Some(loan) = self.lending.shared(number, Some(encoding)) {
             return Some(loan);
         }
@@ -190,7 +182,7 @@ mod tests {
     #[test]
     fn who_asks_for_it_is_answered_compressed_and_who_only_accepts_it_where_that_is_enough() {
         use CompressAnswers::{Accepted, Asked, Never};
-        use Encoding::{Gzip, Zstd};
+        use ContentCoding::{Gzip, Zstd};
         for (sent, accepted, asked, at_all) in [
             (None, None, None, None),
             (None, Some("identity, deflate, gzip"), None, Some(Gzip)),
@@ -206,16 +198,16 @@ mod tests {
             for (name, value) in named {
                 headers.extend(value.map(|value| (http::HeaderName::from_static(name), value.parse().unwrap())));
             }
-            assert_eq!(Encoding::of(&headers, Asked), asked, "{headers:?}");
-            assert_eq!(Encoding::of(&headers, Accepted), at_all, "{headers:?}");
-            assert_eq!(Encoding::of(&headers, Never), None, "{headers:?}");
+            assert_eq!(ContentCoding::of(&headers, Asked), asked, "{headers:?}");
+            assert_eq!(ContentCoding::of(&headers, Accepted), at_all, "{headers:?}");
+            assert_eq!(ContentCoding::of(&headers, Never), None, "{headers:?}");
         }
     }
 
     #[test]
     fn what_is_compressed_is_what_publishers_may_send() {
         let message: Vec<u8> = (0..300_000_u32).map(|number| (number % 1_000 / 4) as u8).collect();
-        for encoding in Encoding::ALL {
+        for encoding in ContentCoding::ALL {
             let Compression { encoding, compress } = encoding.compression();
             let mut compressed = Vec::new();
             compress(&message, &mut compressed).unwrap();

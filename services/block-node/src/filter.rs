@@ -5,9 +5,9 @@
 //! release yet. Header, footer, proofs and everything else that is not hashed is sent in any case. Blocks of two trees have no place for
 //! hashes in their items' stead, and are NOT_AVAILABLE to who filters. Pure, but for the blocks that are kept.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use service_kit::grpc::{append_with, encode_with};
@@ -18,6 +18,7 @@ use crate::lending::PIECE_BYTES;
 use crate::messages::{
     SUBSCRIBE_ITEMS_FIELD, SubscribeCode, WireEra, end_of_block, item_ranges, proto, put_set, set_bytes,
 };
+use crate::reading::Reading;
 use crate::recent::Shared;
 use crate::wire::{put_bytes, put_varint};
 
@@ -25,7 +26,7 @@ use crate::wire::{put_bytes, put_varint};
 const FIELDS_MAX: usize = 64;
 
 /// Which items are sent whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Filter {
     /// These alone; otherwise all but these.
     include: bool,
@@ -171,82 +172,62 @@ fn head(items_bytes: usize) -> Bytes {
     head.freeze()
 }
 
-/// A block that was filtered, or is at the moment.
-#[derive(Debug)]
-struct One {
-    number: u64,
-    by: Arc<Filter>,
-    /// Empty until they are made, by whoever has the lock.
-    frames: Arc<Mutex<Option<Bytes>>>,
-    bytes: usize,
-}
+/// A block, and how it is filtered.
+type Key = (u64, Arc<Filter>);
 
 #[derive(Debug, Default)]
 struct Kept {
+    frames: BTreeMap<Key, Bytes>,
     /// The oldest first.
-    blocks: VecDeque<One>,
+    order: VecDeque<Key>,
     bytes: usize,
 }
 
 /// Small blocks that were filtered last, so that each is filtered once for all who filter alike.
-#[derive(Debug)]
 pub struct Filtered {
     kept: Mutex<Kept>,
+    making: Reading<Key, Bytes>,
     bytes_max: usize,
 }
 
 impl Filtered {
     /// Keeps so many bytes of them.
     pub fn new(bytes_max: usize) -> Self {
-        Self { kept: Mutex::default(), bytes_max }
+        Self { kept: Mutex::default(), making: Reading::default(), bytes_max }
     }
 
     /// A block's frames; they are made where they are not kept. Who filters alike waits meanwhile, and nobody else.
-    pub fn frames<E>(
+    pub async fn frames<E>(
         &self,
         number: u64,
         filter: &Arc<Filter>,
         make: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
-        let place = self.place(number, filter);
-        let mut frames = locked(&place);
-        if let Some(frames) = &*frames {
-            return Ok(frames.clone());
-        }
-        let made = make();
-        let mut kept = locked(&self.kept);
-        let Kept { blocks, bytes } = &mut *kept;
-        // It has gone where so many others were made meanwhile.
-        let index = blocks.iter().rposition(|one| Arc::ptr_eq(&one.frames, &place));
-        match (&made, index) {
-            (Ok(made), Some(index)) => {
-                *frames = Some(made.clone());
-                blocks[index].bytes = made.len();
-                *bytes += made.len();
+        let key = (number, Arc::clone(filter));
+        let make = async || {
+            if let Some(frames) = self.change(|kept| kept.frames.get(&key).cloned()) {
+                return Ok(frames);
             }
-            (Err(_), Some(index)) => drop(blocks.remove(index)),
-            (_, None) => {}
-        }
-        while *bytes > self.bytes_max && blocks.len() > 1 {
-            *bytes -= blocks.pop_front().map_or(0, |one| one.bytes);
-        }
-        made
+            let made = make()?;
+            self.change(|kept| self.keep(kept, key.clone(), made.clone()));
+            Ok(made)
+        };
+        self.making.once(key.clone(), make).await
     }
 
-    /// Where a block's frames are, or will be.
-    fn place(&self, number: u64, filter: &Arc<Filter>) -> Arc<Mutex<Option<Bytes>>> {
-        let mut kept = locked(&self.kept);
-        if let Some(one) = kept.blocks.iter().rev().find(|one| one.number == number && one.by == *filter) {
-            return Arc::clone(&one.frames);
-        }
-        let frames = Arc::default();
-        kept.blocks.push_back(One { number, by: Arc::clone(filter), frames: Arc::clone(&frames), bytes: 0 });
-        frames
+    fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
+        change(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    fn keep(&self, kept: &mut Kept, key: Key, frames: Bytes) {
+        kept.bytes += frames.len();
+        kept.order.push_back(key.clone());
+        kept.frames.insert(key, frames);
+        while kept.bytes > self.bytes_max && kept.order.len() > 1 {
+            let oldest = kept.order.pop_front().and_then(|key| kept.frames.remove(&key));
+            kept.bytes -= oldest.map_or(0, |frames| frames.len());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -258,6 +239,8 @@ mod tests {
     use proptest::prelude::*;
     use prost::Message as _;
     use service_kit::grpc::Deframer;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
 
     fn filter(include: bool, fields: &[u32]) -> Filter {
         let message = proto::BlockStreamFilter { include, block_item_types: fields.to_vec() };
@@ -373,22 +356,33 @@ mod tests {
         assert!(frames.len() <= PIECE_BYTES, "{}", frames.len());
     }
 
+    /// What is there without waiting.
+    fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
     #[test]
-    fn who_filters_otherwise_does_not_wait() {
+    fn who_filters_alike_waits_without_its_thread_and_who_filters_otherwise_not_at_all() {
         let filtered = Arc::new(Filtered::new(1_000));
         let (one, other) = (Arc::new(filter(true, &[4])), Arc::new(filter(true, &[5])));
         let frames = |of: &'static [u8]| Ok::<_, ()>(Bytes::from_static(of));
         let all = filtered.frames(1, &one, || {
-            let (told, done) = std::sync::mpsc::channel();
-            let of_thread = Arc::clone(&filtered);
-            std::thread::spawn(move || told.send(of_thread.frames(1, &other, || frames(b"other"))));
-            let other = done.recv_timeout(std::time::Duration::from_secs(10));
-            assert_eq!(other, Ok(frames(b"other")), "while another one is made");
+            for (filter, expected) in [(&other, Some(frames(b"other"))), (&one, None)] {
+                let (told, done) = std::sync::mpsc::channel();
+                let (of_thread, filter) = (Arc::clone(&filtered), Arc::clone(filter));
+                std::thread::spawn(move || told.send(at_once(of_thread.frames(1, &filter, || frames(b"other")))));
+                let told = done.recv_timeout(std::time::Duration::from_secs(10));
+                assert_eq!(told, Ok(expected), "while another one is made");
+            }
             frames(b"one")
         });
-        assert_eq!(all, frames(b"one"));
-        assert_eq!(filtered.frames(2, &one, || Err(())), Err(()));
-        assert_eq!(filtered.frames(2, &one, || frames(b"two")), frames(b"two"), "an error is not kept");
+        assert_eq!(at_once(all), Some(frames(b"one")));
+        assert_eq!(at_once(filtered.frames(2, &one, || Err(()))), Some(Err(())));
+        let two = at_once(filtered.frames(2, &one, || frames(b"two")));
+        assert_eq!(two, Some(frames(b"two")), "an error is not kept");
     }
 
     #[test]
@@ -428,7 +422,7 @@ mod tests {
                 made += 1;
                 Ok::<_, ()>(Bytes::from(vec![0; 400]))
             };
-            filtered.frames(number, filter, make).unwrap();
+            at_once(filtered.frames(number, filter, make)).unwrap().unwrap();
             made
         };
         let same = Arc::new(filter(true, &[4]));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::compressed::Encoding;
+use crate::compressed::ContentCoding;
 use crate::recent::Shared;
 
 /// What a subscriber holds of a block in any case, bytes.
@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const UNIT_BYTES: usize = 1 << 10;
 
 /// What is lent: a block, as it is or compressed.
-type Lent = BTreeMap<(u64, Option<Encoding>), Weak<Loan>>;
+type Lent = BTreeMap<(u64, Option<ContentCoding>), Weak<Loan>>;
 
 /// The allowance.
 pub struct Lending {
@@ -91,7 +91,7 @@ impl Lending {
     }
 
     /// A block that somebody else has at the moment.
-    pub fn shared(&self, number: u64, encoding: Option<Encoding>) -> Option<Arc<Loan>> {
+    pub fn shared(&self, number: u64, encoding: Option<ContentCoding>) -> Option<Arc<Loan>> {
         self.lent().get(&(number, encoding))?.upgrade()
     }
 
@@ -110,7 +110,7 @@ impl Lending {
     }
 
     /// Lends a block, compressed like this or not, for which there is room; what it does not need is free again.
-    pub fn lend(&self, block: Arc<Shared>, encoding: Option<Encoding>, mut room: Room) -> Arc<Loan> {
+    pub fn lend(&self, block: Arc<Shared>, encoding: Option<ContentCoding>, mut room: Room) -> Arc<Loan> {
         let bytes = match block.frames_bytes() {
             ..=PIECE_BYTES => 0,
             bytes => bytes,

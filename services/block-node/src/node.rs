@@ -316,7 +316,7 @@ impl Node {
     }
 
     /// On the packer's thread, or instead of it: compresses a block for the disk, and frames it for subscribers.
-    fn pack(self: &Arc<Self>, block: OnItsWay) {
+    fn pack(&self, block: OnItsWay) {
         let OnItsWay { verified, sets, received } = block;
         let dictionary = self.dictionary(&verified);
         let prepared = Prepared::with(&verified, dictionary, self.settings.compression_level);
@@ -330,18 +330,17 @@ impl Node {
     }
 
     /// What a block is compressed with. Now and then blocks are enough to train the next one from.
-    fn dictionary(self: &Arc<Self>, verified: &Verified) -> Option<Arc<Dictionary>> {
-        let (samples, dictionary) = {
+    fn dictionary(&self, verified: &Verified) -> Option<Arc<Dictionary>> {
+        let (training, dictionary) = {
             let mut trainer = locked(&self.trainer);
             (trainer.take(&verified.bytes), trainer.dictionary())
         };
-        if let Some(samples) = samples {
-            let node = Arc::clone(self);
+        if let Some(training) = training {
+            let level = self.settings.compression_level;
+            // It locks nothing, not even to log: who packs would wait for it, and it for everybody.
             let train = move || {
                 behind_all_others();
-                let dictionary = samples.train(node.settings.compression_level);
-                tracing::info!(bytes = dictionary.as_ref().map(|found| found.bytes().len()), "trained a dictionary");
-                locked(&node.trainer).trained(dictionary);
+                training.run(level);
             };
             // Without a thread there is no dictionary, and blocks are stored larger.
             if let Err(error) = std::thread::Builder::new().name("dictionary".into()).spawn(train) {
@@ -423,7 +422,8 @@ impl Node {
         let number = verified.number;
         let prepare = move || {
             node.fits(&verified, is_proven)?;
-            Ok(Prepared::of(&verified))
+            // By itself: what is current for the newest blocks is nothing to an older one.
+            Ok(Prepared::with(&verified, None, node.settings.compression_level))
         };
         let prepared = match tokio::task::spawn_blocking(prepare).await {
             Ok(prepared) => prepared?,

@@ -1,67 +1,69 @@
-//! What several ask for at the same moment is fetched once for all of them.
+//! What several ask for at the same moment, a block or what is made of one, is fetched once for all of them.
 //!
-//! The first who asks for a block fetches it, and the others wait for what comes of that. Where the first goes away meanwhile, or fails, the
+//! The first who asks for something fetches it, and the others wait for what comes of that. Where the first goes away meanwhile, or fails, the
 //! next one of them fetches: nobody is told of an error that he has not met himself. What came is not kept beyond those who asked for it;
-//! what stays in memory is decided in [`crate::recent`].
+//! what stays in memory is decided in [`crate::recent`], and by who fetches.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::OnceCell;
 
-type UnderWay<T> = BTreeMap<u64, Weak<OnceCell<T>>>;
+type UnderWay<K, T> = BTreeMap<K, Weak<OnceCell<T>>>;
 
-/// What is being fetched, by the number of its block.
-pub struct Reading<T>(Mutex<UnderWay<T>>);
+/// What is being fetched, by what tells it from everything else.
+pub struct Reading<K: Ord, T>(Mutex<UnderWay<K, T>>);
 
-impl<T> Default for Reading<T> {
+impl<K: Ord, T> Default for Reading<K, T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-/// One of those who ask for a block. The last of them takes its entry away.
-struct Asking<'a, T> {
-    reading: &'a Reading<T>,
-    number: u64,
+/// One of those who ask for something. The last of them takes its entry away.
+struct Asking<'a, K: Ord, T> {
+    reading: &'a Reading<K, T>,
+    key: &'a K,
     cell: Option<Arc<OnceCell<T>>>,
 }
 
-impl<T> Drop for Asking<'_, T> {
+impl<K: Ord, T> Drop for Asking<'_, K, T> {
     fn drop(&mut self) {
         let mut under_way = self.reading.lock();
         // Within the lock: of two who leave at once one must see that it is the last.
         drop(self.cell.take());
-        if under_way.get(&self.number).is_some_and(|cell| cell.strong_count() == 0) {
-            under_way.remove(&self.number);
+        if under_way.get(self.key).is_some_and(|cell| cell.strong_count() == 0) {
+            under_way.remove(self.key);
         }
     }
 }
 
-impl<T> Reading<T> {
-    fn lock(&self) -> MutexGuard<'_, UnderWay<T>> {
+impl<K: Ord, T> Reading<K, T> {
+    fn lock(&self) -> MutexGuard<'_, UnderWay<K, T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn cell(&self, number: u64) -> Arc<OnceCell<T>> {
+impl<K: Ord + Clone, T> Reading<K, T> {
+    fn cell(&self, key: &K) -> Arc<OnceCell<T>> {
         let mut under_way = self.lock();
-        let known = under_way.get(&number).and_then(Weak::upgrade);
+        let known = under_way.get(key).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
             let cell = Arc::default();
-            under_way.insert(number, Arc::downgrade(&cell));
+            under_way.insert(key.clone(), Arc::downgrade(&cell));
             cell
         })
     }
 }
 
-impl<T: Clone> Reading<T> {
-    /// Fetches something of this block, or waits for who does.
-    pub async fn once<E, F>(&self, number: u64, fetch: impl FnOnce() -> F) -> Result<T, E>
+impl<K: Ord + Clone, T: Clone> Reading<K, T> {
+    /// Fetches this, or waits for who does.
+    pub async fn once<E, F>(&self, key: K, fetch: impl FnOnce() -> F) -> Result<T, E>
     where
         F: Future<Output = Result<T, E>>,
     {
         // Nobody but this holds it: where it is dropped half-way what it has taken away is gone.
-        let asking = Asking { reading: self, number, cell: Some(self.cell(number)) };
+        let asking = Asking { reading: self, key: &key, cell: Some(self.cell(&key)) };
         match &asking.cell {
             Some(cell) => cell.get_or_try_init(fetch).await.cloned(),
             None => fetch().await,

@@ -75,8 +75,8 @@ mod scan;
 mod segments;
 mod writer;
 
-pub use compress::{Encoding, LEVEL, Prepared, UnpackError};
-pub use dictionary::{Dictionary, Samples, Trainer};
+pub use compress::{LEVEL, Prepared, StoredAs, UnpackError};
+pub use dictionary::{Dictionary, Trainer, Training};
 pub use open::Store;
 pub use reader::{ReadError, Reader, Stored};
 pub use writer::{Appended, Writer};

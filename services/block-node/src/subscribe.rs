@@ -17,7 +17,7 @@ use service_kit::grpc::{Code, Requests, Responses, Status, encode_with};
 
 use crate::block::ItemError;
 use crate::clients::Call;
-use crate::compressed::Encoding;
+use crate::compressed::ContentCoding;
 use crate::filter::{self, Filter, Part, Place};
 use crate::lending::{Loan, PIECE_BYTES};
 use crate::messages::{NO_BLOCK, SubscribeCode, proto, subscribe_status};
@@ -83,7 +83,7 @@ impl Drop for Counted {
 pub async fn subscribe(
     node: Arc<Node>,
     call: Rc<Call>,
-    encoding: Option<Encoding>,
+    encoding: Option<ContentCoding>,
     mut requests: Requests,
     responses: Responses,
 ) -> Result<(), Status> {
@@ -140,7 +140,7 @@ enum Undelivered {
 async fn send(
     node: &Arc<Node>,
     call: &Call,
-    (request, encoding): (&proto::SubscribeStreamRequest, Option<Encoding>),
+    (request, encoding): (&proto::SubscribeStreamRequest, Option<ContentCoding>),
     responses: &Responses,
 ) -> Result<SubscribeCode, Undelivered> {
     let mut tip = node.tip();
@@ -193,7 +193,7 @@ async fn send(
 /// Whom blocks are sent to.
 struct Subscriber<'a> {
     node: &'a Arc<Node>,
-    encoding: Option<Encoding>,
+    encoding: Option<ContentCoding>,
     responses: &'a Responses,
 }
 
@@ -271,7 +271,7 @@ impl Subscriber<'_> {
                 node.metrics.filtered.inc();
                 filter.frames(loan.block(), era)
             };
-            let frames = node.filtered.frames(number, filter, make).map_err(damaged)?;
+            let frames = node.filtered.frames(number, filter, make).await.map_err(damaged)?;
             drop(loan);
             return self.send(frames).await;
         }

@@ -36,8 +36,8 @@ fn taken(blocks: impl Iterator<Item = Vec<u8>>, level: i32) -> Taken {
     let mut taken = Taken { raw: 0, ours: 0, recent: 0, historic: 0 };
     for block in blocks {
         let verified = Verified::of(&block, Limits { block_bytes_max: 1 << 24 }, &rules).unwrap();
-        if let Some(samples) = trainer.take(&block) {
-            trainer.trained(samples.train(level));
+        if let Some(training) = trainer.take(&block) {
+            training.run(level);
         }
         store.append(&[Prepared::with(&verified, trainer.dictionary(), level)]).unwrap();
         let packed = zstd::bulk::compress(&block, 1).unwrap().len();

@@ -5,10 +5,10 @@
 //! blocks, read from the body one after another and held nowhere; the request that makes them one has the condition. Before that nobody sees
 //! anything of it, and what an upload that fails leaves the store forgets after a week.
 
-use crate::cloud::{LISTING_BYTES_MAX, PART_BYTES, Server, TRIES, check_length, failure, metadata, modified_millis};
-use crate::http::{Answer, Request, bytes_of, is_near, object_bytes_of};
+use crate::cloud::{LISTING_BYTES_MAX, PART_BYTES, Server, check_length, metadata, modified_millis};
+use crate::http::{Answer, Request, TRIES, bytes_of, failure, is_near, object_bytes_of};
 use crate::listing::element;
-use crate::signature::{base64, encode};
+use crate::signature::encode;
 use crate::token::Token;
 use crate::{Attributes, Body, Object, Part, Store, StoreError, retry};
 use base64::Engine as _;
@@ -161,7 +161,7 @@ impl AzureStore {
             AzureCredentials::Key(key) => {
                 let path = format!("{}{resource}", self.path);
                 let text = to_sign(method, &self.settings.account, &path, parameters, &headers, body_bytes);
-                let signature = base64(hmac::sign(key, text.as_bytes()).as_ref());
+                let signature = STANDARD.encode(hmac::sign(key, text.as_bytes()));
                 headers.push(("authorization".into(), format!("SharedKey {}:{signature}", self.settings.account)));
             }
             AzureCredentials::Signature(signature) if query.is_empty() => query = signature.clone(),
@@ -174,11 +174,16 @@ impl AzureStore {
     }
 
     fn failure(&self, key: &str, answer: Answer) -> StoreError {
+        self.failure_and_code(key, answer).0
+    }
+
+    /// The answer as an error, and what Azure calls that.
+    fn failure_and_code(&self, key: &str, answer: Answer) -> (StoreError, String) {
         let status = answer.status().as_u16();
         let code = answer.headers().get("x-ms-error-code").and_then(|code| code.to_str().ok()).map(str::to_owned);
         let text = self.server.text_of_failure(answer);
         let code = code.or_else(|| element(&text, "Code")).unwrap_or_default();
-        match (status, code.as_str()) {
+        let error = match (status, code.as_str()) {
             (404, "ContainerNotFound") => {
                 let container = &self.settings.container;
                 StoreError::Permanent(format!(
@@ -191,7 +196,8 @@ impl AzureStore {
                 StoreError::Permanent(format!("a policy protects {key}: the store answered 409 {code}"))
             }
             _ => failure(status, &code, key, &format!("container {}", self.settings.container)),
-        }
+        };
+        (error, code)
     }
 
     fn metadata(&self, attributes: &Attributes) -> Vec<(String, String)> {
@@ -220,7 +226,7 @@ impl AzureStore {
         let (writer, mut list, mut start) = (rand::random::<u64>(), String::new(), 0);
         while start < length {
             let end = length.min(start + part_bytes);
-            let id = base64(format!("{writer:016x}{:08}", start / part_bytes).as_bytes());
+            let id = STANDARD.encode(format!("{writer:016x}{:08}", start / part_bytes));
             retry(TRIES, || self.put_block(key, &id, body, start..end))?;
             list.push_str(&format!("<Uncommitted>{id}</Uncommitted>"));
             start = end;
@@ -237,12 +243,12 @@ impl AzureStore {
             200..=299 => Ok(()),
             // Blocks go when somebody else's become the object.
             400 => {
-                let error = self.failure(key, answer);
+                let (error, code) = self.failure_and_code(key, answer);
                 self.refuse_existing(key)?;
-                if error.to_string().contains("InvalidBlockList") {
-                    return Err(StoreError::Transient(format!("{key}: its blocks are gone")));
+                match code.as_str() {
+                    "InvalidBlockList" => Err(StoreError::Transient(format!("{key}: its blocks are gone"))),
+                    _ => Err(error),
                 }
-                Err(error)
             }
             _ => Err(self.failure(key, answer)),
         }

@@ -1,13 +1,11 @@
-//! What the clients of Google's and of Azure's store share: a server, and what its answers of failure mean.
+//! What the clients of Google's and of Azure's store share: a server, and what they make of attributes.
 
-use crate::http::{Answer, Client, Paced, Request};
+use crate::http::{Answer, Client, Paced, Request, parse_endpoint};
 use crate::{Attributes, Body, StoreError};
 use std::io::{Read, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
-/// Tries of one part of an object.
-pub(crate) const TRIES: u32 = 3;
 /// Bytes of a part where nobody says otherwise: larger objects are sent in parts.
 pub(crate) const PART_BYTES: u64 = 256 << 20;
 /// A page of a listing: it has five thousand objects at most.
@@ -27,12 +25,8 @@ impl Server {
     /// [`StoreError::Permanent`]: that is no endpoint, or there are no certificates to trust.
     pub fn new(endpoint: &str, timeout: Duration, certificates: Option<&Path>) -> Result<Server, StoreError> {
         let endpoint = endpoint.trim_end_matches('/').to_owned();
-        let is_meant = |(scheme, host): (&str, &str)| !host.is_empty() && ["http", "https"].contains(&scheme);
-        if !endpoint.split_once("://").is_some_and(is_meant) || endpoint.contains('?') {
-            let text = format!("endpoint \"{endpoint}\": write it as https://host or http://host:port");
-            return Err(StoreError::Permanent(text));
-        }
-        let client = Client::new(endpoint.starts_with("https://"), timeout, certificates)?;
+        let (scheme, _) = parse_endpoint(&endpoint, true)?;
+        let client = Client::new(scheme == "https", timeout, certificates)?;
         Ok(Server { endpoint, client })
     }
 
@@ -56,17 +50,6 @@ impl Server {
     /// See [`Client::text_of_failure`].
     pub fn text_of_failure(&self, answer: Answer) -> String {
         self.client.text_of_failure(answer)
-    }
-}
-
-/// What an answer of failure means, but for what is there or is not: that each store says in its own words.
-pub(crate) fn failure(status: u16, code: &str, key: &str, place: &str) -> StoreError {
-    let separator = if code.is_empty() { "" } else { " " };
-    match status {
-        408 | 409 | 425 | 429 | 500 | 502..=599 => {
-            StoreError::Transient(format!("the store answered {status}{separator}{code} for {key}"))
-        }
-        _ => StoreError::Permanent(format!("the store answered {status}{separator}{code} for {key} in {place}")),
     }
 }
 

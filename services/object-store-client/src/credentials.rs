@@ -1,5 +1,6 @@
 //! Who we are to S3: from the configuration, the environment, or AWS's credentials file, in this order; or by keys on loan ([`temporary`]).
 
+use self::temporary::Temporary;
 use crate::StoreError;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +26,24 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
     fn current(&self) -> Result<Credentials, StoreError> {
         P::current(self)
     }
+}
+
+/// Keys of the environment or its file, or on loan from whom the environment names (a pod's or a container's role), or at last, where
+/// `asks_instance`, from the machine's metadata service; `None`: there are none.
+///
+/// # Errors
+/// As those of [`Temporary::find`].
+pub fn provider(
+    asks_instance: bool,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Option<Arc<dyn Provider>>, StoreError> {
+    if let Some(credentials) = Credentials::find(&variable) {
+        return Ok(Some(Arc::new(credentials)));
+    }
+    if let Some(temporary) = Temporary::find(&variable)? {
+        return Ok(Some(Arc::new(temporary)));
+    }
+    Ok(if asks_instance { Some(Arc::new(Temporary::of_instance(variable)?)) } else { None })
 }
 
 /// A pair of keys, and a token where they are temporary.

@@ -5,8 +5,8 @@
 //! resumed; it was begun under that condition, which the store looks at when the last part is there. Before that nobody sees anything of it;
 //! one that fails is cancelled, and what a kill leaves the store forgets after a week.
 
-use crate::cloud::{LISTING_BYTES_MAX, PART_BYTES, Server, TRIES, check_length, failure, metadata, modified_millis};
-use crate::http::{Answer, Request, bytes_of, is_near, object_bytes_of};
+use crate::cloud::{LISTING_BYTES_MAX, PART_BYTES, Server, check_length, metadata, modified_millis};
+use crate::http::{Answer, Request, TRIES, bytes_of, failure, is_near, object_bytes_of};
 use crate::signature::encode;
 use crate::token::Token;
 use crate::{Attributes, Body, Object, Part, Store, StoreError, backoff};

@@ -1,5 +1,6 @@
 //! An HTTP client as object stores want it: a time limit for each step, no redirects, answers of every status as answers, and for `https`
-//! the certificates of the caller or of the system. And what every store asks of an answer: its rate, and the bytes that were meant.
+//! the certificates of the caller or of the system. And what all stores share: what an endpoint is, and what is asked of an answer: its rate,
+//! the bytes that were meant, and what its status says of a failure.
 
 use crate::StoreError;
 use std::io::{self, Read};
@@ -14,18 +15,29 @@ const SYSTEM_CERTIFICATES: [&str; 3] =
 /// Connections that are kept for later, as many as anybody uses at once: each has buffers, and one to begin with costs handshakes.
 const IDLE_CONNECTIONS: usize = 8;
 
-/// A client with a pool of connections of its own. Where it is to speak `https` it trusts `certificates` (a file in PEM), or else those that
+/// Tries of what would have to be begun anew, or would be left behind: keys or a token on loan, a part of an object, and the removal of what is
+/// not wanted.
+pub(crate) const TRIES: u32 = 3;
+/// What stores and lenders are told of who asks.
+pub(crate) const NAME: &str = "object-store-client";
+
+/// A client with a pool of connections of its own, which calls itself `name`. Where it is to speak `https` it trusts `certificates` (a file in PEM), or else those that
 /// `SSL_CERT_FILE` names, or else the system's. `timeout` is for connecting, for the head of an answer, and for each read of its body.
 ///
 /// # Errors
 /// [`StoreError::Permanent`]: there are no certificates to trust.
-pub fn agent(https: bool, timeout: Duration, certificates: Option<&Path>) -> Result<ureq::Agent, StoreError> {
+pub fn agent(
+    name: &'static str,
+    https: bool,
+    timeout: Duration,
+    certificates: Option<&Path>,
+) -> Result<ureq::Agent, StoreError> {
     let mut config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
         .max_idle_connections(IDLE_CONNECTIONS)
         .max_idle_connections_per_host(IDLE_CONNECTIONS)
-        .user_agent("object-store-client")
+        .user_agent(name)
         .timeout_connect(Some(timeout))
         .timeout_recv_response(Some(timeout))
         .timeout_per_read(Some(timeout));
@@ -75,7 +87,7 @@ pub(crate) struct Client {
 impl Client {
     /// See [`agent`]: a body may take `timeout` and a second for each 64 KiB, there and back.
     pub(crate) fn new(https: bool, timeout: Duration, certificates: Option<&Path>) -> Result<Self, StoreError> {
-        Ok(Self { agent: agent(https, timeout, certificates)?, timeout })
+        Ok(Self { agent: agent(NAME, https, timeout, certificates)?, timeout })
     }
 
     /// Sends a request, with `length` bytes of a body where it has one; answers of every status are answers.
@@ -139,6 +151,33 @@ impl<R: Read> Read for Paced<R> {
         self.waited += began.elapsed();
         self.bytes += *read.as_ref().unwrap_or(&0) as u64;
         read
+    }
+}
+
+/// Scheme and host of `https://host[:port]`, and where an endpoint `takes_path` what follows.
+///
+/// # Errors
+/// [`StoreError::Permanent`]: that is no endpoint.
+pub(crate) fn parse_endpoint(endpoint: &str, takes_path: bool) -> Result<(&str, &str), StoreError> {
+    let is_meant = |(scheme, host): &(&str, &str)| {
+        let is_host = !host.is_empty() && !host.starts_with('/') && !host.contains('?');
+        ["http", "https"].contains(scheme) && is_host && (takes_path || !host.contains('/'))
+    };
+    let parsed = endpoint.trim_end_matches('/').split_once("://").filter(is_meant);
+    parsed.ok_or_else(|| {
+        StoreError::Permanent(format!("endpoint \"{endpoint}\": write it as https://host or http://host:port"))
+    })
+}
+
+/// What an answer of failure means, but for what is there or is not: that each store says in its own words.
+pub(crate) fn failure(status: u16, code: &str, key: &str, place: &str) -> StoreError {
+    let separator = if code.is_empty() { "" } else { " " };
+    match status {
+        // 409 tells of another request at the same object at the same time; 501 of what the store will never do.
+        408 | 409 | 425 | 429 | 500 | 502..=599 => {
+            StoreError::Transient(format!("the store answered {status}{separator}{code} for {key}"))
+        }
+        _ => StoreError::Permanent(format!("the store answered {status}{separator}{code} for {key} in {place}")),
     }
 }
 

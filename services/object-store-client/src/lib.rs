@@ -1,5 +1,8 @@
 //! Where objects are kept: [`memory`], [`files`], [`s3`], and with the feature `clouds` Google's `gcs` and Azure's `azure`, behind one trait.
 //!
+//! Google's and Azure's interfaces are spoken here, and not through the crate `object_store`: there the end of an upload in parts has no
+//! condition, and a large object could be written over.
+//!
 //! Calls block; whoever wants several at once has several threads. A store does not retry: its caller knows for how long.
 
 use std::io::{Read, Seek};
@@ -59,7 +62,7 @@ pub struct Attributes<'a> {
 }
 
 /// Why a call failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no such object.
     #[error("there is no object {0}")]

@@ -9,7 +9,7 @@ mod multipart;
 mod removal;
 
 use crate::credentials::Provider;
-use crate::http::{self, Answer, Client, bytes_of, object_bytes_of};
+use crate::http::{self, Answer, Client, TRIES, bytes_of, failure, object_bytes_of, parse_endpoint};
 use crate::listing::{Page, element};
 use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
 use crate::{Attributes, Body, Object, Part, Store, StoreError, retry};
@@ -68,8 +68,6 @@ impl Request<'_> {
     }
 }
 
-/// Tries of what would have to be begun anew, or would be left behind: a part of an object, and the removal of what is not wanted.
-const TRIES: u32 = 3;
 /// A page of a listing: it has a thousand objects.
 const LISTING_BYTES_MAX: u64 = 16 << 20;
 
@@ -102,13 +100,7 @@ impl S3Settings {
 impl S3Store {
     /// Connects at the first call.
     pub fn new(settings: S3Settings, credentials: impl Provider + 'static) -> Result<S3Store, StoreError> {
-        let refuse = |why: String| Err(StoreError::Permanent(why));
-        let Some((scheme, host)) = settings.endpoint.trim_end_matches('/').split_once("://") else {
-            return refuse(format!("endpoint \"{}\": write it as https://host or http://host:port", settings.endpoint));
-        };
-        if host.is_empty() || host.contains('/') || !["http", "https"].contains(&scheme) {
-            return refuse(format!("endpoint \"{}\": write it as https://host or http://host:port", settings.endpoint));
-        }
+        let (scheme, host) = parse_endpoint(&settings.endpoint, false)?;
         let host = if settings.path_style { host.to_owned() } else { format!("{}.{host}", settings.bucket) };
         let client = Client::new(scheme == "https", settings.timeout, settings.certificates.as_deref())?;
         let scheme = scheme.to_owned();
@@ -160,23 +152,16 @@ impl S3Store {
     fn failure(&self, key: &str, response: Answer) -> StoreError {
         let status = response.status().as_u16();
         let text = self.client.text_of_failure(response);
-        let code = element(&text, "Code").map_or(String::new(), |code| format!(" {code}"));
-        let bucket = &self.settings.bucket;
-        match status {
-            404 if !code.contains("NoSuchBucket") => StoreError::NotFound(key.to_owned()),
-            412 => StoreError::AlreadyExists(key.to_owned()),
+        let code = element(&text, "Code").unwrap_or_default();
+        match (status, code.as_str()) {
+            (404, code) if code != "NoSuchBucket" => StoreError::NotFound(key.to_owned()),
+            (412, _) => StoreError::AlreadyExists(key.to_owned()),
             // The body came too slowly.
-            400 if code.contains("RequestTimeout") => {
-                StoreError::Transient(format!("the store answered {status}{code} for {key}"))
+            (400, "RequestTimeout") => StoreError::Transient(format!("the store answered 400 {code} for {key}")),
+            (_, "RequestTimeTooSkewed") => {
+                StoreError::Transient(format!("the store answered {status} {code}: this machine's clock is wrong"))
             }
-            // 409 tells of another request at the same object at the same time; 501 of what the store will never do.
-            408 | 409 | 425 | 429 | 500 | 502..=599 => {
-                StoreError::Transient(format!("the store answered {status}{code} for {key}"))
-            }
-            _ if code.contains("RequestTimeTooSkewed") => {
-                StoreError::Transient(format!("the store answered {status}{code}: this machine's clock is wrong"))
-            }
-            _ => StoreError::Permanent(format!("the store answered {status}{code} for {key} in bucket {bucket}")),
+            _ => failure(status, &code, key, &format!("bucket {}", self.settings.bucket)),
         }
     }
 

@@ -27,20 +27,6 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
 }
 
-/// Base64 with its padding.
-pub fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits = (0..3).fold(0, |bits, at| bits << 8 | usize::from(group.get(at).copied().unwrap_or(0)));
-        for digit in 0..4 {
-            let is_there = digit <= group.len();
-            text.push(if is_there { char::from(DIGITS[bits >> (18 - 6 * digit) & 63]) } else { '=' });
-        }
-    }
-    text
-}
-
 /// Percent-encodes as AWS wants it: all but letters, digits, `-._~`, and `/` in paths.
 pub fn encode(text: &str, keep_slash: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
@@ -76,14 +62,6 @@ pub fn authorization(request: &Canonical<'_>, credentials: &Credentials, region:
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The examples of RFC 4648.
-    #[test]
-    fn base64_is_padded() {
-        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-    }
 
     /// The example "GET Object" of Amazon's page "Signature calculations for the Authorization header".
     #[test]

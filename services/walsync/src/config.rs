@@ -5,8 +5,7 @@ use crate::pin::PinKind;
 use crate::replica::Replica;
 use crate::replicator::{DrillSettings, Settings};
 use crate::retention::Policy;
-use crate::store::credentials::temporary::Temporary;
-use crate::store::credentials::{Credentials, Provider};
+use crate::store::credentials::{self, Credentials, Provider};
 use crate::store::files::FileStore;
 use crate::store::s3::{S3Settings, S3Store};
 use crate::store::{Store, StoreError};
@@ -433,23 +432,6 @@ pub struct Location {
     place: Place,
 }
 
-/// Keys of the environment or its file, or on loan from whom the environment names, or at last from the machine's metadata service.
-fn credentials(
-    instance_metadata: bool,
-    variable: impl Fn(&str) -> Option<String>,
-) -> Result<Arc<dyn Provider>, ConfigError> {
-    if let Some(credentials) = Credentials::find(&variable) {
-        return Ok(Arc::new(credentials));
-    }
-    if let Some(temporary) = Temporary::find(&variable)? {
-        return Ok(Arc::new(temporary));
-    }
-    if instance_metadata {
-        return Ok(Arc::new(Temporary::of_instance(variable)?));
-    }
-    refuse("s3", "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials")
-}
-
 impl Location {
     fn folder(path: PathBuf) -> Location {
         let place = Place::folder(&path);
@@ -517,7 +499,12 @@ impl Location {
                 secret_access_key: secret.clone(),
                 session_token: None,
             }),
-            (None, None) => credentials(options.instance_metadata, environment)?,
+            (None, None) => {
+                let none =
+                    "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials";
+                let found = credentials::provider(options.instance_metadata, environment)?;
+                found.map_or_else(|| refuse("s3", none), Ok)?
+            }
             _ => return refuse("s3", "access-key-id and secret-access-key go together"),
         };
         let found = S3Settings::find(bucket, options.endpoint.as_deref(), options.region.as_deref(), environment);

@@ -4,7 +4,7 @@ use std::io::{Cursor, Read as _};
 use std::sync::Arc;
 
 use anyhow::{anyhow, bail};
-use object_store_client::credentials::Credentials;
+use object_store_client::credentials;
 use object_store_client::s3::{S3Settings, S3Store};
 use object_store_client::{Attributes, Store, StoreError, retry};
 
@@ -21,7 +21,8 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// The bucket that `place` names behind `s3://`, with the credentials and addresses of AWS's tools. Sends nothing.
+    /// The bucket that `place` names behind `s3://`, with the credentials and addresses of AWS's tools, those of a pod's role among them.
+    /// Sends nothing.
     pub(super) fn new(
         place: &str,
         endpoint: Option<&str>,
@@ -31,13 +32,14 @@ impl Bucket {
         if name.is_empty() {
             bail!("--to: s3://{place} names no bucket: write s3://BUCKET/PREFIX");
         }
-        let Some(credentials) = Credentials::find(&variable) else {
+        let wrong = |error: StoreError| anyhow!("s3://{place}: {error}");
+        let Some(credentials) = credentials::provider(false, &variable).map_err(wrong)? else {
             bail!(
-                "s3://{place}: there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials"
+                "s3://{place}: there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, write ~/.aws/credentials, \
+                 or run in a pod or container that has a role"
             );
         };
-        let store = S3Store::new(S3Settings::find(name, endpoint, None, variable), credentials)
-            .map_err(|error| anyhow!("s3://{place}: {error}"))?;
+        let store = S3Store::new(S3Settings::find(name, endpoint, None, variable), credentials).map_err(wrong)?;
         Ok(Self { store: Arc::new(store), name: name.into(), prefix: prefix.trim_matches('/').into() })
     }
 
@@ -149,6 +151,17 @@ mod tests {
         assert!(bucket.export(&run("a report")).unwrap().starts_with("copied to "));
         assert_eq!(store.list("").unwrap().len(), 2);
         assert!(bucket.export(&run("a report")).unwrap().ends_with(" already"));
+    }
+
+    #[test]
+    fn a_pod_with_a_role_needs_no_keys_of_its_own() {
+        let variable = |name: &str| match name {
+            "AWS_WEB_IDENTITY_TOKEN_FILE" => Some("/var/run/secrets/token".to_owned()),
+            "AWS_ROLE_ARN" => Some("arn:aws:iam::1:role/x".to_owned()),
+            "AWS_ENDPOINT_URL" | "AWS_ENDPOINT_URL_STS" => Some("http://127.0.0.1:1".to_owned()),
+            _ => None,
+        };
+        Bucket::new("bucket/prefix", None, variable).map(drop).unwrap();
     }
 
     #[test]

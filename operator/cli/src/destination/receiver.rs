@@ -47,7 +47,8 @@ impl Receiver {
     pub(super) fn export(&self, run: &SavedRun) -> anyhow::Result<String> {
         let url = &self.url;
         let sent = payload(&run.report, ended_unix_nanos(&run.report.record)?);
-        let agent = agent(url.starts_with("https://"), TIMEOUT, None).map_err(|error| anyhow!("{url}: {error}"))?;
+        let agent = agent("storebench", url.starts_with("https://"), TIMEOUT, None);
+        let agent = agent.map_err(|error| anyhow!("{url}: {error}"))?;
         let mut request = agent.post(url.as_str()).header("content-type", "application/json");
         for (name, value) in &self.headers {
             request = request.header(name.as_str(), value.as_str());

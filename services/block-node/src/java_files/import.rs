@@ -320,9 +320,8 @@ pub fn import<D: Directory>(
                 imported.blocks += 1;
                 imported.bytes += verified.bytes.len() as u64;
                 chain.extend(verified.root);
-                let samples = trainer.take(&verified.bytes);
-                if let Some(samples) = samples {
-                    trainer.trained(samples.train(store.compression_level()));
+                if let Some(training) = trainer.take(&verified.bytes) {
+                    training.run(store.compression_level());
                 }
                 let prepared = Prepared::with(&verified, trainer.dictionary(), store.compression_level());
                 batch_bytes += prepared.stored.len();

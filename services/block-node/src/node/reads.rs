@@ -41,9 +41,9 @@ fn places(bytes: usize) -> u32 {
 /// What is being read.
 pub(super) struct Reads {
     places: Arc<Semaphore>,
-    reading: Reading<Held>,
+    reading: Reading<u64, Held>,
     /// What is read to be lent waits for room first.
-    lending: Reading<Arc<Loan>>,
+    lending: Reading<u64, Arc<Loan>>,
 }
 
 impl Default for Reads {

@@ -14,7 +14,7 @@ pub const LEVEL: i32 = 1;
 
 /// How a block's bytes are stored. Frames of several blocks would be further numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
+pub enum StoredAs {
     /// As they are.
     Plain = 0,
     /// One zstd frame.
@@ -23,7 +23,7 @@ pub enum Encoding {
     Dictionary = 2,
 }
 
-impl Encoding {
+impl StoredAs {
     pub(super) fn of(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::Plain),
@@ -46,7 +46,7 @@ pub struct Prepared {
     /// Length of its `Block` message.
     pub plain_bytes: u32,
     /// How it is stored.
-    pub encoding: Encoding,
+    pub encoding: StoredAs,
     /// What is stored; where the dictionary is, is put before it when it is written.
     pub stored: Vec<u8>,
     /// What it needs to be read again.
@@ -54,8 +54,9 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Compresses a block by itself.
-    pub fn of(block: &Verified) -> Self {
+    /// Compresses a block by itself, at the level of most tests.
+    #[cfg(test)]
+    pub(crate) fn of(block: &Verified) -> Self {
         Self::with(block, None, LEVEL)
     }
 
@@ -69,10 +70,10 @@ impl Prepared {
         // Compression fails for lack of memory alone; then it is stored as it is.
         let (encoding, stored, dictionary) = match (compressed, dictionary) {
             (Ok(compressed), Some(dictionary)) if compressed.len() + 8 < plain.len() => {
-                (Encoding::Dictionary, compressed, Some(dictionary))
+                (StoredAs::Dictionary, compressed, Some(dictionary))
             }
-            (Ok(compressed), None) if compressed.len() < plain.len() => (Encoding::Zstd, compressed, None),
-            _ => (Encoding::Plain, plain.clone(), None),
+            (Ok(compressed), None) if compressed.len() < plain.len() => (StoredAs::Zstd, compressed, None),
+            _ => (StoredAs::Plain, plain.clone(), None),
         };
         Self {
             number: block.number,
@@ -112,16 +113,16 @@ pub(super) fn split(stored: &[u8]) -> Option<([u32; 2], &[u8])> {
 
 /// The `Block` message again; `dictionary` finds a copy of the dictionary.
 pub(super) fn unpack(
-    encoding: Encoding,
+    encoding: StoredAs,
     stored: &[u8],
     plain_bytes: u32,
     dictionary: impl FnOnce([u32; 2]) -> Option<SharedDictionary>,
 ) -> Result<Vec<u8>, UnpackError> {
     let plain = match encoding {
-        Encoding::Plain => stored.to_vec(),
+        StoredAs::Plain => stored.to_vec(),
         // Takes no more memory than the length says, whatever the frame says.
-        Encoding::Zstd => contexts::decompress(stored, plain_bytes as usize).map_err(|_| UnpackError::Zstd)?,
-        Encoding::Dictionary => {
+        StoredAs::Zstd => contexts::decompress(stored, plain_bytes as usize).map_err(|_| UnpackError::Zstd)?,
+        StoredAs::Dictionary => {
             let (copies, frame) = split(stored).ok_or(UnpackError::Zstd)?;
             let dictionary = dictionary(copies).ok_or(UnpackError::Dictionary)?;
             contexts::decompress_with(frame, &dictionary, plain_bytes as usize).map_err(|_| UnpackError::Zstd)?

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use zstd::dict::EncoderDictionary;
 
@@ -105,6 +105,24 @@ impl Samples {
     }
 }
 
+/// Where a dictionary is left by who trains it, `None` where it would be of no use. Nobody waits for him, who works behind all others.
+type Trained = Arc<OnceLock<Option<Dictionary>>>;
+
+/// What is to be trained from, on whatever thread; [`Trainer`] finds what becomes of it.
+#[derive(Debug)]
+pub struct Training {
+    samples: Samples,
+    trained: Trained,
+}
+
+impl Training {
+    /// Trains, at this level of zstd. Locks nothing, and waits for nobody.
+    pub fn run(self, level: i32) {
+        // Nobody else has set it.
+        let _ = self.trained.set(self.samples.train(level));
+    }
+}
+
 /// Decides when a dictionary is trained, and from what.
 #[derive(Debug)]
 pub struct Trainer {
@@ -115,7 +133,7 @@ pub struct Trainer {
     /// How long that is after the next dictionary that is of no use.
     try_again_bytes: u64,
     /// Somebody trains.
-    is_training: bool,
+    training: Option<Trained>,
 }
 
 impl Trainer {
@@ -123,17 +141,19 @@ impl Trainer {
     pub fn new(current: Option<Arc<Dictionary>>) -> Self {
         let rest_bytes = if current.is_some() { TRAIN_EVERY_BYTES } else { 0 };
         let try_again_bytes = TRY_AGAIN_BYTES;
-        Self { current, samples: Samples::default(), rest_bytes, try_again_bytes, is_training: false }
+        Self { current, samples: Samples::default(), rest_bytes, try_again_bytes, training: None }
     }
 
     /// What blocks are compressed with now.
-    pub fn dictionary(&self) -> Option<Arc<Dictionary>> {
+    pub fn dictionary(&mut self) -> Option<Arc<Dictionary>> {
+        self.collect();
         self.current.clone()
     }
 
-    /// A block has come. What comes back is to be trained from, and told to [`Trainer::trained`].
-    pub fn take(&mut self, block: &[u8]) -> Option<Samples> {
-        if self.is_training {
+    /// A block has come. What comes back is to be trained from.
+    pub fn take(&mut self, block: &[u8]) -> Option<Training> {
+        self.collect();
+        if self.training.is_some() {
             return None;
         }
         if self.rest_bytes > 0 {
@@ -144,13 +164,25 @@ impl Trainer {
         self.samples.bytes.extend_from_slice(sample);
         self.samples.lengths.push_back(sample.len());
         let is_enough = self.samples.lengths.len() >= SAMPLES || self.samples.bytes.len() >= SAMPLES_BYTES;
-        self.is_training = is_enough;
-        is_enough.then(|| std::mem::take(&mut self.samples))
+        is_enough.then(|| {
+            let trained = Arc::clone(self.training.insert(Trained::default()));
+            Training { samples: std::mem::take(&mut self.samples), trained }
+        })
+    }
+
+    /// Looks whether somebody has trained.
+    fn collect(&mut self) {
+        // Until then he has it, too. Where he has left nothing he could not begin.
+        if let Some(trained) = self.training.as_mut().and_then(Arc::get_mut) {
+            let dictionary = trained.take().flatten();
+            tracing::info!(bytes = dictionary.as_ref().map(|found| found.bytes().len()), "trained a dictionary");
+            self.trained(dictionary);
+        }
     }
 
     /// What became of the samples.
-    pub fn trained(&mut self, dictionary: Option<Dictionary>) {
-        self.is_training = false;
+    fn trained(&mut self, dictionary: Option<Dictionary>) {
+        self.training = None;
         (self.rest_bytes, self.try_again_bytes) = match dictionary {
             Some(_) => (TRAIN_EVERY_BYTES, TRY_AGAIN_BYTES),
             None => (self.try_again_bytes, (4 * self.try_again_bytes).min(TRY_AGAIN_BYTES_MAX)),
@@ -172,7 +204,7 @@ mod tests {
         let mut trainer = Trainer::new(None);
         let taken = blocks.take(SAMPLES).filter_map(|block| trainer.take(&block)).last();
         assert_eq!(trainer.take(&[0; 10_000]).map(|_| ()), None, "somebody trains");
-        taken.expect("enough blocks")
+        taken.expect("enough blocks").samples
     }
 
     #[test]
@@ -218,6 +250,22 @@ mod tests {
             rests.push(trainer.rest_bytes >> 20);
         }
         assert_eq!(rests, [128, 512, 2_048, 2_048, 256, 32]);
+    }
+
+    #[test]
+    fn who_packs_goes_on_while_somebody_trains_and_has_what_comes_of_it_afterwards() {
+        let (mut crafter, mut traffic) = (Crafter::new(1, 0), Traffic::new(1));
+        let mut block = || crafter.next_of(traffic.items(12)).bytes;
+        let mut trainer = Trainer::new(None);
+        let mut training = |trainer: &mut Trainer| (0..SAMPLES).find_map(|_| trainer.take(&block())).unwrap();
+        let first = training(&mut trainer);
+        assert!(trainer.dictionary().is_none() && trainer.take(&[7; 100]).is_none(), "it is not there yet");
+        std::thread::spawn(|| first.run(LEVEL)).join().unwrap();
+        assert!(trainer.dictionary().is_some());
+        trainer.rest_bytes = 0;
+        // There was no thread.
+        drop(training(&mut trainer));
+        assert_eq!((trainer.dictionary(), trainer.rest_bytes), (None, TRY_AGAIN_BYTES), "it is tried again later");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use wal::files::{Directory, File};
 use zstd::dict::DecoderDictionary;
 
-use super::compress::{Encoding, SharedDictionary, UnpackError, unpack};
+use super::compress::{SharedDictionary, StoredAs, UnpackError, unpack};
 use super::format::{HEAD_BYTES, Head, Kind, Place};
 use super::index::Entry;
 use super::segments::OpenFiles;
@@ -320,7 +320,7 @@ impl<D: Directory> Reader<D> {
         let head = self.head(number, entry, &record);
         let head = head.ok_or_else(|| Wrong::Damage("its head is not valid".into()))?;
         let stored = head.stored(&record).ok_or_else(|| Wrong::Damage("its checksum is wrong".into()))?;
-        let encoding = Encoding::of(head.encoding);
+        let encoding = StoredAs::of(head.encoding);
         let encoding = encoding.ok_or_else(|| Wrong::Damage(format!("encoding {} is unknown", head.encoding)))?;
         // A copy that cannot be read for now is not damaged.
         let mut unread = None;

@@ -364,8 +364,9 @@ fn alike(count: usize) -> (Vec<Crafted>, Arc<Dictionary>) {
     let (mut crafter, mut traffic) = (Crafter::new(1, 0), Traffic::new(1));
     let mut trainer = Trainer::new(None);
     let blocks: Vec<_> = (0..count).map(|_| crafter.next_of(traffic.items(2))).collect();
-    let samples = blocks.iter().cycle().find_map(|block| trainer.take(&block.bytes)).unwrap();
-    (blocks, Arc::new(samples.train(LEVEL).unwrap()))
+    let training = blocks.iter().cycle().find_map(|block| trainer.take(&block.bytes)).unwrap();
+    training.run(LEVEL);
+    (blocks, trainer.dictionary().unwrap())
 }
 
 fn prepared_with(block: &Crafted, dictionary: &Arc<Dictionary>) -> Prepared {
@@ -373,7 +374,7 @@ fn prepared_with(block: &Crafted, dictionary: &Arc<Dictionary>) -> Prepared {
     let (number, bytes, root) = (block.number, block.bytes.clone(), block.root);
     let verified = Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 };
     let prepared = Prepared::with(&verified, Some(Arc::clone(dictionary)), LEVEL);
-    assert_eq!(prepared.encoding, Encoding::Dictionary);
+    assert_eq!(prepared.encoding, StoredAs::Dictionary);
     prepared
 }
 

@@ -190,9 +190,7 @@ impl Writer {
     pub fn append(&self, block: Prepared) {
         self.shared.change(|queue| queue.blocks.push_back(block));
     }
-}
 
-impl Writer {
     /// The first block of all is this one; nothing was handed over before.
     pub fn begin_at(&self, first: u64) {
         self.shared.change(|queue| queue.first = Some(first));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use block_node::block::{Evidence, Footer, Verified};
 use block_node::hash::leaf;
-use block_node::store::{Options, Prepared, Store};
+use block_node::store::{LEVEL, Options, Prepared, Store};
 use wal::files::RealDirectory;
 
 /// Appended at once.
@@ -25,5 +25,5 @@ fn block(number: u64) -> Prepared {
     let footer = Footer { previous_root: root, all_previous_root: Some(root), state_root: None };
     // One item, which is a transaction.
     let bytes = [&[0x0a, 129, 1][..], &[0x22, 127], &root, &root, &[7; 31]].concat();
-    Prepared::of(&Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 1 })
+    Prepared::with(&Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 1 }, None, LEVEL)
 }

@@ -1,7 +1,8 @@
 //! Blocks that come from peers: what is missing, and what is damaged.
 
 use block_node::block::{Limits, ProofRules};
-use block_node::store::{Prepared, Store};
+use block_node::craft::Traffic;
+use block_node::store::{LEVEL, Prepared, Store};
 
 use super::scrub::{becomes, metric};
 use super::*;
@@ -119,8 +120,33 @@ fn stored(directory: &std::path::Path, blocks: Vec<Vec<u8>>) {
     let limits = Limits { block_bytes_max: 1 << 20 };
     for block in blocks {
         let verified = Verified::of(&block, limits, &ProofRules::accepted_before()).unwrap();
-        store.append(&[Prepared::of(&verified)]).unwrap();
+        store.append(&[Prepared::with(&verified, None, LEVEL)]).unwrap();
     }
+}
+
+#[test]
+fn a_repaired_block_is_compressed_as_it_is_asked_for() {
+    let (ours, theirs) = (harness::folder(), harness::folder());
+    let (mut crafter, mut traffic) = (Crafter::new(1, 0), Traffic::new(1));
+    let blocks: Vec<_> = (0..5).map(|_| crafter.next_of(traffic.items(10)).bytes).collect();
+    [&ours, &theirs].iter().for_each(|folder| stored(folder.path(), blocks.clone()));
+    let segment = ours.path().join("00000000000000000001.blocks");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let damaged = records(&bytes)[3] + 100;
+    bytes[damaged] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let limits = Limits { block_bytes_max: 1 << 20 };
+    let verified = Verified::of(&blocks[2], limits, &ProofRules::accepted_before()).unwrap();
+    let peer = Server::start(theirs.path(), &[]);
+    let flags = ["--compression-level", "9", "--backfill-peers", &peer.address];
+    let server = Server::start(ours.path(), &flags);
+    run(async { becomes(&server, "block_node_blocks_repaired_total", |repaired| repaired == 1).await });
+    let bytes = std::fs::read(&segment).unwrap();
+    let has = |level| {
+        let stored = Prepared::with(&verified, None, level).stored;
+        bytes.windows(stored.len()).any(|window| window == stored)
+    };
+    assert!(has(9) && !has(LEVEL), "the damaged one is the only one of the other level");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn a_damaged_block_that_was_taken_by_other_rules_than_those_of_today_is_repaired
             Store::open(block_node::data_directory::open(folder.path()).unwrap(), Default::default()).unwrap();
         for block in &blocks {
             let verified = Verified::of(block, Limits { block_bytes_max: 1 << 20 }, &ProofRules::accepted_before());
-            store.append(&[Prepared::of(&verified.unwrap())]).unwrap();
+            store.append(&[Prepared::with(&verified.unwrap(), None, LEVEL)]).unwrap();
         }
     }
     let segment = ours.path().join("00000000000000000001.blocks");

@@ -4,8 +4,8 @@
 //! one has the condition that a single PUT has. Before that nobody sees anything of it; an upload that fails is aborted, so that its
 //! parts do not stay and cost. Where the process is killed they do: let the bucket have a rule for incomplete uploads.
 
-use super::{Request, S3Store, TRIES};
-use crate::http::{Paced, body_time};
+use super::{Request, S3Store};
+use crate::http::{Paced, TRIES, body_time};
 use crate::listing::element;
 use crate::signature::{encode, sha256_hex};
 use crate::{Body, StoreError, retry};

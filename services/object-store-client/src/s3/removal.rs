@@ -4,7 +4,8 @@
 use super::{Request, S3Store};
 use crate::StoreError;
 use crate::listing::element;
-use crate::signature::base64;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 
 /// Keys of one request at most.
@@ -30,7 +31,7 @@ impl S3Store {
         let namespace = "http://s3.amazonaws.com/doc/2006-03-01/";
         let text = format!("<Delete xmlns=\"{namespace}\">{objects}<Quiet>true</Quiet></Delete>");
         // A removal wants a checksum beside the signature.
-        let checksum = base64(digest::digest(&digest::SHA256, text.as_bytes()).as_ref());
+        let checksum = STANDARD.encode(digest::digest(&digest::SHA256, text.as_bytes()));
         let headers = vec![("x-amz-checksum-sha256", checksum), ("x-amz-sdk-checksum-algorithm", "SHA256".into())];
         let request = Request { query: "delete=", headers, ..Request::new("POST", "") };
         let answer = match self.ask(request, text.as_bytes()) {

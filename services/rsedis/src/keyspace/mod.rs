@@ -1,7 +1,5 @@
 //! The keys of a database, in groups. SCAN goes group by group, each group resizes by itself, and what comes later (snapshots,
 //! cluster slots) takes a group at a time.
-//!
-//! This module is the seam for the compact table to come: nothing outside knows how entries are laid out.
 
 mod clocks;
 mod entry;
