@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use storebench_crds::Metric;
 use storebench_crds::benchmark_run::OnInconclusive;
-use storebench_crds::status::{Comparison, GateOutcome, TrialState, Verdict};
+use storebench_crds::status::{Comparison, GateOutcome, Verdict};
 
 use super::compare::baseline;
 use super::gate::Decided;
