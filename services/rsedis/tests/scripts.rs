@@ -78,3 +78,35 @@ fn a_format_may_have_millions_of_fields() {
     let reply = eval("return #struct.pack(string.rep('x', 3000000))", false);
     assert_eq!(reply, ":3000000\r\n");
 }
+
+/// As on x86, where Redis's cast leaves the least of all numbers of what has no place among them.
+#[test]
+fn a_number_is_what_redis_makes_of_it() {
+    for (script, expected) in [
+        ("return {double = 3}", "$1\r\n3\r\n"),
+        ("return {double = 3.5}", "$3\r\n3.5\r\n"),
+        ("return {double = 2^70}", "$22\r\n1.1805916207174113e+21\r\n"),
+        ("redis.call('zadd', 'z', 3, 'm') redis.setresp(3) return redis.call('zscore', 'z', 'm')", "$1\r\n3\r\n"),
+        ("return 2^63", ":-9223372036854775808\r\n"),
+        ("return -2^63", ":-9223372036854775808\r\n"),
+        ("return 1e300", ":-9223372036854775808\r\n"),
+        ("return 0/0", ":-9223372036854775808\r\n"),
+        ("return math.huge", ":-9223372036854775808\r\n"),
+        ("return cjson.decode('[NaN]')[1]", ":-9223372036854775808\r\n"),
+        ("return -1.99", ":-1\r\n"),
+        ("return redis.call('echo', 1e16)", "$17\r\n10000000000000000\r\n"),
+        ("return redis.call('echo', 1e17)", "$5\r\n1e+17\r\n"),
+        ("return redis.call('echo', -123456789012345678)", "$23\r\n-1.2345678901234568e+17\r\n"),
+        ("return redis.call('echo', 2^63)", "$22\r\n9.2233720368547758e+18\r\n"),
+        ("return redis.call('echo', 0/0)", "$4\r\n-nan\r\n"),
+        (
+            "return {bit.tobit(1e300), bit.tobit(1.5), bit.tobit(2.5), bit.lshift(1, 33.5)}",
+            "*4\r\n:-2013235812\r\n:2\r\n:2\r\n:4\r\n",
+        ),
+    ] {
+        assert_eq!(eval(script, false), expected, "{script}");
+    }
+    assert_eq!(eval("return {double = 3}", true), ",3\r\n");
+    let score = "redis.call('zadd', 'z', 3, 'm') redis.setresp(3) return redis.call('zscore', 'z', 'm')";
+    assert_eq!(eval(score, true), ",3\r\n");
+}
