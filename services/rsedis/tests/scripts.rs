@@ -110,3 +110,49 @@ fn a_number_is_what_redis_makes_of_it() {
     let score = "redis.call('zadd', 'z', 3, 'm') redis.setresp(3) return redis.call('zscore', 'z', 'm')";
     assert_eq!(eval(score, true), ",3\r\n");
 }
+
+#[test]
+fn what_struct_packs_is_aligned_and_refused_as_by_redis() {
+    let hexadecimal = "local function hex(text) \
+                       return (text:gsub('.', function(c) return ('%02x'):format(c:byte()) end)) end ";
+    for (script, expected) in [
+        ("return hex(struct.pack('!4bi', 1, 2))", "$16\r\n0100000002000000\r\n"),
+        ("return hex(struct.pack('>!bd', 1, 1))", "$32\r\n01000000000000003ff0000000000000\r\n"),
+        ("return hex(struct.pack('bi', 1, '2'))", "$10\r\n0102000000\r\n"),
+        ("return hex(struct.pack('i16', -1))", "$32\r\nffffffffffffffff0000000000000000\r\n"),
+        ("return hex(struct.pack('L', 2^63))", "$16\r\n0000000000000080\r\n"),
+        ("return hex(struct.pack('L', 2^64))", "$16\r\n0000000000000000\r\n"),
+        ("return hex(struct.pack('l', 0/0))", "$16\r\n0000000000000080\r\n"),
+        ("return hex(struct.pack('s', 12))", "$6\r\n313200\r\n"),
+        ("return {struct.unpack('!4bi', struct.pack('!4bi', 1, 2))}", "*3\r\n:1\r\n:2\r\n:9\r\n"),
+        ("return {struct.unpack('!bs>h', struct.pack('!bs>h', 1, 'ab', -3))}", "*4\r\n:1\r\n$2\r\nab\r\n:-3\r\n:7\r\n"),
+        ("return {struct.unpack('bc0', string.char(3) .. 'abcd')}", "*2\r\n$3\r\nabc\r\n:5\r\n"),
+        ("return {struct.unpack('i16', struct.pack('i16', -7))}", "*2\r\n:-7\r\n:17\r\n"),
+        ("return {struct.unpack('i9', '123456789')}", "*2\r\n:-79\r\n:10\r\n"),
+        ("return {struct.unpack('>fd', struct.pack('>fd', 1.5, -2))}", "*3\r\n:1\r\n:-2\r\n:13\r\n"),
+        ("return struct.size('!bl')", ":16\r\n"),
+        ("return struct.size('!8ihl')", ":16\r\n"),
+        ("return struct.size('b4')", ":1\r\n"),
+        ("return struct.size('=i')", "bad argument #1 to 'size' (invalid format option '=')"),
+        ("return struct.size('s')", "bad argument #1 to 'size' (option 's' has no fixed size)"),
+        ("return struct.size('c0')", "bad argument #1 to 'size' (option 'c0' has no fixed size)"),
+        ("return struct.size('!3i')", "alignment 3 is not a power of 2"),
+        ("return struct.size('i33')", "integral size 33 is larger than limit of 32"),
+        ("return struct.size('c99999999999')", "integral size overflow"),
+        ("return struct.size()", "bad argument #1 to 'size' (string expected, got no value)"),
+        ("return struct.pack('i', 'x')", "bad argument #2 to 'pack' (number expected, got string)"),
+        ("return struct.pack('ii', 1)", "bad argument #3 to 'pack' (number expected, got nil)"),
+        ("return struct.pack('s', {})", "bad argument #2 to 'pack' (string expected, got table)"),
+        ("return struct.pack('c4', 'abc')", "bad argument #3 to 'pack' (string too short)"),
+        ("return struct.unpack('i', 'abc')", "bad argument #2 to 'unpack' (data string too short)"),
+        ("return struct.unpack('i', 'abcd', 0)", "bad argument #3 to 'unpack' (offset must be 1 or greater)"),
+        ("return struct.unpack('c0', 'abcd')", "format 'c0' needs a previous size"),
+        ("return struct.unpack('s', 'abcd')", "unfinished string in data"),
+    ] {
+        let reply = eval(&format!("{hexadecimal}{script}"), false);
+        match reply.strip_prefix("-ERR user_script:1: ") {
+            Some(problem) => assert!(problem.starts_with(&format!("{expected} script: ")), "{script}: {reply}"),
+            None => assert_eq!(reply, expected, "{script}"),
+        }
+    }
+}
