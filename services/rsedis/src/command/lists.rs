@@ -295,6 +295,9 @@ fn pop_or_wait(server: &mut Server, client: &mut Session, args: Args<'_>, end: E
     let deadline = deadline(args.at(args.len() - 1), server.now)?;
     let names = args.to(args.len() - 1).from(1);
     for name in names.iter() {
+        if !client.is_served(name) {
+            continue;
+        }
         let key = Key::new(name);
         let list = match server.typed_mut::<List>(database, &key) {
             Ok(Some(list)) => list,
@@ -361,6 +364,9 @@ fn pop_many(server: &mut Server, client: &mut Session, args: Args<'_>, first: us
         _ => return Err(SYNTAX),
     };
     for name in keys.iter().take(number) {
+        if !client.is_served(name) {
+            continue;
+        }
         let key = Key::new(name);
         let list = match server.typed_mut::<List>(database, &key) {
             Ok(Some(list)) => list,
