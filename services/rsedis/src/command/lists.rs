@@ -239,8 +239,8 @@ fn move_element(server: &mut Server, client: &mut Session, args: Args<'_>, from:
     server.typed_or_new::<List>(database, &target)?.push(to, &taken, size);
     server.changed_string(database, source.bytes);
     server.touch(database, target.bytes);
-    server.notify(events::LIST, if from == End::Front { "lpop" } else { "rpop" }, database, source.bytes);
     server.notify(events::LIST, if to == End::Front { "lpush" } else { "rpush" }, database, target.bytes);
+    server.notify(events::LIST, if from == End::Front { "lpop" } else { "rpop" }, database, source.bytes);
     server.drop_empty(database, &source);
     let word = |end| if end == End::Front { b"LEFT".as_slice() } else { b"RIGHT" };
     match server.running.is_some_and(|command| command.name.ends_with("rpoplpush")) {
