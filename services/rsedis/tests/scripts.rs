@@ -156,3 +156,28 @@ fn what_struct_packs_is_aligned_and_refused_as_by_redis() {
         }
     }
 }
+
+#[test]
+fn random_numbers_are_those_of_redis() {
+    for (script, expected) in [
+        (
+            "math.randomseed(5) return {math.random(100), math.random(100), math.random(100)}",
+            "*3\r\n:53\r\n:28\r\n:79\r\n",
+        ),
+        ("math.randomseed(5) return tostring(math.random())", "$16\r\n0.52483957937213\r\n"),
+        ("math.randomseed(-5) return math.random(1, 1000)", ":817\r\n"),
+        ("math.randomseed(2^40) return math.random(1, 1000)", ":171\r\n"),
+        ("math.randomseed('7') return math.random(-5, 1000)", ":263\r\n"),
+        ("return math.random(0)", "bad argument #1 to 'random' (interval is empty)"),
+        ("return math.random(5, 1)", "bad argument #2 to 'random' (interval is empty)"),
+        ("return math.random('a')", "bad argument #1 to 'random' (number expected, got string)"),
+        ("return math.randomseed()", "bad argument #1 to 'randomseed' (number expected, got no value)"),
+        ("return math.random(1, 2, 3)", "wrong number of arguments"),
+    ] {
+        let reply = eval(script, false);
+        match reply.strip_prefix("-ERR user_script:1: ") {
+            Some(problem) => assert!(problem.starts_with(&format!("{expected} script: ")), "{script}: {reply}"),
+            None => assert_eq!(reply, expected, "{script}"),
+        }
+    }
+}

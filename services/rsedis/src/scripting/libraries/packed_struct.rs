@@ -2,7 +2,7 @@
 
 use mlua::{Lua, LuaString, Table, Value, Variadic};
 
-use super::{check_room, failed};
+use super::{check_room, failed, number_at, text_at, wrong};
 use crate::number::whole;
 
 /// Integers have so many bytes at most.
@@ -83,25 +83,6 @@ impl<'a> Format<'a> {
     }
 }
 
-fn wrong(place: usize, function: &str, what: &str) -> mlua::Error {
-    failed(format!("bad argument #{place} to '{function}' ({what})"))
-}
-
-/// The argument at a place, from one, as text.
-fn text_at(lua: &Lua, arguments: &[Value], place: usize, function: &str) -> mlua::Result<LuaString> {
-    let value = arguments.get(place - 1);
-    let text = value.map_or(Ok(None), |value| lua.coerce_string(value.clone()))?;
-    let name = value.map_or("no value", Value::type_name);
-    text.ok_or_else(|| wrong(place, function, &format!("string expected, got {name}")))
-}
-
-/// The argument at a place, from one, as a number.
-fn number_at(lua: &Lua, arguments: &[Value], place: usize, function: &str) -> mlua::Result<f64> {
-    let value = arguments.get(place - 1).cloned().unwrap_or(Value::Nil);
-    let name = value.type_name();
-    lua.coerce_number(value)?.ok_or_else(|| wrong(place, function, &format!("number expected, got {name}")))
-}
-
 /// As C has it on x86, also of what has no place in 64 bits.
 fn unsigned(number: f64) -> u64 {
     const HALF: f64 = 9_223_372_036_854_775_808.0;
@@ -111,9 +92,11 @@ fn unsigned(number: f64) -> u64 {
     }
 }
 
-fn struct_pack(lua: &Lua, arguments: Variadic<Value>) -> mlua::Result<LuaString> {
+fn struct_pack(lua: &Lua, mut arguments: Variadic<Value>) -> mlua::Result<LuaString> {
     const NAME: &str = "pack";
     let format = text_at(lua, &arguments, 1, NAME)?;
+    // Redis's keeps one behind its arguments, and takes it for a missing one.
+    arguments.push(Value::Nil);
     let format = format.as_bytes();
     let mut format = Format::new(&format);
     let mut out = Vec::new();
