@@ -181,3 +181,81 @@ fn random_numbers_are_those_of_redis() {
         }
     }
 }
+
+/// What it loads has the names of its script, and no others.
+#[test]
+fn a_script_finds_what_redis_has_and_nothing_else() {
+    for (script, expected) in [
+        ("return {load(function() end)() == nil, type(gcinfo())}", "*2\r\n:1\r\n$6\r\nnumber\r\n"),
+        ("local i = 0 return load(function() i = i + 1 return ({'return ', '5'})[i] end)()", ":5\r\n"),
+        ("return select('#', load(function() return string.char(27) end))", ":2\r\n"),
+        ("return select('#', load(function() return {} end))", ":2\r\n"),
+        ("return getmetatable('').__index == string", ":1\r\n"),
+        ("return loadstring('return KEYS == nil')()", "$-1\r\n"),
+        ("return redis.call('migrate', '127.0.0.1', 7, 'nokey', 0, 100)", "+NOKEY\r\n"),
+    ] {
+        assert_eq!(eval(script, false), expected, "{script}");
+    }
+    let missing = |source: &str, name: &str| {
+        format!("-ERR {source}:1: Script attempted to access nonexistent global variable '{name}' script: ")
+    };
+    for (script, expected) in [
+        ("return os", missing("user_script", "os")),
+        ("return loadstring('return os.execute')()", missing("[string \"return os.execute\"]", "os")),
+        (
+            "local i = 0 return load(function() i = i + 1 return ({'return io'})[i] end, 'n')()",
+            missing("[string \"n\"]", "io"),
+        ),
+        (
+            "return loadstring('x = 1')()",
+            "-ERR [string \"x = 1\"]:1: Attempt to modify a readonly table script: ".to_owned(),
+        ),
+        ("getmetatable('').__index = 1", "-ERR user_script:1: Attempt to modify a readonly table script: ".to_owned()),
+        (
+            "getmetatable('').__index.x = 1",
+            "-ERR user_script:1: Attempt to modify a readonly table script: ".to_owned(),
+        ),
+        (
+            "local callback = load('x') return callback",
+            "-ERR user_script:1: bad argument #1 to 'load' (function expected, got string)".to_owned(),
+        ),
+    ] {
+        let reply = eval(script, false);
+        assert!(reply.starts_with(&expected), "{script}: {reply}");
+    }
+}
+
+/// Also where the call is the last of its function.
+#[test]
+fn what_is_refused_tells_its_script_and_line() {
+    for (script, expected) in [
+        ("return redis.log(1)", "redis.log() requires two arguments or more."),
+        ("return redis.log('a', 'b')", "First argument must be a number (log level)."),
+        ("return redis.log(9, 'b')", "Invalid debug level."),
+        ("return redis.sha1hex()", "wrong number of arguments"),
+        ("return redis.setresp(4)", "RESP version must be 2 or 3."),
+        ("return redis.setresp()", "redis.setresp() requires one argument."),
+        ("return redis.set_repl(99)", "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."),
+        ("return redis.set_repl()", "redis.set_repl() requires two arguments."),
+        ("return redis.acl_check_cmd('nosuch', 'a')", "Invalid command passed to redis.acl_check_cmd()"),
+        ("return redis.acl_check_cmd()", "Please specify at least one argument for this redis lib call"),
+        ("return rawset(_G, 'a', 1)", "Attempt to modify a readonly table"),
+        ("return rawset(redis, 'a', 1)", "Attempt to modify a readonly table"),
+        ("setmetatable(_G, {})", "Attempt to modify a readonly table"),
+        ("return cjson.decode('nul')", "user_script:1: Expected value but found invalid token at character 1"),
+        ("return bit.band()", "user_script:1: bad argument #1 to 'band' (number expected, got no value)"),
+    ] {
+        let name = rsedis::scripting::name_of(script.as_bytes());
+        assert_eq!(eval(script, false), format!("-ERR {expected} script: {name}, on @user_script:1.\r\n"), "{script}");
+    }
+    let caught = eval("return {pcall(rawset, _G, 1, 2)}", false);
+    assert_eq!(caught, "*2\r\n$-1\r\n$34\r\nAttempt to modify a readonly table\r\n");
+    for (script, expected) in [
+        ("#!foo bar\nreturn 1", "Unexpected engine in script shebang: #!foo"),
+        ("#!lua flags=allow-stale,,no-cluster\nreturn 1", "Unexpected flag in script shebang: "),
+        ("#!lua flags=,\nreturn 1", "Unexpected flag in script shebang: "),
+    ] {
+        assert_eq!(eval(script, false), format!("-ERR {expected}\r\n"), "{script}");
+    }
+    assert_eq!(eval("#!lua flags=\nreturn 1", false), ":1\r\n");
+}
