@@ -13,6 +13,8 @@ use crate::engine::{Address, Durability, NotLeading, Options, StateStorage};
 
 /// What members' own ports are above their clients' ones, where the file does not say: the original has one port for both.
 const PEER_PORT_ABOVE: u16 = 1000;
+/// What is said of another number of a member.
+const NUMBERS: &str = "numbers are from 1 to 4294967295, as the dialects have them";
 /// Begins the environment's words.
 const PREFIX: &str = "RAFT__";
 
@@ -259,6 +261,10 @@ impl Settings {
         let Some(id) = flags.node_id.or(file.cluster.node_id) else {
             return mistake("--node-id, or node_id of [cluster]: say which member this is");
         };
+        let is_number = |id: u64| id > 0 && u32::try_from(id).is_ok();
+        if !is_number(id) {
+            return mistake(format!("--node-id, or node_id of [cluster]: {id}: {NUMBERS}"));
+        }
         let are_given = !members.is_empty();
         if !flags.join.is_empty() && !are_given {
             return mistake("--join: say with --member ID=HOST:PORT where this member itself is, as it was added");
@@ -274,8 +280,8 @@ impl Settings {
         let Some(own) = members.get(&id).cloned() else {
             return mistake(format!("member {id} is not among the members {:?}", members.keys().collect::<Vec<_>>()));
         };
-        if let Some(large) = members.keys().find(|id| **id == 0 || u32::try_from(**id).is_err()) {
-            return mistake(format!("member {large}: numbers are from 1 to 4294967295, as the dialects have them"));
+        if let Some(other) = members.keys().find(|id| !is_number(**id)) {
+            return mistake(format!("member {other}: {NUMBERS}"));
         }
         let Some(directory) = flags.db_root_dir.or(file.cluster.db_root_dir) else {
             return mistake("--db-root-dir, or db_root_dir of [cluster]: say where the data are");
@@ -291,6 +297,11 @@ impl Settings {
             |flag: Option<u64>, file: Option<u64>, default| Duration::from_millis(flag.or(file).unwrap_or(default));
         let election = millis(flags.election_timeout_ms, raft.election.election_timeout_min, 500);
         let heartbeat = millis(flags.heartbeat_ms, raft.replication.rpc_append_entries_clock_in_ms, 100);
+        if heartbeat.is_zero() {
+            return mistake(
+                "--heartbeat-ms, or rpc_append_entries_clock_in_ms of [raft.replication]: 0 is no time, say 1 or more",
+            );
+        }
         if let Some(longest) = raft.election.election_timeout_max {
             if Duration::from_millis(longest) < election {
                 return mistake("election_timeout_max is less than the shortest election timeout");
@@ -424,10 +435,20 @@ pub fn address_of(client: &str, peer: Option<&str>) -> Result<Address, Mistake> 
 
 /// Flags replace the file's list.
 fn members(nodes: &[Node], flags: &[String]) -> Result<BTreeMap<u64, Address>, Mistake> {
-    let mut members = BTreeMap::new();
-    let mut add = |id, address| match members.insert(id, address) {
-        None => Ok(()),
-        Some(_) => mistake(format!("member {id} is named twice")),
+    let mut members: BTreeMap<u64, Address> = BTreeMap::new();
+    let mut add = |id, address: Address| {
+        let is_there = |other: &Address| other.client == address.client || other.peer == address.peer;
+        if members.contains_key(&id) {
+            return mistake(format!("member {id} is named twice"));
+        }
+        if let Some((other, _)) = members.iter().find(|(_, other)| is_there(other)) {
+            return mistake(format!(
+                "members {other} and {id} are at one address, {}: each has its own",
+                address.client
+            ));
+        }
+        members.insert(id, address);
+        Ok(())
     };
     if flags.is_empty() {
         for node in nodes {

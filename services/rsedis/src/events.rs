@@ -54,14 +54,22 @@ pub fn parse(text: &str) -> Option<Classes> {
     })
 }
 
-/// The text of classes, as Redis orders it.
+/// The text of classes, as Redis shows it: beside all others not that there are new keys, too.
+pub fn shown(text: &str) -> String {
+    match text.strip_prefix('A') {
+        Some(_) => text.replace('n', ""),
+        None => text.to_owned(),
+    }
+}
+
+/// The text that means these classes, as Redis orders it.
 pub fn text(classes: Classes) -> String {
     let mut text = String::new();
     let has_all = classes & ALL == ALL;
     if has_all {
         text.push('A');
     }
-    let single = LETTERS.iter().filter(|(class, _)| classes & class != 0 && !(has_all && (ALL | NEW) & class != 0));
+    let single = LETTERS.iter().filter(|(class, _)| classes & class != 0 && !(has_all && ALL & class != 0));
     text.extend(single.map(|(_, letter)| letter));
     text
 }
@@ -118,7 +126,6 @@ pub fn of(command: &str) -> Option<(Classes, &'static str)> {
         "xadd" => (STREAM, "xadd"),
         "xdel" => (STREAM, "xdel"),
         "xtrim" => (STREAM, "xtrim"),
-        "xsetid" => (STREAM, "xsetid"),
         "sort" => (LIST, "sortstore"),
         _ => return None,
     })
@@ -133,8 +140,10 @@ mod tests {
         for (text, expected) in
             [("KEA", "AKE"), ("Elg", "glE"), ("", ""), ("EAn", "AE"), ("KEnm", "nKEm"), ("g$lshzxetdK", "AK")]
         {
-            assert_eq!(parse(text).map(super::text).as_deref(), Some(expected), "{text}");
+            assert_eq!(parse(text).map(|classes| shown(&super::text(classes))).as_deref(), Some(expected), "{text}");
         }
+        // What is set keeps all that was asked for.
+        assert_eq!(parse("KEAnm").map(super::text).as_deref().and_then(parse), parse("KEAnm"));
         assert_eq!(parse("q"), None);
     }
 }

@@ -26,6 +26,11 @@ impl Failure {
         Self::text(format!("ERR wrong number of arguments for '{command}' command"))
     }
 
+    /// A subcommand that is not there, or has too few or too many arguments.
+    pub fn subcommand(name: &str, command: &str) -> Self {
+        Self::text(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."))
+    }
+
     /// An expiry that cannot be.
     pub fn expire_time(command: &str) -> Self {
         Self::text(format!("ERR invalid expire time in '{command}' command"))

@@ -63,6 +63,10 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
 
 /// A double as `%.17g` writes it; infinities as `inf` and `-inf`.
 pub fn push_double(out: &mut Vec<u8>, value: f64) {
+    if value.is_nan() {
+        out.extend_from_slice(if value.is_sign_negative() { b"-nan" } else { b"nan" });
+        return;
+    }
     if value.is_infinite() {
         out.extend_from_slice(if value > 0.0 { b"inf" } else { b"-inf" });
         return;
@@ -127,6 +131,15 @@ pub fn double_text(value: f64) -> Vec<u8> {
     let mut out = Vec::new();
     push_double(&mut out, value);
     out
+}
+
+/// A number without its fraction, as a cast in C gives it on x86: what has no place in 64 bits is the least of them.
+pub fn whole(number: f64) -> i64 {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    match (-END..END).contains(&number) {
+        true => number as i64,
+        false => i64::MIN,
+    }
 }
 
 #[cfg(test)]

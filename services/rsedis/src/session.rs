@@ -1,6 +1,7 @@
 //! What the server knows of one client. Sockets are the reactor's business.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use crate::command::Command;
 use crate::command::tracking::Tracking;
@@ -113,6 +114,8 @@ pub struct Session {
     pub waiting: Option<Box<Waiting>>,
     /// Its command runs again, after it has waited.
     pub is_retrying: bool,
+    /// For this key, which became ready; the others that it waits for have their turn.
+    pub served_key: Option<Rc<[u8]>>,
     /// Its command cannot be done yet this time either.
     pub still_waits: bool,
     /// Its command has got to where a key of another type is an error, though it has waited.
@@ -138,6 +141,12 @@ pub struct Session {
 }
 
 impl Session {
+    /// Whether its command may take something from a key now.
+    #[inline]
+    pub fn is_served(&self, name: &[u8]) -> bool {
+        self.served_key.as_deref().is_none_or(|key| key == name)
+    }
+
     /// A client that has just come.
     pub fn new(id: u64, slot: usize, address: String, local_address: String, now: i64) -> Self {
         Self {

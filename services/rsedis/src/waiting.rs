@@ -1,15 +1,19 @@
 //! Clients that wait for keys (BLPOP and kin), with or without an end.
 //!
 //! A client that waits keeps its command. Each change of a key that somebody waits for makes the key ready; once the command that
-//! changed it is done, those who wait for it run their commands again, in the order in which they began to wait. Whose command
-//! still cannot be done goes on waiting and keeps its place.
+//! changed it is done, those who wait for it run their commands again, of that key only, in the order in which they began to wait.
+//! Whose command still cannot be done goes on waiting and keeps its place; who wants what the key does not hold is passed over.
+
+use std::rc::Rc;
 
 use crate::command::Command;
 use crate::failure::Failure;
+use crate::keyspace::Key;
 use crate::protocol::Args;
 use crate::protocol::request::OwnedArgs;
 use crate::server::Server;
 use crate::session::Session;
+use crate::value::Value;
 
 /// What a client hears when its time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +33,43 @@ pub enum TimeoutReply {
         /// So many are waited for.
         wanted: usize,
     },
+}
+
+/// What a client needs a key to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    List,
+    Zset,
+    Stream,
+    /// It hears also that its group is gone.
+    Group,
+}
+
+impl Wanted {
+    fn of(command: &Command) -> Self {
+        match command.name {
+            "xreadgroup" => Self::Group,
+            "xread" => Self::Stream,
+            name if name.starts_with("bz") => Self::Zset,
+            _ => Self::List,
+        }
+    }
+
+    fn is_met(self, held: Option<&Value>) -> bool {
+        match self {
+            Self::List => matches!(held, Some(Value::List(_))),
+            Self::Zset => matches!(held, Some(Value::Zset(_))),
+            Self::Stream => matches!(held, Some(Value::Stream(_))),
+            Self::Group => true,
+        }
+    }
+}
+
+/// Who waits for a key, kept with the key: thousands are passed over at every change of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter {
+    slot: usize,
+    wanted: Wanted,
 }
 
 /// A client waits.
@@ -77,8 +118,8 @@ pub fn wait(
     for key in &keys {
         let slots = server.waiters.entry((client.database, key.clone())).or_default();
         // A key may be named twice.
-        if !slots.contains(&client.slot) {
-            slots.push(client.slot);
+        if slots.last().is_none_or(|last| last.slot != client.slot) {
+            slots.push(Waiter { slot: client.slot, wanted: Wanted::of(command) });
         }
     }
     if let Some(deadline) = deadline {
@@ -103,7 +144,9 @@ pub fn forget(server: &mut Server, client: &mut Session) -> Option<Box<Waiting>>
     for key in &waiting.keys {
         let place = (waiting.database, key.clone());
         if let Some(slots) = server.waiters.get_mut(&place) {
-            slots.retain(|slot| *slot != client.slot);
+            if let Some(at) = slots.iter().position(|waiter| waiter.slot == client.slot) {
+                slots.remove(at);
+            }
             if slots.is_empty() {
                 server.waiters.remove(&place);
             }
@@ -119,26 +162,43 @@ pub fn forget(server: &mut Server, client: &mut Session) -> Option<Box<Waiting>>
 pub fn serve(server: &mut Server) {
     while !server.ready.is_empty() {
         for place in std::mem::take(&mut server.ready) {
-            for slot in server.waiters.get(&place).cloned().unwrap_or_default() {
-                retry(server, slot);
+            let waiters = server.waiters.get(&place).cloned().unwrap_or_default();
+            let (database, name) = (place.0, Rc::from(place.1));
+            let mut left = waiters.as_slice();
+            while let Some(at) = next_met(server, database, &name, left) {
+                retry_for(server, left[at].slot, Some(Rc::clone(&name)));
+                left = &left[at + 1..];
             }
         }
     }
 }
 
+/// The first of those who wait for a key that it has something for.
+fn next_met(server: &Server, database: usize, name: &[u8], waiters: &[Waiter]) -> Option<usize> {
+    let held = server.entry_if_there(database, &Key::new(name)).and_then(|entry| entry.value());
+    waiters.iter().position(|waiter| waiter.wanted.is_met(held))
+}
+
 /// Runs the command of the client at a slot again.
 pub fn retry(server: &mut Server, slot: usize) {
+    retry_for(server, slot, None);
+}
+
+/// The same, for a key that became ready.
+fn retry_for(server: &mut Server, slot: usize, key: Option<Rc<[u8]>>) {
     let Some(mut session) = server.sessions.get_mut(slot).and_then(Option::take) else { return };
     if session.is_killed {
         // Its connection is over: nothing is taken for it.
         forget(server, &mut session);
     } else if let Some(waiting) = session.waiting.take() {
         session.is_retrying = true;
+        session.served_key = key;
         let database = std::mem::replace(&mut session.database, waiting.database);
         let args = waiting.args.as_args();
         crate::command::run_again(server, &mut session, waiting.command, args);
         session.database = database;
         session.is_retrying = false;
+        session.served_key = None;
         let still_waits = std::mem::take(&mut session.still_waits);
         session.waiting = Some(waiting);
         if !still_waits {

@@ -78,3 +78,184 @@ fn a_format_may_have_millions_of_fields() {
     let reply = eval("return #struct.pack(string.rep('x', 3000000))", false);
     assert_eq!(reply, ":3000000\r\n");
 }
+
+/// As on x86, where Redis's cast leaves the least of all numbers of what has no place among them.
+#[test]
+fn a_number_is_what_redis_makes_of_it() {
+    for (script, expected) in [
+        ("return {double = 3}", "$1\r\n3\r\n"),
+        ("return {double = 3.5}", "$3\r\n3.5\r\n"),
+        ("return {double = 2^70}", "$22\r\n1.1805916207174113e+21\r\n"),
+        ("redis.call('zadd', 'z', 3, 'm') redis.setresp(3) return redis.call('zscore', 'z', 'm')", "$1\r\n3\r\n"),
+        ("return 2^63", ":-9223372036854775808\r\n"),
+        ("return -2^63", ":-9223372036854775808\r\n"),
+        ("return 1e300", ":-9223372036854775808\r\n"),
+        ("return 0/0", ":-9223372036854775808\r\n"),
+        ("return math.huge", ":-9223372036854775808\r\n"),
+        ("return cjson.decode('[NaN]')[1]", ":-9223372036854775808\r\n"),
+        ("return -1.99", ":-1\r\n"),
+        ("return redis.call('echo', 1e16)", "$17\r\n10000000000000000\r\n"),
+        ("return redis.call('echo', 1e17)", "$5\r\n1e+17\r\n"),
+        ("return redis.call('echo', -123456789012345678)", "$23\r\n-1.2345678901234568e+17\r\n"),
+        ("return redis.call('echo', 2^63)", "$22\r\n9.2233720368547758e+18\r\n"),
+        ("return redis.call('echo', 0/0)", "$4\r\n-nan\r\n"),
+        (
+            "return {bit.tobit(1e300), bit.tobit(1.5), bit.tobit(2.5), bit.lshift(1, 33.5)}",
+            "*4\r\n:-2013235812\r\n:2\r\n:2\r\n:4\r\n",
+        ),
+    ] {
+        assert_eq!(eval(script, false), expected, "{script}");
+    }
+    assert_eq!(eval("return {double = 3}", true), ",3\r\n");
+    let score = "redis.call('zadd', 'z', 3, 'm') redis.setresp(3) return redis.call('zscore', 'z', 'm')";
+    assert_eq!(eval(score, true), ",3\r\n");
+}
+
+#[test]
+fn what_struct_packs_is_aligned_and_refused_as_by_redis() {
+    let hexadecimal = "local function hex(text) \
+                       return (text:gsub('.', function(c) return ('%02x'):format(c:byte()) end)) end ";
+    for (script, expected) in [
+        ("return hex(struct.pack('!4bi', 1, 2))", "$16\r\n0100000002000000\r\n"),
+        ("return hex(struct.pack('>!bd', 1, 1))", "$32\r\n01000000000000003ff0000000000000\r\n"),
+        ("return hex(struct.pack('bi', 1, '2'))", "$10\r\n0102000000\r\n"),
+        ("return hex(struct.pack('i16', -1))", "$32\r\nffffffffffffffff0000000000000000\r\n"),
+        ("return hex(struct.pack('L', 2^63))", "$16\r\n0000000000000080\r\n"),
+        ("return hex(struct.pack('L', 2^64))", "$16\r\n0000000000000000\r\n"),
+        ("return hex(struct.pack('l', 0/0))", "$16\r\n0000000000000080\r\n"),
+        ("return hex(struct.pack('s', 12))", "$6\r\n313200\r\n"),
+        ("return {struct.unpack('!4bi', struct.pack('!4bi', 1, 2))}", "*3\r\n:1\r\n:2\r\n:9\r\n"),
+        ("return {struct.unpack('!bs>h', struct.pack('!bs>h', 1, 'ab', -3))}", "*4\r\n:1\r\n$2\r\nab\r\n:-3\r\n:7\r\n"),
+        ("return {struct.unpack('bc0', string.char(3) .. 'abcd')}", "*2\r\n$3\r\nabc\r\n:5\r\n"),
+        ("return {struct.unpack('i16', struct.pack('i16', -7))}", "*2\r\n:-7\r\n:17\r\n"),
+        ("return {struct.unpack('i9', '123456789')}", "*2\r\n:-79\r\n:10\r\n"),
+        ("return {struct.unpack('>fd', struct.pack('>fd', 1.5, -2))}", "*3\r\n:1\r\n:-2\r\n:13\r\n"),
+        ("return struct.size('!bl')", ":16\r\n"),
+        ("return struct.size('!8ihl')", ":16\r\n"),
+        ("return struct.size('b4')", ":1\r\n"),
+        ("return struct.size('=i')", "bad argument #1 to 'size' (invalid format option '=')"),
+        ("return struct.size('s')", "bad argument #1 to 'size' (option 's' has no fixed size)"),
+        ("return struct.size('c0')", "bad argument #1 to 'size' (option 'c0' has no fixed size)"),
+        ("return struct.size('!3i')", "alignment 3 is not a power of 2"),
+        ("return struct.size('i33')", "integral size 33 is larger than limit of 32"),
+        ("return struct.size('c99999999999')", "integral size overflow"),
+        ("return struct.size()", "bad argument #1 to 'size' (string expected, got no value)"),
+        ("return struct.pack('i', 'x')", "bad argument #2 to 'pack' (number expected, got string)"),
+        ("return struct.pack('ii', 1)", "bad argument #3 to 'pack' (number expected, got nil)"),
+        ("return struct.pack('s', {})", "bad argument #2 to 'pack' (string expected, got table)"),
+        ("return struct.pack('c4', 'abc')", "bad argument #3 to 'pack' (string too short)"),
+        ("return struct.unpack('i', 'abc')", "bad argument #2 to 'unpack' (data string too short)"),
+        ("return struct.unpack('i', 'abcd', 0)", "bad argument #3 to 'unpack' (offset must be 1 or greater)"),
+        ("return struct.unpack('c0', 'abcd')", "format 'c0' needs a previous size"),
+        ("return struct.unpack('s', 'abcd')", "unfinished string in data"),
+    ] {
+        let reply = eval(&format!("{hexadecimal}{script}"), false);
+        match reply.strip_prefix("-ERR user_script:1: ") {
+            Some(problem) => assert!(problem.starts_with(&format!("{expected} script: ")), "{script}: {reply}"),
+            None => assert_eq!(reply, expected, "{script}"),
+        }
+    }
+}
+
+#[test]
+fn random_numbers_are_those_of_redis() {
+    for (script, expected) in [
+        (
+            "math.randomseed(5) return {math.random(100), math.random(100), math.random(100)}",
+            "*3\r\n:53\r\n:28\r\n:79\r\n",
+        ),
+        ("math.randomseed(5) return tostring(math.random())", "$16\r\n0.52483957937213\r\n"),
+        ("math.randomseed(-5) return math.random(1, 1000)", ":817\r\n"),
+        ("math.randomseed(2^40) return math.random(1, 1000)", ":171\r\n"),
+        ("math.randomseed('7') return math.random(-5, 1000)", ":263\r\n"),
+        ("return math.random(0)", "bad argument #1 to 'random' (interval is empty)"),
+        ("return math.random(5, 1)", "bad argument #2 to 'random' (interval is empty)"),
+        ("return math.random('a')", "bad argument #1 to 'random' (number expected, got string)"),
+        ("return math.randomseed()", "bad argument #1 to 'randomseed' (number expected, got no value)"),
+        ("return math.random(1, 2, 3)", "wrong number of arguments"),
+    ] {
+        let reply = eval(script, false);
+        match reply.strip_prefix("-ERR user_script:1: ") {
+            Some(problem) => assert!(problem.starts_with(&format!("{expected} script: ")), "{script}: {reply}"),
+            None => assert_eq!(reply, expected, "{script}"),
+        }
+    }
+}
+
+/// What it loads has the names of its script, and no others.
+#[test]
+fn a_script_finds_what_redis_has_and_nothing_else() {
+    for (script, expected) in [
+        ("return {load(function() end)() == nil, type(gcinfo())}", "*2\r\n:1\r\n$6\r\nnumber\r\n"),
+        ("local i = 0 return load(function() i = i + 1 return ({'return ', '5'})[i] end)()", ":5\r\n"),
+        ("return select('#', load(function() return string.char(27) end))", ":2\r\n"),
+        ("return select('#', load(function() return {} end))", ":2\r\n"),
+        ("return getmetatable('').__index == string", ":1\r\n"),
+        ("return loadstring('return KEYS == nil')()", "$-1\r\n"),
+        ("return redis.call('migrate', '127.0.0.1', 7, 'nokey', 0, 100)", "+NOKEY\r\n"),
+    ] {
+        assert_eq!(eval(script, false), expected, "{script}");
+    }
+    let missing = |source: &str, name: &str| {
+        format!("-ERR {source}:1: Script attempted to access nonexistent global variable '{name}' script: ")
+    };
+    for (script, expected) in [
+        ("return os", missing("user_script", "os")),
+        ("return loadstring('return os.execute')()", missing("[string \"return os.execute\"]", "os")),
+        (
+            "local i = 0 return load(function() i = i + 1 return ({'return io'})[i] end, 'n')()",
+            missing("[string \"n\"]", "io"),
+        ),
+        (
+            "return loadstring('x = 1')()",
+            "-ERR [string \"x = 1\"]:1: Attempt to modify a readonly table script: ".to_owned(),
+        ),
+        ("getmetatable('').__index = 1", "-ERR user_script:1: Attempt to modify a readonly table script: ".to_owned()),
+        (
+            "getmetatable('').__index.x = 1",
+            "-ERR user_script:1: Attempt to modify a readonly table script: ".to_owned(),
+        ),
+        (
+            "local callback = load('x') return callback",
+            "-ERR user_script:1: bad argument #1 to 'load' (function expected, got string)".to_owned(),
+        ),
+    ] {
+        let reply = eval(script, false);
+        assert!(reply.starts_with(&expected), "{script}: {reply}");
+    }
+}
+
+/// Also where the call is the last of its function.
+#[test]
+fn what_is_refused_tells_its_script_and_line() {
+    for (script, expected) in [
+        ("return redis.log(1)", "redis.log() requires two arguments or more."),
+        ("return redis.log('a', 'b')", "First argument must be a number (log level)."),
+        ("return redis.log(9, 'b')", "Invalid debug level."),
+        ("return redis.sha1hex()", "wrong number of arguments"),
+        ("return redis.setresp(4)", "RESP version must be 2 or 3."),
+        ("return redis.setresp()", "redis.setresp() requires one argument."),
+        ("return redis.set_repl(99)", "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."),
+        ("return redis.set_repl()", "redis.set_repl() requires two arguments."),
+        ("return redis.acl_check_cmd('nosuch', 'a')", "Invalid command passed to redis.acl_check_cmd()"),
+        ("return redis.acl_check_cmd()", "Please specify at least one argument for this redis lib call"),
+        ("return rawset(_G, 'a', 1)", "Attempt to modify a readonly table"),
+        ("return rawset(redis, 'a', 1)", "Attempt to modify a readonly table"),
+        ("setmetatable(_G, {})", "Attempt to modify a readonly table"),
+        ("return cjson.decode('nul')", "user_script:1: Expected value but found invalid token at character 1"),
+        ("return bit.band()", "user_script:1: bad argument #1 to 'band' (number expected, got no value)"),
+    ] {
+        let name = rsedis::scripting::name_of(script.as_bytes());
+        assert_eq!(eval(script, false), format!("-ERR {expected} script: {name}, on @user_script:1.\r\n"), "{script}");
+    }
+    let caught = eval("return {pcall(rawset, _G, 1, 2)}", false);
+    assert_eq!(caught, "*2\r\n$-1\r\n$34\r\nAttempt to modify a readonly table\r\n");
+    for (script, expected) in [
+        ("#!foo bar\nreturn 1", "Unexpected engine in script shebang: #!foo"),
+        ("#!lua flags=allow-stale,,no-cluster\nreturn 1", "Unexpected flag in script shebang: "),
+        ("#!lua flags=,\nreturn 1", "Unexpected flag in script shebang: "),
+    ] {
+        assert_eq!(eval(script, false), format!("-ERR {expected}\r\n"), "{script}");
+    }
+    assert_eq!(eval("#!lua flags=\nreturn 1", false), ":1\r\n");
+}

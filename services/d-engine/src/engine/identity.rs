@@ -56,6 +56,9 @@ pub enum IdentityError {
         /// Of which group.
         wanted_group: String,
     },
+    /// It joined a group, and is not told so.
+    #[error("{0} is of a member that joined its group: start it with --join, as before")]
+    Joined(String),
     /// Its log is gone.
     #[error(
         "{0} had a log, and it is gone: this member would forget what it acknowledged. Restore the directory, or replace the member by a new one"
@@ -213,6 +216,9 @@ pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync
     let has_log = wal::is_begun(&folder.join("wal")).map_err(|error| file(&folder, error))?;
     let path = folder.join(FILE);
     match read(&folder)? {
+        Some(found) if !found.joined.is_empty() && options.joined.is_none() && found.member == wanted.member => {
+            Err(IdentityError::Joined(shown))
+        }
         Some(found) if (&found.group, found.member) != (&wanted.group, wanted.member) => Err(IdentityError::Other {
             path: shown,
             found: found.member,
@@ -402,6 +408,9 @@ mod tests {
         join(&mut again, Duration::ZERO, nobody).unwrap();
         assert_eq!((again.group_number(), &again.members), (0xabc, &options.members));
         check(&again, nobody).unwrap();
+        let alone = Options { join: Vec::new(), ..joiner() };
+        let refused = check(&alone, nobody).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("start it with --join"), "{refused}");
     }
 
     #[test]

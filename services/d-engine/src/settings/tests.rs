@@ -84,6 +84,11 @@ fn what_nobody_knows_or_offers_is_refused_in_one_line() {
         (FILE.replace("node_id = 2", "node_id = 4"), "member 4 is not among the members [1, 2, 3]"),
         (FILE.replace("id = 3", "id = 2"), "member 2 is named twice"),
         (FILE.replace("id = 3", "id = 4294967296"), "member 4294967296: numbers"),
+        (FILE.replace("node_id = 2", "node_id = 4294967296"), "node_id of [cluster]: 4294967296: numbers"),
+        (FILE.replace("node_id = 2", "node_id = 0"), "node_id of [cluster]: 0: numbers"),
+        (FILE.replace(":9082\", role", ":9081\", role"), "members 1 and 2 are at one address, 127.0.0.1:9081"),
+        (FILE.replace(":7083", ":10081"), "members 1 and 3 are at one address"),
+        (format!("{FILE}[raft.replication]\nrpc_append_entries_clock_in_ms = 0\n"), "rpc_append_entries_clock_in_ms"),
         (FILE.replace(":9083", ":65000"), ""),
         (FILE.replace("127.0.0.1:9081", "here"), "\"here\" is not an address"),
         (FILE.replace("= 600", "= 200"), "three heartbeats"),
@@ -130,8 +135,12 @@ fn the_state_lies_where_the_file_or_a_flag_says() {
 #[test]
 fn a_member_alone_needs_a_number_and_a_directory() {
     let flags = Flags { node_id: Some(1), db_root_dir: Some("/tmp/a".into()), ..Flags::default() };
-    let settings = Settings::of(None, [], flags).unwrap();
+    let settings = Settings::of(None, [], flags.clone()).unwrap();
     assert_eq!((settings.listen.as_str(), settings.engine.members.len()), ("127.0.0.1:9081", 1));
+    let Err(Mistake(said)) = Settings::of(None, [], Flags { node_id: Some(4_294_967_296), ..flags }) else {
+        panic!("it is taken");
+    };
+    assert!(said.starts_with("--node-id, or node_id of [cluster]: 4294967296"), "{said}");
     assert_eq!(settings.engine.durability, Durability::Fsync);
 }
 

@@ -221,7 +221,7 @@ pub(super) fn cat(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outco
 
 fn unknown_arguments(args: Args<'_>) -> Failure {
     let word = String::from_utf8_lossy(args.at(1));
-    Failure::text(format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try ACL HELP."))
+    Failure::subcommand(&word, "ACL")
 }
 
 pub(super) fn genpass(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {

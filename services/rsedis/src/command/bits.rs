@@ -8,6 +8,7 @@ use crate::number::parse_integer;
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
+use crate::value::Value;
 
 const BAD_OFFSET: Failure = Failure::new("ERR bit offset is not an integer or out of range");
 const BAD_BIT: Failure = Failure::new("ERR bit is not an integer or out of range");
@@ -208,11 +209,10 @@ pub(super) fn bitop(server: &mut Server, client: &mut Session, args: Args<'_>) -
         let padded = source.iter().copied().chain(std::iter::repeat(0));
         result.iter_mut().zip(padded).for_each(|(byte, other)| *byte = combine(*byte, other));
     }
-    let place = server.find(database, &target);
     if len > 0 {
-        server.databases[database].set_string(&target, place, &result, None);
+        server.put(database, &target, Value::String(result));
         server.changed_string(database, target.bytes);
-    } else if place.is_some() {
+    } else if server.find(database, &target).is_some() {
         server.databases[database].remove(&target);
         server.dirty += 1;
         server.touch(database, target.bytes);

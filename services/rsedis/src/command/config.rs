@@ -1,6 +1,5 @@
 //! CONFIG.
 
-use crate::eviction;
 use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::protocol::Args;
@@ -9,6 +8,7 @@ use crate::server::{Request, Server, SettingsBefore, Stats};
 use crate::session::{ReplyMode, Session};
 use crate::settings::{Extent, Kind, PARAMETERS, Settings, find};
 use crate::tls::Tls;
+use crate::{events, eviction};
 
 pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let mut found: Vec<(&str, usize)> = Vec::new();
@@ -26,7 +26,11 @@ pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     client.reply.map(found.len());
     for (name, index) in found {
         client.reply.bulk(name.as_bytes());
-        client.reply.bulk(server.settings.value(index).as_bytes());
+        let value = server.settings.value(index);
+        match PARAMETERS[index].kind {
+            Kind::Events => client.reply.bulk(events::shown(value).as_bytes()),
+            _ => client.reply.bulk(value.as_bytes()),
+        }
     }
     Ok(())
 }

@@ -122,7 +122,12 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
             return Ok(());
         }
         ("listpack", 3) => {
-            server.find(client.database, &Key::new(args.at(2))).ok_or(NO_KEY)?;
+            let place = server.find(client.database, &Key::new(args.at(2))).ok_or(NO_KEY)?;
+            if server.databases[client.database].entry(place).encoding() != "listpack" {
+                return Err(Failure::new("ERR Not a listpack encoded object."));
+            }
+            client.reply.simple("Listpack structure printed on stdout");
+            return Ok(());
         }
         ("protocol", 3) => return protocol(client, args.at(2)),
         ("populate", 3..=5) => populate(server, client, args)?,

@@ -60,7 +60,7 @@ pub(super) fn delete(server: &mut Server, client: &mut Session, args: Args<'_>) 
 }
 
 fn wrong_count(name: &str) -> Failure {
-    Failure::text(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try FUNCTION HELP."))
+    Failure::subcommand(name, "FUNCTION")
 }
 
 pub(super) fn flush(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {

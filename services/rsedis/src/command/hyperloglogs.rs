@@ -1,7 +1,7 @@
 //! PFADD and kin.
 
 use super::options::is;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, WRONG_TYPE};
 use crate::keyspace::Key;
 use crate::protocol::Args;
 use crate::server::Server;
@@ -23,7 +23,17 @@ fn sparse_max(server: &Server) -> usize {
 
 /// A key's bytes, to be read.
 fn read(server: &mut Server, database: usize, name: &[u8]) -> Outcome<Option<Vec<u8>>> {
-    let bytes = server.text(database, &Key::new(name))?.map(|text| text.to_vec());
+    checked(server.text(database, &Key::new(name))?.map(|text| text.to_vec()))
+}
+
+/// The same of a key that is to be changed: nobody misses it.
+fn read_to_change(server: &mut Server, database: usize, key: &Key<'_>) -> Outcome<Option<Vec<u8>>> {
+    let Some(place) = server.find(database, key) else { return Ok(None) };
+    let text = server.databases[database].entry(place).text().ok_or(WRONG_TYPE)?;
+    checked(Some(text.to_vec()))
+}
+
+fn checked(bytes: Option<Vec<u8>>) -> Outcome<Option<Vec<u8>>> {
     match bytes {
         Some(bytes) if !hll::is_one(&bytes) => Err(NOT_ONE),
         bytes => Ok(bytes),
@@ -42,7 +52,7 @@ fn write(server: &mut Server, database: usize, key: &Key<'_>, bytes: Vec<u8>) {
 
 pub(super) fn pfadd(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, database, most) = (Key::new(args.at(1)), client.database, sparse_max(server));
-    let before = read(server, database, key.bytes)?;
+    let before = read_to_change(server, database, &key)?;
     let mut is_changed = before.is_none();
     let mut bytes = before.unwrap_or_else(hll::empty);
     for element in args.from(2).iter() {
@@ -102,7 +112,7 @@ pub(super) fn pfcount(server: &mut Server, client: &mut Session, args: Args<'_>)
 pub(super) fn pfmerge(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, database, most) = (Key::new(args.at(1)), client.database, sparse_max(server));
     let (registers, is_dense) = union(server, database, args.from(1))?;
-    let mut bytes = read(server, database, key.bytes)?.unwrap_or_else(hll::empty);
+    let mut bytes = read_to_change(server, database, &key)?.unwrap_or_else(hll::empty);
     if is_dense {
         hll::make_dense(&mut bytes)?;
     }

@@ -30,11 +30,15 @@ fn describe(reply: &mut Reply, command: &Command) {
     reply.set(hints.len());
     hints.iter().for_each(|hint| reply.bulk(hint.as_bytes()));
     let specs = key_specs::specs_of(command);
-    reply.array(specs.len());
+    reply.set(specs.len());
     for (number, spec) in specs.iter().enumerate() {
         describe_spec(reply, spec, key_specs::note(command.name, number));
     }
-    reply.array(command.subcommands.len());
+    // As Redis has it: only where there are none they are a set.
+    match command.subcommands.len() {
+        0 => reply.set(0),
+        count => reply.array(count),
+    }
     command.subcommands.iter().for_each(|sub| describe(reply, sub));
 }
 

@@ -41,7 +41,7 @@ pub(super) fn touch(server: &mut Server, client: &mut Session, args: Args<'_>) -
 }
 
 pub(super) fn type_of(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let place = server.find(client.database, &Key::new(args.at(1)));
+    let place = server.find_to_read(client.database, &Key::new(args.at(1)));
     let name = place.map_or("none", |place| server.databases[client.database].entry(place).type_name());
     client.reply.simple(name);
     Ok(())
@@ -246,7 +246,7 @@ pub(super) fn copy(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     if from == to && source.bytes == target.bytes {
         return Err(Failure::new("ERR source and destination objects are the same"));
     }
-    let Some(place) = server.find(from, &source) else {
+    let Some(place) = server.find_to_read(from, &source) else {
         client.reply.integer(0);
         return Ok(());
     };

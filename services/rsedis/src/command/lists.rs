@@ -239,8 +239,8 @@ fn move_element(server: &mut Server, client: &mut Session, args: Args<'_>, from:
     server.typed_or_new::<List>(database, &target)?.push(to, &taken, size);
     server.changed_string(database, source.bytes);
     server.touch(database, target.bytes);
-    server.notify(events::LIST, if from == End::Front { "lpop" } else { "rpop" }, database, source.bytes);
     server.notify(events::LIST, if to == End::Front { "lpush" } else { "rpush" }, database, target.bytes);
+    server.notify(events::LIST, if from == End::Front { "lpop" } else { "rpop" }, database, source.bytes);
     server.drop_empty(database, &source);
     let word = |end| if end == End::Front { b"LEFT".as_slice() } else { b"RIGHT" };
     match server.running.is_some_and(|command| command.name.ends_with("rpoplpush")) {
@@ -295,6 +295,9 @@ fn pop_or_wait(server: &mut Server, client: &mut Session, args: Args<'_>, end: E
     let deadline = deadline(args.at(args.len() - 1), server.now)?;
     let names = args.to(args.len() - 1).from(1);
     for name in names.iter() {
+        if !client.is_served(name) {
+            continue;
+        }
         let key = Key::new(name);
         let list = match server.typed_mut::<List>(database, &key) {
             Ok(Some(list)) => list,
@@ -361,6 +364,9 @@ fn pop_many(server: &mut Server, client: &mut Session, args: Args<'_>, first: us
         _ => return Err(SYNTAX),
     };
     for name in keys.iter().take(number) {
+        if !client.is_served(name) {
+            continue;
+        }
         let key = Key::new(name);
         let list = match server.typed_mut::<List>(database, &key) {
             Ok(Some(list)) => list,

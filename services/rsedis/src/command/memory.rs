@@ -20,7 +20,7 @@ pub(super) fn usage(server: &mut Server, client: &mut Session, args: Args<'_>) -
     if !is_understood {
         return Err(SYNTAX);
     }
-    match server.entry(client.database, &Key::new(args.at(2))) {
+    match server.entry_if_there(client.database, &Key::new(args.at(2))) {
         Some(entry) => client.reply.count(entry.memory()),
         None => client.reply.null(),
     }

@@ -48,9 +48,6 @@ pub(super) fn migrate(server: &mut Server, client: &mut Session, args: Args<'_>)
     }
     let millis = integer(args.at(5))?;
     let database = integer(args.at(4))?;
-    if client.may_not_wait {
-        return Err(Failure::new("ERR MIGRATE waits for another server: not in a transaction or a script"));
-    }
     let mut bytes = Vec::new();
     let mut answers_before = 1;
     if !login.is_empty() {
@@ -73,6 +70,9 @@ pub(super) fn migrate(server: &mut Server, client: &mut Session, args: Args<'_>)
     if keys.is_empty() {
         client.reply.simple("NOKEY");
         return Ok(());
+    }
+    if client.may_not_wait {
+        return Err(Failure::new("ERR MIGRATE waits for another server: not in a transaction or a script"));
     }
     server.migration = Some(Box::new(Migration {
         slot: client.slot,

@@ -1,7 +1,7 @@
 //! Reads arguments of commands.
 
 use crate::failure::{Failure, NOT_FLOAT, NOT_INTEGER, Outcome};
-use crate::number::{parse_double, parse_integer};
+use crate::number::{parse_double, parse_integer, whole};
 
 /// An integer.
 pub fn integer(text: &[u8]) -> Outcome<i64> {
@@ -70,9 +70,12 @@ pub fn expiry(text: &[u8], unit: TimeUnit, now: i64, command: &str) -> Outcome<i
 /// How long a command may wait, in seconds: until when, in milliseconds since 1970; nothing for 0, which is for ever.
 pub fn deadline(text: &[u8], now: i64) -> Outcome<Option<i64>> {
     let seconds = parse_double(text).ok_or(Failure::new("ERR timeout is not a float or out of range"))?;
+    // What Redis has more digits for than a double: the last seconds before time ends.
+    if let Some(millis) = parse_integer(text).and_then(|seconds| seconds.checked_mul(1000)) {
+        return wait_until(millis, now);
+    }
     // Redis's conversion turns what is above 64 bits into the smallest number.
-    let millis = (seconds * 1000.0).ceil();
-    wait_until(if millis < i64::MAX as f64 { millis as i64 } else { i64::MIN }, now)
+    wait_until(whole((seconds * 1000.0).ceil()), now)
 }
 
 /// The same for milliseconds.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Command;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::protocol::Args;
 use crate::server::Server;
@@ -142,7 +142,8 @@ pub(super) fn publish(server: &mut Server, client: &mut Session, args: Args<'_>)
 
 fn list(server: &mut Server, client: &mut Session, args: Args<'_>, kind: Kind) -> Outcome {
     if args.len() > 3 {
-        return Err(crate::failure::SYNTAX);
+        let name = String::from_utf8_lossy(args.at(1));
+        return Err(Failure::subcommand(&name, "PUBSUB"));
     }
     let is_wanted = |name: &&Vec<u8>| args.get(2).is_none_or(|pattern| glob::matches(pattern, name));
     let names: Vec<&Vec<u8>> = registry(server, kind).keys().filter(is_wanted).collect();

@@ -20,7 +20,13 @@ struct Options<'a> {
 
 fn cursor(text: &[u8]) -> Outcome<u64> {
     let refused = Failure::new("ERR invalid cursor");
-    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(refused)
+    // As C reads one: nothing is 0, and what is negative wraps.
+    let (digits, is_negative) = text.strip_prefix(b"-").map_or((text, false), |rest| (rest, true));
+    let number = match std::str::from_utf8(digits).ok().filter(|digits| !is_negative || !digits.starts_with('+')) {
+        Some("") if !is_negative => Some(0),
+        digits => digits.and_then(|digits| digits.parse::<u64>().ok()),
+    };
+    number.map(|number| if is_negative { number.wrapping_neg() } else { number }).ok_or(refused)
 }
 
 fn options<'a>(args: Args<'a>, first: usize, is_of_keys: bool) -> Outcome<Options<'a>> {

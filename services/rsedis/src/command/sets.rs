@@ -298,13 +298,13 @@ pub(super) fn limited_keys<'a>(args: Args<'a>) -> Outcome<(Args<'a>, usize)> {
     let refused = Failure::new("ERR Number of keys can't be greater than number of args");
     let (keys, rest, number) =
         numbered_keys(args, 1).map_err(|failure| if failure == SYNTAX { refused } else { failure })?;
-    let limit = match (rest.get(0), rest.get(1)) {
-        (None, None) => 0,
-        (Some(word), Some(value)) if is(word, "LIMIT") && rest.len() == 2 => {
-            count(value).map_err(|_| Failure::new("ERR LIMIT can't be negative"))?
-        }
-        _ => return Err(SYNTAX),
-    };
+    let (mut limit, mut at) = (0, 0);
+    // The last one counts.
+    while let Some(word) = rest.get(at) {
+        let value = rest.get(at + 1).filter(|_| is(word, "LIMIT")).ok_or(SYNTAX)?;
+        limit = count(value).map_err(|_| Failure::new("ERR LIMIT can't be negative"))?;
+        at += 2;
+    }
     Ok((keys.to(number), if limit == 0 { usize::MAX } else { limit }))
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Command;
-use super::options::integer;
 use super::secrets::is_secret;
 use crate::failure::{Failure, Outcome};
+use crate::number::parse_integer;
 use crate::protocol::Args;
 use crate::server::{Server, SlowCommand};
 use crate::session::Session;
@@ -56,10 +56,12 @@ fn keep(server: &mut Server, client: &Session, command: &Command, args: Args<'_>
 pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let count = match args.get(2) {
         None => 10,
-        Some(text) => match integer(text)? {
-            -1 => server.slow.len(),
+        Some(_) if args.len() > 3 => return Err(Failure::subcommand("GET", "SLOWLOG")),
+        Some(text) => match parse_integer(text) {
+            Some(-1) => server.slow.len(),
             count => {
-                usize::try_from(count).map_err(|_| Failure::new("ERR count should be greater than or equal to -1"))?
+                let count = count.and_then(|count| usize::try_from(count).ok());
+                count.ok_or(Failure::new("ERR count should be greater than or equal to -1"))?
             }
         },
     };

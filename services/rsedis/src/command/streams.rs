@@ -92,6 +92,9 @@ fn options(args: Args<'_>, first: usize, is_add: bool, node_entries: usize) -> O
     Ok((options, at))
 }
 
+/// What Redis says where a millisecond has no further number.
+const NO_ROOM: Failure = Failure::new("ERR Elements are too large to be stored");
+
 /// An identifier as XADD is given it.
 enum Wanted {
     Now,
@@ -135,7 +138,8 @@ pub(super) fn xadd(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     let id = match wanted {
         Wanted::Now if now > last.millis => Some(Id { millis: now, sequence: 0 }),
         Wanted::Now => last.next(),
-        Wanted::Sequence(millis) if millis == last.millis => last.next().filter(|id| id.millis == millis),
+        Wanted::Sequence(millis) if millis == last.millis && last.sequence == u64::MAX => return Err(NO_ROOM),
+        Wanted::Sequence(millis) if millis == last.millis => last.next(),
         Wanted::Sequence(millis) => Some(Id { millis, sequence: 0 }),
         Wanted::Given(id) => Some(id),
     };
@@ -296,7 +300,9 @@ pub(super) fn xsetid(server: &mut Server, client: &mut Session, args: Args<'_>) 
     if deleted != Id::MIN {
         stream.max_deleted = deleted;
     }
-    server.changed_string(database, key.bytes);
+    // Redis does not count it as a change for those who watch.
+    server.dirty += 1;
+    server.notify(events::STREAM, "xsetid", database, key.bytes);
     client.reply.ok();
     Ok(())
 }

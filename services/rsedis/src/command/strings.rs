@@ -1,6 +1,7 @@
 //! Strings and counters.
 
 use super::options::{TimeUnit, expiry, integer, is, time_unit};
+use crate::events;
 use crate::failure::{Failure, NOT_INTEGER, Outcome, SYNTAX, WRONG_TYPE};
 use crate::keyspace::{Entry, Key, Place, WARM_AT_ONCE};
 use crate::long_double;
@@ -96,6 +97,9 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
         None => server.effects.say(database, &[b"SET", name, value]),
     }
     server.changed_string(database, name);
+    if expires.is_some() {
+        server.notify(events::GENERIC, "expire", database, name);
+    }
     if !options.gets {
         client.reply.ok();
     }
@@ -110,6 +114,7 @@ fn set_with_expiry(server: &mut Server, client: &mut Session, args: Args<'_>, un
     server.databases[database].set_string(&key, place, value, Some(at));
     server.effects.say(database, &[b"SET", name, value, b"PXAT", &integer_text(at)]);
     server.changed_string(database, name);
+    server.notify(events::GENERIC, "expire", database, name);
     client.reply.ok();
     Ok(())
 }
@@ -191,11 +196,15 @@ pub(super) fn getex(server: &mut Server, client: &mut Session, args: Args<'_>) -
             server.delete(database, &key, false);
             server.effects.say(database, &[b"DEL", key.bytes]);
         }
-        Some((at, _)) => server.expire_at(database, &key, place, at),
+        Some((at, _)) => {
+            server.expire_at(database, &key, place, at);
+            server.notify(events::GENERIC, "expire", database, key.bytes);
+        }
         None if persists && server.databases[database].entry(place).expiry().is_some() => {
             server.databases[database].set_expiry(place, None);
             server.effects.say(database, &[b"PERSIST", key.bytes]);
             server.changed_string(database, key.bytes);
+            server.notify(events::GENERIC, "persist", database, key.bytes);
         }
         None => {}
     }

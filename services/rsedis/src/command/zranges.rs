@@ -43,7 +43,9 @@ enum By {
 
 fn score_bound(text: &[u8]) -> Outcome<Score> {
     let (digits, is_excluded) = text.strip_prefix(b"(").map_or((text, false), |rest| (rest, true));
-    let value = parse_double(digits).ok_or(Failure::new("ERR min or max is not a float"))?;
+    // As C reads one: nothing is 0, and spaces may come before digits.
+    let value = if digits.is_empty() { Some(0.0) } else { parse_double(digits.trim_ascii_start()) };
+    let value = value.ok_or(Failure::new("ERR min or max is not a float"))?;
     Ok(Score { value, is_excluded })
 }
 
@@ -125,11 +127,11 @@ fn query<'a>(args: Args<'a>, at: usize, by: Option<By>, reversed: Option<bool>, 
         } else if is(word, "LIMIT") && next + 2 < args.len() {
             limits = Some((integer(args.at(next + 1))?, integer(args.at(next + 2))?));
             next += 2;
-        } else if reversed.is_none() && is(word, "REV") {
+        } else if is_reversed.is_none() && is(word, "REV") {
             is_reversed = Some(true);
-        } else if by.is_none() && is(word, "BYLEX") {
+        } else if chosen.is_none() && is(word, "BYLEX") {
             chosen = Some(By::Lex);
-        } else if by.is_none() && is(word, "BYSCORE") {
+        } else if chosen.is_none() && is(word, "BYSCORE") {
             chosen = Some(By::Score);
         } else {
             return Err(SYNTAX);

@@ -249,6 +249,9 @@ fn pop_or_wait(server: &mut Server, client: &mut Session, args: Args<'_>, is_max
     let deadline = deadline(args.at(args.len() - 1), server.now)?;
     let names = args.to(args.len() - 1).from(1);
     for name in names.iter() {
+        if !client.is_served(name) {
+            continue;
+        }
         let key = Key::new(name);
         let zset = match server.typed_mut::<Zset>(database, &key) {
             Ok(Some(zset)) => zset,
@@ -295,6 +298,9 @@ fn pop_many(server: &mut Server, client: &mut Session, args: Args<'_>, first: us
         _ => return Err(SYNTAX),
     };
     for name in keys.iter().take(number) {
+        if !client.is_served(name) {
+            continue;
+        }
         let key = Key::new(name);
         let zset = match server.typed_mut::<Zset>(database, &key) {
             Ok(Some(zset)) => zset,

@@ -3,7 +3,7 @@
 use mlua::{Lua, Table, Value};
 
 use super::problem::{error_table, told};
-use crate::number::{parse_double, parse_integer};
+use crate::number::{parse_double, parse_integer, whole};
 use crate::protocol::Reply;
 
 /// Tables in tables deeper than this are an error.
@@ -113,7 +113,13 @@ fn table_to_reply(table: &Table, reply: &mut Reply, is_resp3: bool, depth: usize
         reply.simple(&String::from_utf8_lossy(&status).replace(['\r', '\n'], " "));
         return Ok(());
     }
-    if let Value::Number(number) = field("double")? {
+    // Lua tells a whole number from others.
+    let double = match field("double")? {
+        Value::Integer(number) => Some(number as f64),
+        Value::Number(number) => Some(number),
+        _ => None,
+    };
+    if let Some(number) = double {
         reply.double(number);
         return Ok(());
     }
@@ -184,7 +190,7 @@ pub(super) fn to_reply(value: &Value, reply: &mut Reply, is_resp3: bool, depth: 
     match value {
         Value::String(text) => reply.bulk(&text.as_bytes()),
         Value::Integer(number) => reply.integer(*number),
-        Value::Number(number) => reply.integer(*number as i64),
+        Value::Number(number) => reply.integer(whole(*number)),
         Value::Boolean(is_so) if is_resp3 => reply.boolean(*is_so),
         Value::Boolean(true) => reply.integer(1),
         Value::Table(table) => {
@@ -196,11 +202,17 @@ pub(super) fn to_reply(value: &Value, reply: &mut Reply, is_resp3: bool, depth: 
     }
 }
 
+/// Whole numbers below are written with all their digits.
+const WHOLE_DIGITS_END: u64 = 100_000_000_000_000_000;
+
 /// An argument of `redis.call`.
 pub(super) fn to_argument(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),
-        Value::Integer(number) => Some(crate::number::integer_text(*number)),
+        Value::Integer(number) if number.unsigned_abs() < WHOLE_DIGITS_END => {
+            Some(crate::number::integer_text(*number))
+        }
+        Value::Integer(number) => Some(crate::number::double_text(*number as f64)),
         Value::Number(number) => Some(crate::number::double_text(*number)),
         _ => None,
     }

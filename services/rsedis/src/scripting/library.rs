@@ -122,10 +122,7 @@ impl Scripts {
         self.lua.remove_global_hook();
         match outcome {
             Ok((true, _)) => Ok(found.into_inner()),
-            Ok((false, problem)) => Err(wrong(format!(
-                "Error registering functions: {}",
-                problem_text(&problem).trim_start_matches("ERR ")
-            ))),
+            Ok((false, problem)) => Err(wrong(format!("Error registering functions: {}", problem_text(&problem)))),
             Err(error) => Err(wrong(format!("Error registering functions: {}", told(&error)))),
         }
     }

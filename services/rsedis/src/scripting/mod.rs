@@ -56,7 +56,7 @@ impl Flags {
                 "no-writes" => flags.no_writes = true,
                 "allow-oom" => flags.allow_oom = true,
                 "allow-stale" => flags.allow_stale = true,
-                "no-cluster" | "allow-cross-slot-keys" | "" => {}
+                "no-cluster" | "allow-cross-slot-keys" => {}
                 other => return Err(other.to_owned()),
             }
         }
@@ -133,7 +133,7 @@ impl Scripts {
     }
 
     fn try_new(has_deprecated: bool) -> mlua::Result<Self> {
-        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(MEMORY_BYTES_MAX)?;
         let host = lua.create_table()?;
@@ -162,6 +162,7 @@ impl Scripts {
         host.raw_set("call", problem::caller(&lua, &host, &asked, true)?)?;
         host.raw_set("pcall", problem::caller(&lua, &host, &asked, false)?)?;
         host.raw_set("plain", lua.create_function(problem::plain)?)?;
+        host.raw_set("raising", lua.create_function(problem::raising)?)?;
         let debugger = debugger::Debugger::default();
         let stops = debugger.clone();
         host.raw_set("breakpoint", lua.create_function(move |_, ()| Ok(stops.ask_for_break()))?)?;
@@ -221,14 +222,19 @@ impl Scripts {
             return Ok(name);
         }
         let wrong = |text: String| Failure::text(format!("ERR {text}"));
+        let engine = body.strip_prefix(b"#!").and_then(|rest| rest.split(u8::is_ascii_whitespace).next());
+        if let Some(engine) = engine.filter(|engine| *engine != b"lua" && body.contains(&b'\n')) {
+            let engine = String::from_utf8_lossy(engine);
+            return Err(wrong(format!("Unexpected engine in script shebang: #!{engine}")));
+        }
         let (pairs, text) = shebang(body).map_err(wrong)?;
         let mut flags = Flags::default();
         for (key, value) in pairs {
             match key.as_str() {
-                "engine" if value == "lua" => flags.has_shebang = true,
-                "engine" => return Err(wrong("Unexpected engine in script shebang: ".to_owned() + &value)),
+                "engine" => flags.has_shebang = true,
                 "flags" => {
-                    flags = Flags::parse(value.split(','))
+                    let words = value.split(',').filter(|_| !value.is_empty());
+                    flags = Flags::parse(words)
                         .map_err(|flag| wrong(format!("Unexpected flag in script shebang: {flag}")))?;
                 }
                 _ => return Err(wrong(format!("Unknown lua shebang option: {key}={value}"))),
@@ -334,7 +340,12 @@ mod tests {
             ("x = 1", "-ERR user_script:1: Attempt to modify a readonly table script: "),
             ("redis.call = 1", "-ERR user_script:1: Attempt to modify a readonly table script: "),
             ("return io", "-ERR user_script:1: Script attempted to access nonexistent global variable 'io' script: "),
-            ("return os.execute", "$-1\r\n"),
+            ("return os", "-ERR user_script:1: Script attempted to access nonexistent global variable 'os' script: "),
+            (
+                "return loadstring('return io')()",
+                "-ERR [string \"return io\"]:1: Script attempted to access nonexistent global variable 'io' script: ",
+            ),
+            ("loadstring('x = 1')()", "-ERR [string \"x = 1\"]:1: Attempt to modify a readonly table script: "),
             (
                 "local reply = redis.call('nosuch') return reply",
                 "-ERR Unknown Redis command called from script script: ",
@@ -345,8 +356,8 @@ mod tests {
             ("return {unpack({1, 2}, 0, 2147483647)}", "-ERR user_script:1: too many results to unpack"),
             ("return {unpack({1, 2}, -2147483648, 2147483647)}", "-ERR user_script:1: too many results to unpack"),
             ("getmetatable('').__index = 1", "-ERR user_script:1: Attempt to modify a readonly table"),
-            ("setmetatable(_G, {})", "-ERR user_script:1: Attempt to modify a readonly table"),
-            ("rawset(_G, 'x', 1)", "-ERR user_script:1: Attempt to modify a readonly table"),
+            ("setmetatable(_G, {})", "-ERR Attempt to modify a readonly table script: "),
+            ("rawset(_G, 'x', 1)", "-ERR Attempt to modify a readonly table script: "),
             ("while true do pcall(function() while true do end end) end", "-ERR Script killed by user"),
             ("while true do end", "-ERR Script killed by user with SCRIPT KILL."),
         ] {
@@ -458,7 +469,7 @@ mod tests {
         for (text, expected) in [
             (
                 "redis.register_function()",
-                "Error registering functions: wrong number of arguments to redis.register_function",
+                "Error registering functions: ERR wrong number of arguments to redis.register_function",
             ),
             ("redis.register_function('g', 1)", "second argument to redis.register_function must be a function"),
             (

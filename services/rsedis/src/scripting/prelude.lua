@@ -5,7 +5,6 @@ local host, lua = ...
 local locked = {}
 local function refuse() error("Attempt to modify a readonly table", 2) end
 setmetatable(locked, {__newindex = refuse, __metatable = locked})
-getmetatable("").__metatable = locked
 local find, gsub, match = string.find, string.gsub, string.match
 
 local function readonly(table_, missing)
@@ -55,53 +54,63 @@ function redis.status_reply(text)
     return {ok = text}
 end
 
-function redis.sha1hex(...)
-    if select("#", ...) ~= 1 then error({err = "ERR wrong number of arguments"}, 0) end
-    return host.sha1hex(tostring((...)))
-end
+-- What these refuse they tell, and the server raises it: where they are called last, Lua forgets who called them.
+local REFUSED = {}
+local function raising(callback) return host.raising(callback, REFUSED) end
 
-function redis.log(level, ...)
-    if type(level) ~= "number" or select("#", ...) < 1 then
-        error({err = "ERR redis.log() requires two arguments or more."}, 0)
-    end
-    if level < 0 or level > 3 then error({err = "ERR Invalid log level."}, 0) end
-    local words = {...}
+redis.sha1hex = raising(function(...)
+    if select("#", ...) ~= 1 then return REFUSED, "ERR wrong number of arguments" end
+    return host.sha1hex(tostring((...)))
+end)
+
+redis.log = raising(function(...)
+    if select("#", ...) < 2 then return REFUSED, "ERR redis.log() requires two arguments or more." end
+    local level = tonumber((...))
+    if not level then return REFUSED, "ERR First argument must be a number (log level)." end
+    if level < 0 or level > 3 then return REFUSED, "ERR Invalid debug level." end
+    local words = {select(2, ...)}
     for at, word in ipairs(words) do words[at] = tostring(word) end
     host.log(level, table.concat(words, " "))
-end
+end)
 
-function redis.setresp(version)
-    if version ~= 2 and version ~= 3 then error({err = "ERR RESP version must be 2 or 3."}, 0) end
+redis.setresp = raising(function(...)
+    if select("#", ...) ~= 1 then return REFUSED, "ERR redis.setresp() requires one argument." end
+    local version = math.floor(tonumber((...)) or 0)
+    if version ~= 2 and version ~= 3 then return REFUSED, "ERR RESP version must be 2 or 3." end
     host.setresp(version)
-end
+end)
 
-function redis.set_repl(flags)
-    if type(flags) ~= "number" or flags < 0 or flags > 3 then
-        error({err = "ERR Invalid replication flags. Please use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."}, 0)
+redis.set_repl = raising(function(...)
+    if select("#", ...) ~= 1 then return REFUSED, "ERR redis.set_repl() requires two arguments." end
+    local flags = math.floor(tonumber((...)) or 0)
+    if flags < 0 or flags > 3 then
+        return REFUSED, "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."
     end
     host.set_repl(flags)
-end
+end)
 
 function redis.replicate_commands() return true end
 redis.breakpoint, redis.debug = host.breakpoint, host.debug
 
-function redis.acl_check_cmd(...)
-    local known = host.is_command(...)
-    if not known then error({err = "ERR Invalid command passed to redis.acl_check_cmd()"}, 0) end
+redis.acl_check_cmd = raising(function(...)
+    if select("#", ...) == 0 then return REFUSED, "ERR Please specify at least one argument for this redis lib call" end
+    if not host.is_command(...) then return REFUSED, "ERR Invalid command passed to redis.acl_check_cmd()" end
     return host.is_allowed(...)
-end
+end)
 
 redis.LOG_DEBUG, redis.LOG_VERBOSE, redis.LOG_NOTICE, redis.LOG_WARNING = 0, 1, 2, 3
 redis.REPL_NONE, redis.REPL_AOF, redis.REPL_SLAVE, redis.REPL_REPLICA, redis.REPL_ALL = 0, 1, 2, 2, 3
 redis.REDIS_VERSION, redis.REDIS_VERSION_NUM = host.version, host.version_number
 
-local function text_only(load_text)
-    return function(chunk, ...)
-        if type(chunk) == "string" and chunk:byte(1) == 27 then
-            return nil, "attempt to load a binary chunk"
-        end
-        return load_text(chunk, ...)
+-- What is loaded sees what its script sees, and not what this file does.
+local script_env
+local function checked_loadstring(chunk, ...)
+    if type(chunk) == "string" and chunk:byte(1) == 27 then
+        return nil, "attempt to load a binary chunk"
     end
+    local callback, problem = loadstring(chunk, ...)
+    if not callback then return nil, problem end
+    return setfenv(callback, script_env)
 end
 
 -- Lua's own overflows where the indices are far apart.
@@ -113,11 +122,12 @@ local function checked_unpack(list, from, to)
     return unpack(list, from, to)
 end
 
+local READONLY = "Attempt to modify a readonly table"
 local function unless_locked(change)
-    return function(table_, ...)
-        if rawequal(getmetatable(table_), locked) then error("Attempt to modify a readonly table", 2) end
+    return raising(function(table_, ...)
+        if rawequal(getmetatable(table_), locked) then return REFUSED, READONLY end
         return change(table_, ...)
-    end
+    end)
 end
 
 -- What ends a script must not be caught by it.
@@ -135,6 +145,24 @@ local function checked_pcall(...) return text_of(pass_on(pcall(...))) end
 local function checked_xpcall(callback, handler)
     return pass_on(xpcall(callback, function(problem) return handler(plain(problem)) end))
 end
+
+local function checked_load(reader, name)
+    if type(reader) ~= "function" then
+        error("bad argument #1 to 'load' (function expected, got " .. type(reader) .. ")", 2)
+    end
+    local is_first = true
+    local callback, problem = load(function()
+        local piece = reader()
+        if is_first and type(piece) == "string" and piece:byte(1) == 27 then
+            error("attempt to load a binary chunk", 0)
+        end
+        is_first = false
+        return piece
+    end, name)
+    if not callback then return nil, plain(problem) end
+    return setfenv(callback, script_env)
+end
+
 local coroutines = {
     create = coroutine.create, status = coroutine.status, running = coroutine.running, wrap = coroutine.wrap,
     yield = coroutine.yield, resume = function(...) return pass_on(coroutine.resume(...)) end,
@@ -144,17 +172,17 @@ local globals = {
     xpcall = checked_xpcall, pcall = checked_pcall, error = error, assert = assert, tostring = tostring, tonumber = tonumber, type = type,
     next = next, pairs = pairs, ipairs = ipairs, select = select, unpack = checked_unpack, rawget = rawget, rawset = unless_locked(rawset),
     rawequal = rawequal, setmetatable = unless_locked(setmetatable), getmetatable = getmetatable, collectgarbage = collectgarbage,
-    loadstring = text_only(loadstring), _VERSION = _VERSION,
+    load = checked_load, loadstring = checked_loadstring, gcinfo = gcinfo, _VERSION = _VERSION,
     string = readonly(string), table = readonly(table), math = readonly(math), coroutine = readonly(coroutines),
-    os = readonly({clock = os.clock}),
     redis = readonly(redis), cjson = readonly(host.cjson), bit = readonly(host.bit), cmsgpack = readonly(host.cmsgpack),
     struct = readonly(host.struct),
 }
 globals.server = globals.redis
+getmetatable("").__metatable = readonly({__index = globals.string})
 if host.has_deprecated then globals.getfenv, globals.setfenv, globals.newproxy = getfenv, setfenv, newproxy end
 
 local MISSING = "Script attempted to access nonexistent global variable "
-local script_env = readonly(globals, MISSING)
+script_env = readonly(globals, MISSING)
 globals._G = script_env
 
 -- While a library is loaded it may register functions, and call nothing.
@@ -197,17 +225,22 @@ local function failed(problem)
         if rawget(problem, "err") and not rawget(problem, "source") and not getmetatable(problem) then
             problem.source, problem.line = place()
         end
+        -- No code of its own: what Lua itself refuses.
+        if problem.err == READONLY then problem.err = "ERR " .. READONLY end
         return problem
     end
     problem = tostring(problem)
     local source, line = match(problem, "(user_%a+):(%d+):")
+    source = source and "@" .. source
     if is_ours then
         source, line = place()
-        source = source and gsub(source, "^@", "")
         -- A library's own words have their place in front of them, as what Lua says; who ended the script knows nothing of it.
-        if source and not host.is_over() then problem = source .. ":" .. line .. ": " .. problem end
+        if source and not host.is_over() then problem = gsub(source, "^@", "") .. ":" .. line .. ": " .. problem end
+    elseif not source then
+        -- What was loaded is its own source.
+        source, line = match(problem, '^%[string "(.-)"%]:(%d+):')
     end
-    return {err = "ERR " .. problem, source = source and "@" .. source, line = line}
+    return {err = "ERR " .. problem, source = source, line = line}
 end
 
 return {

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use mlua::{Error, Function, Lua, Table, Value, Variadic};
+use mlua::{Error, Function, Lua, MultiValue, Table, Value, Variadic};
 
 use super::convert;
 
@@ -24,6 +24,8 @@ struct CommandError {
     text: Vec<u8>,
     /// The script's name for itself and its line.
     place: Option<(String, usize)>,
+    /// Errors of commands are counted where they run.
+    is_counted: bool,
 }
 
 /// Where the script is that called what runs. A function of Rust leaves its caller in Lua's stack, also where it is called last.
@@ -48,9 +50,23 @@ pub(super) fn caller(lua: &Lua, host: &Table, asked: &Asked, raises: bool) -> ml
             && let Value::String(text) = table.raw_get::<Value>("err")?
         {
             let text = text.as_bytes().to_vec();
-            return Err(Error::external(CommandError { text, place: place(lua) }));
+            return Err(Error::external(CommandError { text, place: place(lua), is_counted: true }));
         }
         Ok(reply)
+    })
+}
+
+/// A function that raises what another one refuses, which then returns a mark and a text.
+pub(super) fn raising(lua: &Lua, (callback, refused): (Function, Table)) -> mlua::Result<Function> {
+    lua.create_function(move |lua, arguments: MultiValue| {
+        let values: MultiValue = callback.call(arguments)?;
+        match (values.front(), values.get(1)) {
+            (Some(Value::Table(mark)), Some(Value::String(text))) if *mark == refused => {
+                let text = text.as_bytes().to_vec();
+                Err(Error::external(CommandError { text, place: place(lua), is_counted: false }))
+            }
+            _ => Ok(values),
+        }
     })
 }
 
@@ -70,8 +86,11 @@ pub(super) fn was_counted(table: &Table) -> bool {
 /// What was raised, as a script may see it.
 pub(super) fn plain(lua: &Lua, problem: Value) -> mlua::Result<Value> {
     let Value::Error(error) = &problem else { return Ok(problem) };
-    if let Some(CommandError { text, place }) = error.downcast_ref() {
+    if let Some(CommandError { text, place, is_counted }) = error.downcast_ref() {
         let table = error_table(lua, text)?;
+        if !is_counted {
+            table.raw_remove("ignore_error_stats_update")?;
+        }
         if let Some((source, line)) = place {
             table.raw_set("source", source.as_str())?;
             table.raw_set("line", line.to_string())?;

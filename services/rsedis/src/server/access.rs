@@ -2,12 +2,12 @@
 
 use super::Server;
 use crate::command::{NO_TOUCH, WRITE};
-use crate::eviction;
 use crate::failure::{Outcome, WRONG_TYPE};
 use crate::keyspace::{Entry, Key, Place};
 use crate::protocol::{Args, Limits};
 use crate::structure::listpack::Item;
 use crate::value::{Hash, List, Packing, Set, Stream, Value, Zset};
+use crate::{events, eviction};
 
 /// A value of a certain type.
 pub trait Typed: Default {
@@ -96,7 +96,10 @@ impl Server {
         let place = self.find(database, key);
         match place {
             Some(_) => self.stats.hits += 1,
-            None => self.stats.misses += 1,
+            None => {
+                self.stats.misses += 1;
+                self.notify(events::MISS, "keymiss", database, key.bytes);
+            }
         }
         place
     }

@@ -131,7 +131,9 @@ impl Server {
             {
                 self.reclaimer.free(entry);
             }
-            self.changed_string(database, key.bytes);
+            self.dirty += 1;
+            self.touch(database, key.bytes);
+            self.notify(events::GENERIC, "del", database, key.bytes);
             true
         }
     }

@@ -49,6 +49,7 @@ use crate::scripting::Scripts;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::tls::Tls;
+use crate::waiting::Waiter;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -152,7 +153,7 @@ pub struct Server {
     /// The command that runs.
     pub running: Option<&'static Command>,
     /// Who waits for what: by database and key, the clients' slots, the longest waiting first.
-    pub waiters: HashMap<(usize, Vec<u8>), Vec<usize>>,
+    pub waiters: HashMap<(usize, Vec<u8>), Vec<Waiter>>,
     /// Keys that were changed and that somebody waits for.
     pub ready: Vec<(usize, Vec<u8>)>,
     /// Until when clients wait: milliseconds since 1970, and their slots.

@@ -136,7 +136,7 @@ impl Reading<'_> {
         }
         let mut values = match (find(name.as_bytes()).map(|index| PARAMETERS[index].kind), values) {
             // One word with all of them is as good.
-            (Some(Kind::List | Kind::Percentiles | Kind::Master), [single]) => {
+            (Some(Kind::List | Kind::OomScores | Kind::Percentiles | Kind::Master), [single]) => {
                 single.split_whitespace().map(str::to_owned).collect()
             }
             _ => values.to_vec(),
@@ -203,6 +203,24 @@ fn rename(settings: &mut Settings, values: &[String]) -> Result<(), String> {
     Ok(())
 }
 
+fn integer(word: &str, low: i64, high: i64) -> Result<i64, String> {
+    let number = word.parse().map_err(|_| "argument couldn't be parsed into an integer".to_owned())?;
+    match (low..=high).contains(&number) {
+        true => Ok(number),
+        false => Err(format!("argument must be between {low} and {high} inclusive")),
+    }
+}
+
+fn oom_scores(words: &[String]) -> Result<String, String> {
+    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    let is_score = |word: &&str| word.parse().is_ok_and(|score: i64| (-2000..=2000).contains(&score));
+    match words.len() {
+        3 if words.iter().all(is_score) => Ok(words.join(" ")),
+        3 => Err("Invalid oom-score-adj-values, elements must be between -2000 and 2000.".to_owned()),
+        _ => Err("wrong number of arguments".to_owned()),
+    }
+}
+
 /// A parameter's value in the form in which CONFIG GET shows it.
 pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -> Result<String, String> {
     let single = || match words {
@@ -214,13 +232,10 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
             word @ ("yes" | "no") => Ok(word.to_owned()),
             _ => Err("argument must be 'yes' or 'no'".to_owned()),
         },
-        Kind::Integer(low, high) => {
-            let number: i64 =
-                single()?.parse().map_err(|_| "argument couldn't be parsed into an integer".to_owned())?;
-            match (low..=high).contains(&number) {
-                true => Ok(number.to_string()),
-                false => Err(format!("argument must be between {low} and {high} inclusive")),
-            }
+        Kind::Integer(low, high) => integer(single()?, low, high).map(|number| number.to_string()),
+        Kind::Clamped(low, high) => {
+            let number = integer(single()?, 0, i64::from(i32::MAX))?;
+            Ok(number.clamp(low, high).to_string())
         }
         Kind::Memory(low, high) => {
             let bytes = memory(single()?).ok_or("argument must be a memory value")?;
@@ -250,6 +265,7 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
         }
         Kind::Text => Ok(single()?.to_owned()),
         Kind::List => Ok(words.join(" ")),
+        Kind::OomScores => oom_scores(words),
         Kind::Percentiles => percentiles(words),
         Kind::SavePoints => {
             let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();

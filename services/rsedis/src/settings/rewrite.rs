@@ -31,7 +31,13 @@ fn line(settings: &Settings, index: usize) -> String {
     let (parameter, value) = (&PARAMETERS[index], settings.value(index));
     let has_words = matches!(
         parameter.kind,
-        Kind::List | Kind::Percentiles | Kind::SavePoints | Kind::OutputLimits | Kind::Shutdown | Kind::Master
+        Kind::List
+            | Kind::OomScores
+            | Kind::Percentiles
+            | Kind::SavePoints
+            | Kind::OutputLimits
+            | Kind::Shutdown
+            | Kind::Master
     ) && !value.is_empty();
     let value = if has_words { value.split(' ').map(quoted).collect::<Vec<_>>().join(" ") } else { quoted(value) };
     format!("{} {value}", parameter.name)

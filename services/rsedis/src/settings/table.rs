@@ -9,6 +9,8 @@ pub enum Kind {
     Boolean,
     /// A number between two.
     Integer(i64, i64),
+    /// A number that is not negative, and is brought between two.
+    Clamped(i64, i64),
     /// Bytes, with `kb`, `mb` and `gb`; at least and at most.
     Memory(i64, i64),
     /// Bytes, or so many percent of `maxmemory`.
@@ -19,6 +21,8 @@ pub enum Kind {
     Text,
     /// Any number of words.
     List,
+    /// `oom-score-adj-values`: three numbers.
+    OomScores,
     /// Any number of percentages.
     Percentiles,
     /// Pairs of seconds and changes.
@@ -119,7 +123,7 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("appendonly", Kind::Boolean, "no"),
     at_start("appendfilename", Kind::Text, "appendonly.aof"),
     at_start("appenddirname", Kind::Text, "appendonlydir"),
-    changeable("appendfsync", Kind::Words(&["always", "everysec", "no"]), "everysec"),
+    changeable("appendfsync", Kind::Words(&["everysec", "always", "no"]), "everysec"),
     changeable("aof-load-truncated", Kind::Boolean, "yes"),
     changeable("aof-use-rdb-preamble", Kind::Boolean, "yes"),
     changeable("aof-timestamp-enabled", Kind::Boolean, "no"),
@@ -185,7 +189,7 @@ pub static PARAMETERS: &[Parameter] = &[
     at_start("enable-debug-command", Kind::Words(&["no", "yes", "local"]), "no"),
     at_start("enable-protected-configs", Kind::Words(&["no", "yes", "local"]), "no"),
     changeable("list-compress-depth", Kind::Integer(0, i32::MAX as i64), "0").without_effect(),
-    changeable("hz", Kind::Integer(1, 500), "10").without_effect(),
+    changeable("hz", Kind::Clamped(1, 500), "10").without_effect(),
     changeable("dynamic-hz", Kind::Boolean, "yes").without_effect(),
     changeable("activerehashing", Kind::Fixed(&["yes"]), "yes"),
     changeable("active-expire-effort", Kind::Integer(1, 10), "1").without_effect(),
@@ -346,7 +350,7 @@ pub static PARAMETERS: &[Parameter] = &[
         has_effect: true,
     },
     changeable("replica-ignore-disk-write-errors", Kind::Boolean, "no").without_effect(),
-    changeable("oom-score-adj-values", Kind::List, "0 200 800").without_effect(),
+    changeable("oom-score-adj-values", Kind::OomScores, "0 200 800").without_effect(),
     changeable("tls-auth-clients", Kind::Words(&["no", "yes", "optional"]), "yes"),
     changeable("socket-mark-id", Kind::Integer(0, i64::MAX), "0").without_effect(),
     Parameter {

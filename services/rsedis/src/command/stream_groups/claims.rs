@@ -14,6 +14,7 @@ use crate::value::{Id, Pending, Stream, one_more, parse_id};
 
 pub(in crate::command) fn xack(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, database) = (Key::new(args.at(1)), client.database);
+    server.find_to_read(database, &key);
     let group = server.typed_mut::<Stream>(database, &key)?.and_then(|stream| stream.groups.get_mut(args.at(2)));
     let Some(group) = group else {
         client.reply.integer(0);

@@ -103,5 +103,5 @@ fn consumer_is_new(server: &mut Server, database: usize, key: &[u8], group: &[u8
 
 fn subcommand_syntax(args: Args<'_>) -> Failure {
     let (command, word) = (text(args.at(0)).to_uppercase(), text(args.at(1)));
-    Failure::text(format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try {command} HELP."))
+    Failure::subcommand(&word, &command)
 }

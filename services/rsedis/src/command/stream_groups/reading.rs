@@ -139,7 +139,7 @@ pub(in crate::command) fn xread(server: &mut Server, client: &mut Session, args:
     }
     let mut body = Reply { is_resp3: client.reply.is_resp3, ..Reply::default() };
     let mut found = 0;
-    for (name, id) in reading.keys.iter().zip(&ids) {
+    for (name, id) in reading.keys.iter().zip(&ids).filter(|(name, _)| client.is_served(name)) {
         let Ok(Some(stream)) = server.typed::<Stream>(database, &Key::new(name)) else { continue };
         let Some(from) = id.next() else { continue };
         let entries = stream.range(from, Id::MAX, reading.most, false);
@@ -161,7 +161,7 @@ pub(in crate::command) fn xreadgroup(server: &mut Server, client: &mut Session, 
     let (reading, database) = (reading(server, client, args, true)?, client.database);
     let Some((group_name, consumer)) = reading.group else { return Err(SYNTAX) };
     let mut ids = Vec::with_capacity(reading.ids.len());
-    for (name, id) in reading.keys.iter().zip(reading.ids.iter()) {
+    for (name, id) in reading.keys.iter().zip(reading.ids.iter()).filter(|(name, _)| client.is_served(name)) {
         let key = Key::new(name);
         let stream = match server.typed_mut::<Stream>(database, &key) {
             Ok(None) | Err(_) if client.is_retrying => {
@@ -194,7 +194,7 @@ pub(in crate::command) fn xreadgroup(server: &mut Server, client: &mut Session, 
     }
     let mut body = Reply { is_resp3: client.reply.is_resp3, ..Reply::default() };
     let mut found = 0;
-    for (name, id) in reading.keys.iter().zip(&ids) {
+    for (name, id) in reading.keys.iter().filter(|name| client.is_served(name)).zip(&ids) {
         let is_read = match id {
             Some(id) => {
                 read_history(server, &mut body, database, name, (group_name, consumer), *id, reading.most)?;

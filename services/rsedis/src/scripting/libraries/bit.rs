@@ -4,9 +4,10 @@ use mlua::{Lua, Table, Variadic};
 
 use super::failed;
 
-/// A number as 32 bits, wrapping.
+/// A number as 32 bits, wrapping and rounded: so much bigger, a double ends with its whole part.
 fn word(number: f64) -> u32 {
-    number.rem_euclid(4_294_967_296.0) as u32
+    const BIG: f64 = 6_755_399_441_055_744.0;
+    (number + BIG).to_bits() as u32
 }
 
 /// On two words of 32 bits.
@@ -23,7 +24,8 @@ pub(super) fn bit(lua: &Lua) -> mlua::Result<Table> {
     for (name, fold) in folds {
         let function = lua.create_function(move |_, numbers: Variadic<f64>| {
             let all = numbers.iter().map(|number| word(*number)).reduce(fold);
-            all.map(signed).ok_or_else(|| failed("bad argument #1 (number expected, got no value)"))
+            all.map(signed)
+                .ok_or_else(|| failed(format!("bad argument #1 to '{name}' (number expected, got no value)")))
         })?;
         table.raw_set(name, function)?;
     }
@@ -39,8 +41,8 @@ pub(super) fn bit(lua: &Lua) -> mlua::Result<Table> {
             lua.create_function(move |_, (number, by): (f64, f64)| Ok(signed(shift(word(number), word(by) & 31))))?;
         table.raw_set(name, function)?;
     }
-    let to_hex = lua.create_function(|_, (number, digits): (f64, Option<i64>)| {
-        let digits = digits.unwrap_or(8);
+    let to_hex = lua.create_function(|_, (number, digits): (f64, Option<f64>)| {
+        let digits = digits.map_or(8, |digits| word(digits) as i32);
         let text = match digits < 0 {
             true => format!("{:08X}", word(number)),
             false => format!("{:08x}", word(number)),

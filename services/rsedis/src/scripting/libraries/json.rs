@@ -172,6 +172,9 @@ impl Json<'_> {
         let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
         let length = self.text[self.at..].iter().take_while(is_part).count();
         let text = String::from_utf8_lossy(&self.text[self.at..self.at + length]).to_ascii_lowercase();
+        if text.starts_with(['i', 'n']) && !text.starts_with("inf") && !text.starts_with("nan") {
+            return self.expected("value");
+        }
         let unsigned = text.trim_start_matches('-');
         let is_invalid = text.starts_with('+')
             || unsigned.starts_with(['i', 'n'])

@@ -3,6 +3,7 @@
 use mlua::{Lua, Table, Value, Variadic};
 
 use super::{DEPTH_MAX, array_len, check_room, failed};
+use crate::number::whole;
 
 fn pack_message(value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Result<()> {
     /// cmsgpack gives up silently at this depth.
@@ -21,7 +22,7 @@ fn pack_message(value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Result<
     };
     match value {
         Value::Boolean(is_so) => out.push(if *is_so { 0xC3 } else { 0xC2 }),
-        Value::Number(number) if number.fract() == 0.0 && number.abs() < 9.2e18 => pack_integer(out, *number as i64),
+        Value::Number(number) if whole(*number) as f64 == *number => pack_integer(out, whole(*number)),
         Value::Integer(number) => pack_integer(out, *number),
         Value::Number(number) => {
             let single = *number as f32;

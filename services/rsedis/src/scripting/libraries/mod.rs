@@ -5,8 +5,9 @@ mod json;
 mod json_settings;
 mod message_pack;
 mod packed_struct;
+mod random;
 
-use mlua::{Lua, Table, Value};
+use mlua::{Lua, LuaString, Table, Value};
 
 /// Tables in tables deeper than this are an error, whatever a script has set.
 const DEPTH_MAX: usize = 1000;
@@ -24,6 +25,27 @@ fn check_room(count: usize, what: &str) -> mlua::Result<()> {
 
 fn failed(text: impl Into<String>) -> mlua::Error {
     mlua::Error::runtime(text.into())
+}
+
+/// An argument that will not do; places are counted from one.
+fn wrong(place: usize, function: &str, what: &str) -> mlua::Error {
+    failed(format!("bad argument #{place} to '{function}' ({what})"))
+}
+
+/// The argument at a place, from one, as text.
+fn text_at(lua: &Lua, arguments: &[Value], place: usize, function: &str) -> mlua::Result<LuaString> {
+    let value = arguments.get(place - 1);
+    let text = value.map_or(Ok(None), |value| lua.coerce_string(value.clone()))?;
+    let name = value.map_or("no value", Value::type_name);
+    text.ok_or_else(|| wrong(place, function, &format!("string expected, got {name}")))
+}
+
+/// The argument at a place, from one, as a number.
+fn number_at(lua: &Lua, arguments: &[Value], place: usize, function: &str) -> mlua::Result<f64> {
+    let value = arguments.get(place - 1);
+    let number = value.map_or(Ok(None), |value| lua.coerce_number(value.clone()))?;
+    let name = value.map_or("no value", Value::type_name);
+    number.ok_or_else(|| wrong(place, function, &format!("number expected, got {name}")))
 }
 
 /// Whether a table is an array: its largest index, if all keys are indices and it is not mostly holes.
@@ -44,6 +66,7 @@ fn array_len(table: &Table) -> Option<usize> {
 
 /// Puts all of them into a table.
 pub(super) fn add(lua: &Lua, host: &Table) -> mlua::Result<()> {
+    random::replace(lua)?;
     host.raw_set("cjson", json::cjson(lua)?)?;
     host.raw_set("bit", bit::bit(lua)?)?;
     host.raw_set("cmsgpack", message_pack::cmsgpack(lua)?)?;

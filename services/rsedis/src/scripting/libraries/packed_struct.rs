@@ -1,186 +1,245 @@
 //! struct: numbers and text in bytes by a format, as Ierusalimschy's `struct` for Lua 5.1 has it.
 
-use mlua::{Lua, Table, Value, Variadic};
+use mlua::{Lua, LuaString, Table, Value, Variadic};
 
-use super::{check_room, failed};
+use super::{check_room, failed, number_at, text_at, wrong};
+use crate::number::whole;
 
-/// One letter of a format of `struct`.
-enum Field {
-    Integer {
-        bytes: usize,
-        is_signed: bool,
-    },
-    Float,
-    Double,
-    /// So many bytes; none: as many as there are.
-    Text(Option<usize>),
-    /// Ends with a zero.
-    Zero,
-    Skip,
+/// Integers have so many bytes at most.
+const INTEGER_BYTES_MAX: usize = 32;
+/// What `!` alone means.
+const ALIGNMENT_MAX: usize = 8;
+
+/// A format, read letter by letter: it may be long, and a letter that is kept takes more than its byte.
+struct Format<'a> {
+    text: &'a [u8],
+    at: usize,
+    is_big: bool,
+    /// Nothing is aligned to more.
+    alignment: usize,
 }
 
-/// The fields of a format, each with whether its bytes are big-endian. One after the other: a format may be long, and a field takes more
-/// than its letter.
-fn fields(format: &[u8]) -> impl Iterator<Item = mlua::Result<(Field, bool)>> + '_ {
-    let (mut at, mut is_big) = (0, false);
-    std::iter::from_fn(move || next_field(format, &mut at, &mut is_big).transpose())
-}
-
-/// The field that begins at an offset, or behind it.
-fn next_field(format: &[u8], at: &mut usize, is_big: &mut bool) -> mlua::Result<Option<(Field, bool)>> {
-    while let Some(&letter) = format.get(*at) {
-        *at += 1;
-        let begin = *at;
-        while format.get(*at).is_some_and(u8::is_ascii_digit) {
-            *at += 1;
-        }
-        let digits = std::str::from_utf8(&format[begin..*at]).unwrap_or_default();
-        let size = match digits {
-            "" => None,
-            digits => Some(digits.parse::<usize>().map_err(|_| failed("integral size overflow"))?),
-        };
-        let integer = |bytes, is_signed| Field::Integer { bytes, is_signed };
-        let field = match letter {
-            b'>' => {
-                *is_big = true;
-                continue;
-            }
-            b'<' | b'=' => {
-                *is_big = false;
-                continue;
-            }
-            b'!' | b' ' => continue,
-            b'b' | b'B' => integer(1, letter == b'b'),
-            b'h' | b'H' => integer(2, letter == b'h'),
-            b'i' | b'I' => match size.unwrap_or(4) {
-                bytes @ 1..=8 => integer(bytes, letter == b'i'),
-                bytes => return Err(failed(format!("integral size {bytes} is larger than limit of 32"))),
-            },
-            b'l' | b'L' | b'T' => integer(8, letter == b'l'),
-            b'f' => Field::Float,
-            b'd' | b'n' => Field::Double,
-            b'c' => match size {
-                Some(0) => Field::Text(None),
-                size => Field::Text(Some(size.unwrap_or(1))),
-            },
-            b's' => Field::Zero,
-            b'x' => Field::Skip,
-            other => return Err(failed(format!("invalid format option '{}'", char::from(other)))),
-        };
-        return Ok(Some((field, *is_big)));
+impl<'a> Format<'a> {
+    fn new(text: &'a [u8]) -> Self {
+        let end = memchr::memchr(0, text).unwrap_or(text.len());
+        Self { text: &text[..end], at: 0, is_big: false, alignment: 1 }
     }
-    Ok(None)
+
+    fn number_or(&mut self, default: usize) -> mlua::Result<usize> {
+        let begin = self.at;
+        while self.text.get(self.at).is_some_and(u8::is_ascii_digit) {
+            self.at += 1;
+        }
+        match std::str::from_utf8(&self.text[begin..self.at]).unwrap_or_default() {
+            "" => Ok(default),
+            digits => Ok(digits.parse::<i32>().map_err(|_| failed("integral size overflow"))? as usize),
+        }
+    }
+
+    /// The next letter, and how many bytes it stands for; none where they are not known yet, and where it stands for no field.
+    fn next(&mut self) -> mlua::Result<Option<(u8, usize)>> {
+        let Some(&letter) = self.text.get(self.at) else { return Ok(None) };
+        self.at += 1;
+        let size = match letter {
+            b'b' | b'B' | b'x' => 1,
+            b'h' | b'H' => 2,
+            b'f' => 4,
+            b'l' | b'L' | b'T' | b'd' => 8,
+            b'c' => self.number_or(1)?,
+            b'i' | b'I' => match self.number_or(4)? {
+                size @ 0..=INTEGER_BYTES_MAX => size,
+                size => {
+                    let text = format!("integral size {size} is larger than limit of {INTEGER_BYTES_MAX}");
+                    return Err(failed(text));
+                }
+            },
+            _ => 0,
+        };
+        Ok(Some((letter, size)))
+    }
+
+    /// How many bytes come before a field that would begin at an offset.
+    fn padding(&self, offset: usize, letter: u8, size: usize) -> usize {
+        if size == 0 || letter == b'c' {
+            return 0;
+        }
+        let size = size.min(self.alignment);
+        (size - (offset & (size - 1))) & (size - 1)
+    }
+
+    /// A letter that is no field.
+    fn control(&mut self, letter: u8, function: &str) -> mlua::Result<()> {
+        match letter {
+            b' ' => {}
+            b'>' => self.is_big = true,
+            b'<' => self.is_big = false,
+            b'!' => match self.number_or(ALIGNMENT_MAX)? {
+                alignment if alignment.is_power_of_two() => self.alignment = alignment,
+                alignment => return Err(failed(format!("alignment {alignment} is not a power of 2"))),
+            },
+            other => return Err(wrong(1, function, &format!("invalid format option '{}'", char::from(other)))),
+        }
+        Ok(())
+    }
 }
 
-fn struct_pack(lua: &Lua, (format, values): (mlua::LuaString, Variadic<Value>)) -> mlua::Result<mlua::LuaString> {
+/// As C has it on x86, also of what has no place in 64 bits.
+fn unsigned(number: f64) -> u64 {
+    const HALF: f64 = 9_223_372_036_854_775_808.0;
+    match number >= HALF {
+        true => whole(number - HALF) as u64 ^ 1 << 63,
+        false => whole(number) as u64,
+    }
+}
+
+fn struct_pack(lua: &Lua, mut arguments: Variadic<Value>) -> mlua::Result<LuaString> {
+    const NAME: &str = "pack";
+    let format = text_at(lua, &arguments, 1, NAME)?;
+    // Redis's keeps one behind its arguments, and takes it for a missing one.
+    arguments.push(Value::Nil);
+    let format = format.as_bytes();
+    let mut format = Format::new(&format);
     let mut out = Vec::new();
-    let mut values = values.into_iter();
-    let mut next = || values.next().ok_or_else(|| failed("bad argument to 'pack' (value expected)"));
-    let number = |value: Value| match value {
-        Value::Integer(number) => Ok(number as f64),
-        Value::Number(number) => Ok(number),
-        _ => Err(failed("bad argument to 'pack' (number expected)")),
-    };
-    for field in fields(&format.as_bytes()) {
-        let (field, is_big) = field?;
-        let mut push = |bytes: &[u8]| match is_big {
-            true => out.extend(bytes.iter().rev()),
-            false => out.extend_from_slice(bytes),
-        };
-        match field {
-            Field::Integer { bytes, .. } => push(&(number(next()?)? as i64).to_le_bytes()[..bytes]),
-            Field::Float => push(&(number(next()?)? as f32).to_le_bytes()),
-            Field::Double => push(&number(next()?)?.to_le_bytes()),
-            Field::Skip => out.push(0),
-            Field::Text(_) | Field::Zero => {
-                let Value::String(text) = next()? else {
-                    return Err(failed("bad argument to 'pack' (string expected)"));
-                };
+    let mut place = 1;
+    while let Some((letter, size)) = format.next()? {
+        out.resize(out.len() + format.padding(out.len(), letter, size), 0);
+        let begin = out.len();
+        match letter {
+            b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
+                place += 1;
+                let bytes = unsigned(number_at(lua, &arguments, place, NAME)?).to_le_bytes();
+                out.extend_from_slice(&bytes[..size.min(8)]);
+                out.resize(begin + size, 0);
+            }
+            b'f' => {
+                place += 1;
+                out.extend_from_slice(&(number_at(lua, &arguments, place, NAME)? as f32).to_le_bytes());
+            }
+            b'd' => {
+                place += 1;
+                out.extend_from_slice(&number_at(lua, &arguments, place, NAME)?.to_le_bytes());
+            }
+            b'x' => out.push(0),
+            b'c' | b's' => {
+                place += 1;
+                let text = text_at(lua, &arguments, place, NAME)?;
                 let text = text.as_bytes();
-                match field {
-                    Field::Text(Some(size)) if text.len() < size => return Err(failed("string too short")),
-                    Field::Text(Some(size)) => out.extend_from_slice(&text[..size]),
-                    _ => out.extend_from_slice(&text),
-                }
-                if matches!(field, Field::Zero) {
+                let size = if size == 0 { text.len() } else { size };
+                let text = text.get(..size).ok_or_else(|| wrong(place + 1, NAME, "string too short"))?;
+                out.extend_from_slice(text);
+                if letter == b's' {
                     out.push(0);
                 }
+                continue;
             }
+            other => format.control(other, NAME)?,
+        }
+        if format.is_big {
+            out[begin..].reverse();
         }
     }
     lua.create_string(out)
 }
 
-fn struct_unpack(
-    lua: &Lua,
-    (format, text, from): (mlua::LuaString, mlua::LuaString, Option<f64>),
-) -> mlua::Result<Variadic<Value>> {
+/// An integer of little-endian bytes; of more than eight the first ones, which is what shifting leaves.
+fn integer(bytes: &[u8], is_signed: bool) -> f64 {
+    let word = bytes.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+    let mask = u64::MAX.wrapping_shl((bytes.len() as u32 * 8).wrapping_sub(1));
+    match (is_signed, word & mask) {
+        (false, _) => word as f64,
+        (true, 0) => word as i64 as f64,
+        (true, _) => (word | mask) as i64 as f64,
+    }
+}
+
+fn struct_unpack(lua: &Lua, arguments: Variadic<Value>) -> mlua::Result<Variadic<Value>> {
+    const NAME: &str = "unpack";
+    let format = text_at(lua, &arguments, 1, NAME)?;
+    let format = format.as_bytes();
+    let mut format = Format::new(&format);
+    let text = text_at(lua, &arguments, 2, NAME)?;
     let text = text.as_bytes();
-    let mut at = (from.unwrap_or(1.0) as usize).saturating_sub(1);
+    let from = match arguments.get(2) {
+        None | Some(Value::Nil) => 1,
+        Some(_) => whole(number_at(lua, &arguments, 3, NAME)?),
+    };
+    let mut at = (from as usize).checked_sub(1).ok_or_else(|| wrong(3, NAME, "offset must be 1 or greater"))?;
     let mut values: Vec<Value> = Vec::new();
-    let short = || failed("data string too short");
-    for field in fields(&format.as_bytes()) {
-        let (field, is_big) = field?;
+    let piece_at = |at: usize, size: usize| {
+        let piece = at.checked_add(size).and_then(|end| text.get(at..end));
+        piece.ok_or_else(|| wrong(2, NAME, "data string too short"))
+    };
+    while let Some((letter, size)) = format.next()? {
+        at = at.saturating_add(format.padding(at, letter, size));
+        let mut piece = piece_at(at, size)?;
         check_room(values.len(), "too many results")?;
-        let width = match &field {
-            Field::Integer { bytes, .. } => *bytes,
-            Field::Float => 4,
-            Field::Double => 8,
-            Field::Skip => 1,
-            Field::Text(Some(size)) => *size,
-            Field::Text(None) => match values.pop() {
-                Some(Value::Number(size)) if size >= 0.0 => size as usize,
-                _ => return Err(failed("format 'c0' needs a previous size")),
-            },
-            Field::Zero => {
-                let rest = text.get(at..).ok_or_else(short)?;
-                rest.iter().position(|byte| *byte == 0).ok_or_else(|| failed("unfinished string in data"))?
-            }
+        // Only numbers have an order of bytes; they are short.
+        let number = || match format.is_big {
+            true => piece.iter().rev().copied().collect(),
+            false => piece.to_vec(),
         };
-        let piece = text.get(at..at.saturating_add(width)).ok_or_else(short)?;
-        at += width;
-        let mut bytes = piece.to_vec();
-        if is_big && !matches!(field, Field::Text(_) | Field::Zero) {
-            bytes.reverse();
-        }
-        let word = bytes.iter().take(8).rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
-        values.push(match field {
-            Field::Skip => continue,
-            Field::Integer { bytes, is_signed: true } => {
-                let unused = 64 - 8 * bytes as u32;
-                Value::Number(((word << unused) as i64 >> unused) as f64)
+        let mut behind = 0;
+        let value = match letter {
+            b'b' | b'h' | b'l' | b'i' => Value::Number(integer(&number(), true)),
+            b'B' | b'H' | b'L' | b'T' | b'I' => Value::Number(integer(&number(), false)),
+            b'f' => {
+                let bytes = number().try_into().unwrap_or_default();
+                Value::Number(f64::from(f32::from_le_bytes(bytes)))
             }
-            Field::Integer { .. } => Value::Number(word as f64),
-            Field::Float => Value::Number(f64::from(f32::from_bits(word as u32))),
-            Field::Double => Value::Number(f64::from_bits(word)),
-            Field::Text(_) => Value::String(lua.create_string(piece)?),
-            Field::Zero => {
-                at += 1;
+            b'd' => Value::Number(f64::from_le_bytes(number().try_into().unwrap_or_default())),
+            b'c' => {
+                if size == 0 {
+                    let size = values.pop().map_or(Ok(None), |value| lua.coerce_number(value))?;
+                    let size = size.ok_or_else(|| failed("format 'c0' needs a previous size"))?;
+                    piece = piece_at(at, unsigned(size) as usize)?;
+                }
                 Value::String(lua.create_string(piece)?)
             }
-        });
+            b's' => {
+                let rest = &text[at..];
+                let end = memchr::memchr(0, rest).ok_or_else(|| failed("unfinished string in data"))?;
+                (piece, behind) = (&rest[..end], 1);
+                Value::String(lua.create_string(piece)?)
+            }
+            b'x' => {
+                at += size;
+                continue;
+            }
+            other => {
+                format.control(other, NAME)?;
+                continue;
+            }
+        };
+        at += piece.len() + behind;
+        values.push(value);
     }
     values.push(Value::Number((at + 1) as f64));
     Ok(values.into_iter().collect())
+}
+
+fn struct_size(lua: &Lua, arguments: Variadic<Value>) -> mlua::Result<f64> {
+    const NAME: &str = "size";
+    let format = text_at(lua, &arguments, 1, NAME)?;
+    let format = format.as_bytes();
+    let mut format = Format::new(&format);
+    let mut sum = 0usize;
+    while let Some((letter, size)) = format.next()? {
+        sum += format.padding(sum, letter, size) + size;
+        match letter {
+            b's' => return Err(wrong(1, NAME, "option 's' has no fixed size")),
+            b'c' if size == 0 => return Err(wrong(1, NAME, "option 'c0' has no fixed size")),
+            // Letters that are unknown are none here.
+            letter if letter.is_ascii_alphanumeric() => {}
+            other => format.control(other, NAME)?,
+        }
+    }
+    Ok(sum as f64)
 }
 
 pub(super) fn struct_library(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.raw_set("pack", lua.create_function(struct_pack)?)?;
     table.raw_set("unpack", lua.create_function(struct_unpack)?)?;
-    let size = lua.create_function(|_, format: mlua::LuaString| {
-        fields(&format.as_bytes()).try_fold(0.0, |sum, field| {
-            Ok(sum
-                + match field?.0 {
-                    Field::Integer { bytes, .. } => bytes as f64,
-                    Field::Float => 4.0,
-                    Field::Double => 8.0,
-                    Field::Skip => 1.0,
-                    Field::Text(Some(size)) => size as f64,
-                    Field::Text(None) | Field::Zero => return Err(failed("variable-size format in 'size'")),
-                })
-        })
-    })?;
-    table.raw_set("size", size)?;
+    table.raw_set("size", lua.create_function(struct_size)?)?;
     Ok(table)
 }

@@ -1,0 +1,121 @@
+//! Keyspace events: which, and in which order. Beside Redis 7.0.15.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use support::elements;
+use support::node::Node;
+
+/// What a listener hears of each line.
+fn heard(node: &Node, classes: &str, lines: &[&str]) -> Vec<String> {
+    let (mut listener, mut client) = (node.client(), node.client());
+    assert_eq!(client.call(&format!("CONFIG SET notify-keyspace-events {classes}")), "+OK\r\n");
+    listener.call("PSUBSCRIBE *");
+    let mut all = vec![client.call("CONFIG GET notify-keyspace-events")];
+    for line in lines {
+        client.call(line);
+        client.call("PUBLISH end x");
+        let mut events = Vec::new();
+        loop {
+            let message = listener.receive().unwrap();
+            let parts = elements(&message);
+            if parts[2] == b"$3\r\nend\r\n" {
+                break;
+            }
+            let shown = [parts[2], parts[3]].map(|part| part.escape_ascii().to_string().replace("\\r\\n", " "));
+            events.push(shown.concat());
+        }
+        all.push(format!("{line}: {events:?}"));
+    }
+    all
+}
+
+#[track_caller]
+fn compare(classes: &str, lines: &[&str]) {
+    let [ours, theirs] = [Node::ours(&[]), Node::theirs(&[])].map(|node| heard(&node, classes, lines));
+    assert_eq!(ours, theirs, "{classes}");
+}
+
+#[test]
+fn what_gives_a_key_a_time_tells_of_it_and_of_its_end() {
+    compare(
+        "KEA",
+        &[
+            "SET k v EX 100",
+            "SET k v PX 100000",
+            "SET k v GET EXAT 99999999999",
+            "SET k v KEEPTTL",
+            "SETEX k 100 v",
+            "PSETEX k 100000 v",
+            "GETEX k",
+            "GETEX k EX 100",
+            "GETEX k PERSIST",
+            "GETEX k PERSIST",
+            "GETEX k PXAT 99999999999999",
+            "GETEX k PXAT 5",
+            "SET k v",
+            "EXPIRE k -1",
+            "SET k v",
+            "EXPIRE k 100",
+            "GETDEL k",
+            "DEL k",
+        ],
+    );
+}
+
+#[test]
+fn what_is_moved_is_pushed_and_then_popped() {
+    compare(
+        "EA",
+        &[
+            "RPUSH q 1",
+            "LMOVE q w LEFT LEFT",
+            "RPOPLPUSH w q",
+            "BLMOVE q w RIGHT LEFT 0",
+            "BRPOPLPUSH w q 0",
+            "LMOVE q q LEFT RIGHT",
+        ],
+    );
+}
+
+#[test]
+fn keys_that_are_new_and_keys_that_are_missed_are_told_of_beside_all_others() {
+    let lines = [
+        "SET k v EX 100",
+        "SET k w",
+        "RPUSH q 1",
+        "LMOVE q w LEFT LEFT",
+        "MSET a 1 b 2",
+        "GET nokey",
+        "MGET nokey k nokey2",
+        "EXISTS nokey",
+        "TTL nokey",
+        "TYPE nokey",
+        "HGET nokey f",
+        "LLEN nokey",
+        "GETEX nokey EX 10",
+        "GETDEL nokey",
+        "SINTER nokey nokey2",
+        "SUNIONSTORE d nokey",
+        "SORT nokey",
+        "XLEN nokey",
+        "DUMP nokey",
+        "TOUCH nokey",
+        "PFCOUNT nokey",
+        "ZUNION 1 nokey",
+        "ZRANGE nokey 0 -1",
+        "BITOP AND d nokey",
+        "OBJECT ENCODING nokey",
+        "DEL nokey",
+        "EXPIRE nokey 10",
+        "LPOP nokey",
+        "COPY nokey x",
+        "PFADD p x",
+        "PFMERGE q p nokey",
+        "MEMORY USAGE nokey",
+        "XACK nokey g 1-1",
+    ];
+    compare("EAnm", &lines);
+    compare("Enm", &lines);
+}
