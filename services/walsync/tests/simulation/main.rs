@@ -156,6 +156,36 @@ impl Life<'_> {
         }
     }
 
+    /// Two commits without a pause, of a WAL that is let go of: one lies in it, the other restarts it.
+    fn restart_behind_a_commit(&mut self) {
+        let database = std::fs::read(self.path()).unwrap();
+        let page_size = u64::from(u16::from_be_bytes([database[16], database[17]]));
+        // More frames than a WAL may have that is held.
+        self.run(&format!("INSERT INTO t(id, v) VALUES (-1, randomblob({}))", 1100 * page_size));
+        self.run("DELETE FROM t WHERE id = -1");
+        self.run("VACUUM");
+        self.run("INSERT INTO t(v) VALUES (zeroblob(4))");
+        self.sync();
+        std::thread::sleep(Duration::from_millis(self.random.below(60)));
+        // What there is in between is seen of a copy, where the same comes of this: it is written over in place.
+        let first = "UPDATE t SET v = x'01020304' WHERE id = (SELECT max(id) FROM t)";
+        let between = self.folder.path().join("between.db");
+        for suffix in ["", "-wal"] {
+            let _ = std::fs::copy(with_suffix(&self.path(), suffix), with_suffix(&between, suffix));
+        }
+        let copy = rusqlite::Connection::open(&between).unwrap();
+        copy.execute_batch(&format!("PRAGMA wal_autocheckpoint=0; {first}")).unwrap();
+        self.states.push(content(&between));
+        drop(copy);
+        for suffix in ["", "-wal", "-shm"] {
+            let _ = std::fs::remove_file(with_suffix(&between, suffix));
+        }
+        self.run(&format!("{first}; PRAGMA wal_checkpoint(PASSIVE); INSERT INTO t(v) VALUES (randomblob(100))"));
+        self.synced = (self.wal(), std::fs::read(self.path()).unwrap());
+        self.sync();
+        self.judge();
+    }
+
     /// Kills the application, perhaps in the middle of a transaction.
     fn kill_application(&mut self) {
         self.tally.kills_of_the_application += 1;
@@ -299,7 +329,7 @@ impl Life<'_> {
     }
 
     fn event(&mut self) {
-        match self.random.below(14) {
+        match self.random.below(15) {
             0 => self.kill_replicator(),
             1 => {
                 self.kill_application();
@@ -321,6 +351,7 @@ impl Life<'_> {
             }
             8 => std::thread::sleep(Duration::from_millis(self.random.below(150))),
             9 => self.judge(),
+            10 => self.restart_behind_a_commit(),
             _ => {
                 let sql = self.statement();
                 self.run(&sql);
@@ -334,7 +365,8 @@ impl Life<'_> {
     /// In good weather everything comes to rest: the newest point is what the database holds, and every other one what it held.
     fn end(mut self) {
         self.sync();
-        // What is damaged is mended by a snapshot: of a database that changes one is taken in time.
+        // What is damaged is mended by a snapshot: of a database that changes one is taken in time, however far ahead the date once was.
+        self.clock.1.store(3 * 86_400_000, Ordering::Relaxed);
         let seed = self.seed;
         until("a replica without damage", || {
             self.run("INSERT INTO t(v) VALUES (randomblob(10))");
