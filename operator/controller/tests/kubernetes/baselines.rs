@@ -289,7 +289,7 @@ fn a_run_that_would_be_held_against_an_unlike_cluster_ends_before_its_first_tria
     assert!(!world.has_store("held"));
     let report = world.cluster.get(&world.path("", "configmaps", "held-report")).unwrap();
     let (text, why) = (report["data"]["report.txt"].as_str().unwrap(), held["baseline"]["message"].as_str().unwrap());
-    assert!(text.contains("NoBaseline") && why.contains("kubernetes: v1.0.0, then "), "{why}\n{text}");
+    assert!(text.contains("Nothing to compare") && why.contains("kubernetes: v1.0.0, then "), "{why}\n{text}");
 
     baseline(&world, "of-held", "held");
     let said = "RunInvalid: BenchmarkRun/held has no trial that counts, so make another run and baseline: nothing was";
