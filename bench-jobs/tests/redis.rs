@@ -289,13 +289,19 @@ fn a_store_that_hangs_has_failed() {
     }
 }
 
+/// A load that waits 400 ms for an answer and is measuring.
+fn measuring_with_little_patience(redis: &Redis) -> Job {
+    let load = json!({ "connections": 3, "duration": "20s", "warmUp": "0s", "timeout": "400ms" });
+    let mut job = start(redis.port, workload(parameters("Get", "Resp2", 1), load), &[]);
+    job.until(Phase::Measure);
+    job
+}
+
 /// A machine that is frozen or suspended: the loader and the store.
 #[test]
 fn a_store_that_hangs_while_the_loader_stands_still_too_has_not_failed() {
     let redis = Redis::start(&[]);
-    let load = json!({ "connections": 3, "duration": "20s", "warmUp": "0s", "timeout": "400ms" });
-    let mut job = start(redis.port, workload(parameters("Get", "Resp2", 1), load), &[]);
-    job.until(Phase::Measure);
+    let job = measuring_with_little_patience(&redis);
     redis.signal(Signal::STOP);
     job.signal(Signal::STOP);
     thread::sleep(Duration::from_secs(1));
@@ -314,9 +320,7 @@ fn a_store_that_hangs_while_the_loader_stands_still_too_has_not_failed() {
 #[test]
 fn a_store_that_dies_while_the_loader_stands_still_has_failed() {
     let redis = Redis::start(&[]);
-    let load = json!({ "connections": 3, "duration": "20s", "warmUp": "0s", "timeout": "400ms" });
-    let mut job = start(redis.port, workload(parameters("Get", "Resp2", 1), load), &[]);
-    job.until(Phase::Measure);
+    let job = measuring_with_little_patience(&redis);
     job.signal(Signal::STOP);
     redis.signal(Signal::KILL);
     thread::sleep(Duration::from_secs(1));

@@ -229,18 +229,6 @@ pub const fn delay(
     }
 }
 
-/// The same of how long something is behind, or gone.
-pub const fn lag(
-    name: &'static str,
-    words: &'static str,
-    about: &'static str,
-    durations: Durations,
-    statistic: Statistic,
-    column: Option<Column>,
-) -> Descriptor {
-    Descriptor { direction: Direction::Lag, ..delay(name, words, about, durations, statistic, column) }
-}
-
 /// A column of a table of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {

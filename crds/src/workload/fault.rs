@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
 use crate::measure::{Durations, Total};
 use crate::metric::descriptor::{
-    Column, Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, lag,
+    Column, Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
 };
 use crate::rules::{Rule, Rules};
 
@@ -105,7 +105,8 @@ pub(super) const fn time_of_trial(
     Descriptor {
         over_trials: OverTrials::Median,
         is_headline: true,
-        ..lag(name, words, about, durations, Statistic::Max, column)
+        direction: Direction::Lag,
+        ..delay(name, words, about, durations, Statistic::Max, column)
     }
 }
 
@@ -139,14 +140,17 @@ static WRITE_PAUSE_MEDIAN: Descriptor = time_of_trial(
     WRITE_PAUSE,
     column("no writes for", 0),
 );
-static WRITE_PAUSE_MAX: Descriptor = lag(
-    "WritePauseMaxMicros",
-    "longest time without writes",
-    "Longest time during which no client had a write acknowledged, of all trials",
-    WRITE_PAUSE,
-    Statistic::Max,
-    column("at worst", 2),
-);
+static WRITE_PAUSE_MAX: Descriptor = Descriptor {
+    direction: Direction::Lag,
+    ..delay(
+        "WritePauseMaxMicros",
+        "longest time without writes",
+        "Longest time during which no client had a write acknowledged, of all trials",
+        WRITE_PAUSE,
+        Statistic::Max,
+        column("at worst", 2),
+    )
+};
 static RECOVERY_MEDIAN: Descriptor = time_of_trial(
     "RecoveryMicros",
     "time to recover",

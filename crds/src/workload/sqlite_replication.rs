@@ -8,7 +8,9 @@ use super::{Api, Facts};
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
 use crate::measure::{Durations, Largest, Total};
 use crate::measurement::WorkloadMeasurement;
-use crate::metric::descriptor::{Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, lag};
+use crate::metric::descriptor::{
+    Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
+};
 use crate::rules::{Rule, Rules};
 
 /// What is known of the family.
@@ -112,7 +114,8 @@ pub const WATCHED_DATABASES_MAX: u32 = 4;
 static REPLICATION_LAG_P50: Descriptor = Descriptor {
     unit: Unit::Millis,
     is_headline: true,
-    ..lag(
+    direction: Direction::Lag,
+    ..delay(
         "ReplicationLagP50Millis",
         "p50 replication lag",
         "Median time from a commit to the moment in which an object with it is seen in the object store",
@@ -124,7 +127,8 @@ static REPLICATION_LAG_P50: Descriptor = Descriptor {
 static REPLICATION_LAG_P99: Descriptor = Descriptor {
     unit: Unit::Millis,
     is_headline: true,
-    ..lag(
+    direction: Direction::Lag,
+    ..delay(
         "ReplicationLagP99Millis",
         "p99 replication lag",
         "99th percentile of the time from a commit to the moment in which an object with it is seen in the object store",
@@ -136,7 +140,8 @@ static REPLICATION_LAG_P99: Descriptor = Descriptor {
 static REPLICATION_LAG_MAX: Descriptor = Descriptor {
     unit: Unit::Millis,
     is_headline: false,
-    ..lag(
+    direction: Direction::Lag,
+    ..delay(
         "ReplicationLagMaxMillis",
         "largest replication lag",
         "Largest time from a commit to the moment in which an object with it is seen in the object store: for so long the newest \
@@ -268,7 +273,8 @@ static RESTORE_RSS_PEAK: Descriptor = Descriptor {
 static OUTAGE_RECOVERY_MAX: Descriptor = Descriptor {
     unit: Unit::Millis,
     is_headline: true,
-    ..lag(
+    direction: Direction::Lag,
+    ..delay(
         "OutageRecoveryMaxMillis",
         "largest recovery time",
         "From the end of an outage to the moment in which everything that was committed until then is seen in the object store, of the \

@@ -35,7 +35,11 @@ fn replica(store: &Arc<MemoryStore>) -> Replica {
 
 fn start(database: &Path, store: &Arc<MemoryStore>) -> Replicator {
     let settings = Settings { interval: Duration::from_millis(50), ..Settings::default() };
-    let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
+    start_with(settings, Arc::new(SystemClock::default()), database, store)
+}
+
+fn start_with(settings: Settings, clock: Arc<dyn Clock>, database: &Path, store: &Arc<MemoryStore>) -> Replicator {
+    let replicator = Replicator::start(settings, clock).unwrap();
     replicator.add(database.to_owned(), replica(store));
     replicator
 }
@@ -133,8 +137,7 @@ fn a_commit_that_restarts_the_wal_just_behind_another_is_durable_before_it_is_sa
     let store = Arc::new(MemoryStore::default());
     let mut application = Application::start(&database, TABLE);
     let settings = Settings { interval: Duration::from_millis(500), ..Settings::default() };
-    let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
-    replicator.add(database.clone(), replica(&store));
+    let replicator = start_with(settings, Arc::new(SystemClock::default()), &database, &store);
     for round in 0..20 {
         // So many frames that the WAL is let go of once they are staged, and copied by the check point that the second transaction makes.
         application.run(
@@ -262,8 +265,7 @@ fn a_snapshot_is_the_state_of_its_transaction() {
         snapshot_interval: Duration::from_millis(1),
         ..Settings::default()
     };
-    let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
-    replicator.add(database.clone(), replica(&store));
+    let replicator = start_with(settings, Arc::new(SystemClock::default()), &database, &store);
     for _ in 0..10 {
         application.run(INSERT);
         assert!(replicator.sync(LONG));
@@ -318,8 +320,8 @@ fn a_clock_that_goes_back_does_not_put_commits_out_of_order() {
     let store = Arc::new(MemoryStore::default());
     let mut application = Application::start(&database, TABLE);
     let settings = Settings { interval: Duration::from_millis(50), ..Settings::default() };
-    let replicator = Replicator::start(settings, Arc::new(Backwards(SystemClock::default(), 0.into()))).unwrap();
-    replicator.add(database.clone(), replica(&store));
+    let clock = Arc::new(Backwards(SystemClock::default(), 0.into()));
+    let replicator = start_with(settings, clock, &database, &store);
     for _ in 0..5 {
         application.run(INSERT);
         assert!(replicator.sync(LONG));

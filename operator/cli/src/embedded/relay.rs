@@ -109,46 +109,8 @@ async fn pass_on(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read as _, Write as _};
-    use std::net::TcpStream as StdTcpStream;
-    use std::time::Duration;
-
-    /// A member that answers with what it is asked, at a port of loopback.
-    fn echo() -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                std::thread::spawn(move || {
-                    let mut buffer = [0; 100];
-                    while let Ok(read @ 1..) = stream.read(&mut buffer) {
-                        stream.write_all(&buffer[..read]).unwrap();
-                    }
-                });
-            }
-        });
-        address
-    }
-
-    fn connect(address: SocketAddr) -> StdTcpStream {
-        let stream = StdTcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        stream
-    }
-
-    fn answers(stream: &mut StdTcpStream) -> String {
-        let mut buffer = [0; 100];
-        let read = stream.read(&mut buffer).unwrap();
-        String::from_utf8(buffer[..read].to_vec()).unwrap()
-    }
-
-    fn is_silent(stream: &mut StdTcpStream) {
-        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        let said = stream.read(&mut [0; 9]).unwrap_err().kind();
-        assert!(matches!(said, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{said:?}");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    }
+    use harness::echo::{answer, connect, echo, is_silent};
+    use std::io::Write as _;
 
     fn two_members() -> (Relay, [SocketAddr; 2]) {
         let targets = [echo(), echo()];
@@ -162,18 +124,18 @@ mod tests {
         let (relay, at) = two_members();
         let mut before = connect(at[0]);
         before.write_all(b"one").unwrap();
-        assert_eq!(answers(&mut before), "one");
+        assert_eq!(answer(&mut before), "one");
         // A process that dials nothing.
         relay.cut(0, std::os::unix::process::parent_id());
         let (mut during, mut other) = (connect(at[0]), connect(at[1]));
         for stream in [&mut before, &mut during, &mut other] {
             stream.write_all(b"two").unwrap();
         }
-        assert_eq!(answers(&mut other), "two", "others are reached");
+        assert_eq!(answer(&mut other), "two", "others are reached");
         is_silent(&mut before);
         is_silent(&mut during);
         relay.heal();
-        assert_eq!((answers(&mut before), answers(&mut during)), ("two".into(), "two".into()));
+        assert_eq!((answer(&mut before), answer(&mut during)), ("two".into(), "two".into()));
     }
 
     #[test]
@@ -181,7 +143,7 @@ mod tests {
         let (relay, at) = two_members();
         let mut before = connect(at[1]);
         before.write_all(b"one").unwrap();
-        assert_eq!(answers(&mut before), "one");
+        assert_eq!(answer(&mut before), "one");
         // This process is member 0, and dials member 1.
         relay.cut(0, std::process::id());
         let mut during = connect(at[1]);
@@ -190,6 +152,6 @@ mod tests {
             is_silent(stream);
         }
         relay.heal();
-        assert_eq!((answers(&mut before), answers(&mut during)), ("two".into(), "two".into()));
+        assert_eq!((answer(&mut before), answer(&mut during)), ("two".into(), "two".into()));
     }
 }

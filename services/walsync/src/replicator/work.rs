@@ -254,9 +254,7 @@ impl Shared {
 
     /// Stages what was committed since, if that can be proved to be all.
     pub(super) fn changes(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
-        // Where the WAL was restarted, what came before that goes first. Who asks is answered when the rest is staged, too.
-        let mut is_before_restart = true;
-        while std::mem::take(&mut is_before_restart) {
+        loop {
             let next = state.last_txid.unwrap_or(0) + 1;
             let State { files: Some(files), position: Some(position), .. } = state else { return Ok(()) };
             let stamp = self.stamp(next, next, state.last_millis);
@@ -264,18 +262,23 @@ impl Shared {
                 Ok(None) => {
                     state.dirty = false;
                     state.waiting.staged();
+                    return Ok(());
                 }
                 Ok(Some(staged)) => {
-                    is_before_restart = staged.is_before_restart;
+                    // Where the WAL was restarted, what came before that goes first. Who asks is answered when the rest is staged, too.
+                    let is_all = !staged.is_before_restart;
                     state.push(0, staged);
+                    if is_all {
+                        return Ok(());
+                    }
                 }
                 Err(why) => {
                     tracing::warn!(path = %tracked.path.display(), why, "the whole database is read again");
                     state.position = None;
+                    return Ok(());
                 }
             }
         }
-        Ok(())
     }
 
     /// A writer that never pauses never has everything staged when we look, and its WAL would grow for ever. Lets go for as long as

@@ -67,25 +67,31 @@ fn a_number_that_a_store_reaches_although_the_loader_is_the_limit_is_reached_and
     }
 }
 
+/// A gate on a measure, by the metric's name and its own: what was read of it meets the upper of both bounds, and neither decides anything where
+/// the loader is the limit.
+fn met_and_then_undecided_where_the_loader_is_the_limit(names: [&str; 2], read: &Reading, bounds: [u64; 2]) {
+    let [metric, measure] = names;
+    let with = |bound: u64| {
+        let mut record = record(1.0, serde_json::json!([{ "arm": "new", "metric": metric, "atMost": bound }]));
+        for one in record.trials.iter_mut().flat_map(|trial| &mut trial.workloads) {
+            one.measures.insert(measure.into(), read.clone());
+        }
+        record
+    };
+    assert_eq!(judge(&with(bounds[1])).verdict, Verdict::Passed, "{metric}");
+    for bound in bounds {
+        let mut record = with(bound);
+        saturated(&mut record, "new", 10);
+        let judgement = judge(&record);
+        assert_eq!(judgement.gates[0].outcome, GateOutcome::Undecided, "{metric} {bound}: {}", judgement.message);
+        assert_eq!(judgement.verdict, Verdict::Inconclusive, "{metric} {bound}");
+    }
+}
+
 #[test]
 fn a_loader_that_asked_too_little_has_not_shown_that_little_goes_wrong() {
     for (metric, measure) in [("FailedRequests", "failedRequests"), ("LostWrites", "lostWrites")] {
-        let gate = |bound: u64| serde_json::json!([{ "arm": "new", "metric": metric, "atMost": bound }]);
-        let with_harm = |bound| {
-            let mut record = record(1.0, gate(bound));
-            for one in record.trials.iter_mut().flat_map(|trial| &mut trial.workloads) {
-                one.measures.insert(measure.into(), Reading::Total(3));
-            }
-            record
-        };
-        assert_eq!(judge(&with_harm(4)).verdict, Verdict::Passed, "{metric}");
-        for bound in [2, 4] {
-            let mut record = with_harm(bound);
-            saturated(&mut record, "new", 10);
-            let judgement = judge(&record);
-            assert_eq!(judgement.gates[0].outcome, GateOutcome::Undecided, "{metric} {bound}: {}", judgement.message);
-            assert_eq!(judgement.verdict, Verdict::Inconclusive);
-        }
+        met_and_then_undecided_where_the_loader_is_the_limit([metric, measure], &Reading::Total(3), [2, 4]);
     }
 }
 
@@ -102,21 +108,7 @@ fn a_loader_that_commits_little_has_not_shown_that_a_replica_follows() {
         ("CatchUpMicros", "catchUp"),
         ("RecoveryMicros", "recovery"),
     ] {
-        let with_lag = |bound_millis: u64| {
-            let bound = if metric.ends_with("Micros") { bound_millis * 1_000 } else { bound_millis };
-            let gate = serde_json::json!([{ "arm": "new", "metric": metric, "atMost": bound }]);
-            let mut record = record(1.0, gate);
-            for one in record.trials.iter_mut().flat_map(|trial| &mut trial.workloads) {
-                one.measures.insert(measure.into(), lag(30));
-            }
-            record
-        };
-        assert_eq!(judge(&with_lag(40)).verdict, Verdict::Passed, "{metric}");
-        for bound in [20, 40] {
-            let mut record = with_lag(bound);
-            saturated(&mut record, "new", 10);
-            let judgement = judge(&record);
-            assert_eq!(judgement.gates[0].outcome, GateOutcome::Undecided, "{metric} {bound}: {}", judgement.message);
-        }
+        let millis = if metric.ends_with("Micros") { 1_000 } else { 1 };
+        met_and_then_undecided_where_the_loader_is_the_limit([metric, measure], &lag(30), [20 * millis, 40 * millis]);
     }
 }
