@@ -6,6 +6,7 @@ use crate::StoreError;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Certificates where distributions keep them.
@@ -64,6 +65,22 @@ fn trust(certificates: Option<&Path>) -> Result<ureq::tls::RootCerts, StoreError
     Ok(ureq::tls::RootCerts::new_with_certs(&certificates.collect::<Vec<_>>()))
 }
 
+/// Kinds of requests, as stores ask money for them.
+const KINDS: [&str; 6] = ["PUT", "POST", "LIST", "GET", "HEAD", "DELETE"];
+static SENT: [AtomicU64; KINDS.len()] = [const { AtomicU64::new(0) }; KINDS.len()];
+
+/// How many requests this process has sent to stores behind networks, each try and each part of an object counted, by kind: the method, or LIST.
+pub fn requests() -> [(&'static str, u64); KINDS.len()] {
+    std::array::from_fn(|kind| (KINDS[kind], SENT[kind].load(Ordering::Relaxed)))
+}
+
+/// Of what kind a request is: in the words of all stores, whose keys begin with `prefix` is a listing.
+fn kind(method: &str, query: &str) -> Option<usize> {
+    let is_listing = method == "GET" && query.split('&').any(|word| word.starts_with("prefix="));
+    let name = if is_listing { "LIST" } else { method };
+    KINDS.iter().position(|kind| *kind == name)
+}
+
 pub(crate) type Answer = ureq::http::Response<ureq::Body>;
 
 /// One request, whole.
@@ -93,6 +110,9 @@ impl Client {
     /// Sends a request, with `length` bytes of a body where it has one; answers of every status are answers.
     pub(crate) fn send(&self, request: Request, body: Option<(&mut dyn Read, u64)>) -> Result<Answer, StoreError> {
         let Request { method, place, query, headers, work_bytes } = request;
+        if let Some(kind) = kind(method, &query) {
+            SENT[kind].fetch_add(1, Ordering::Relaxed);
+        }
         let separator = if query.is_empty() { "" } else { "?" };
         let mut builder = ureq::http::Request::builder().method(method).uri(format!("{place}{separator}{query}"));
         for (name, value) in headers {

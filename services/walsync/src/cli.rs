@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use walsync::config::{
-    AzureOptions, Config, ConfigError, GcsOptions, Location, RetentionOptions, S3Options, litestream::Litestream,
+    AzureOptions, Config, ConfigError, Either, GcsOptions, Location, RetentionOptions, S3Options, litestream::Litestream,
 };
 use walsync::replica::Replica;
 use walsync::replicator::Settings;
@@ -44,8 +44,8 @@ enum Verb {
     Restore(RestoreArgs),
     /// List the files of a replica, and the points that can be restored
     List(PlaceArgs),
-    /// Read every file of a replica and compare its checksum; say what is missing
-    Verify(PlaceArgs),
+    /// Read the files of a replica and compare their checksums; say what is missing
+    Verify(VerifyArgs),
     /// Say what no point that is kept needs any more; with --force, remove it
     Compact(CompactArgs),
     /// Say what a configuration means, and what its requests cost
@@ -148,6 +148,7 @@ impl WatchArgs {
             staging_folder: self.staging_folder.clone(),
             pin: self.pin,
             wal_bytes_max: None,
+            uploads_a_month_max: None,
             restore_drill: None,
             databases: databases.map(|path| walsync::config::DatabaseOptions { path, name: None }).collect(),
         })
@@ -156,9 +157,10 @@ impl WatchArgs {
 
 #[derive(Args)]
 struct PlaceArgs {
-    /// The replica, with its name: s3://bucket/prefix/app.db; or a database in the configuration
+    /// The replica, with its name: s3://bucket/prefix/app.db; or the path of a database in the configuration
     place: String,
-    /// Litestream's configuration, where the place is a database in it
+    /// The configuration with which it was replicated, walsync's or Litestream's: it says where the replica of a database is, and how its
+    /// store is reached
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -168,13 +170,7 @@ struct PlaceArgs {
 impl PlaceArgs {
     fn replica(&self) -> Result<Replica, ConfigError> {
         if let Some(config) = &self.config {
-            let path = std::path::absolute(&self.place).unwrap_or_else(|_| self.place.clone().into());
-            let found = Litestream::read(config)?.databases.into_iter().find(|database| database.path == path);
-            let problem = format!("{} has no database {}", config.display(), path.display());
-            return match found {
-                Some(database) => Ok(database.replica),
-                None => Err(ConfigError::Value { field: "database".into(), problem }),
-            };
+            return Either::read(config)?.replica(&self.place, config);
         }
         Ok(Location::open(&self.place, &self.s3.options())?.replica(""))
     }
@@ -209,6 +205,15 @@ impl PlaceArgs {
             count => anyhow::anyhow!("there is no replica at {place}, but {count} below it: name one, such as {shown}"),
         }
     }
+}
+
+#[derive(Args)]
+struct VerifyArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Read so many files instead of all, chosen at random: what is missing is found all the same, and damage the sooner the more often this runs
+    #[arg(long, value_name = "FILES", value_parser = clap::value_parser!(u64).range(1..))]
+    sample: Option<u64>,
 }
 
 #[derive(Args)]
@@ -277,7 +282,7 @@ impl CompactArgs {
     fn kept(&self) -> anyhow::Result<(Policy, usize)> {
         let settings = match (&self.watched_by, &self.place.config) {
             (Some(file), _) => Some((file, Config::read(file)?.settings()?)),
-            (None, Some(file)) if !self.unwatched => Some((file, Litestream::read(file)?.settings)),
+            (None, Some(file)) if !self.unwatched => Some((file, Either::read(file)?.settings()?)),
             _ => None,
         };
         if let Some((file, settings)) = settings {
@@ -395,7 +400,7 @@ impl Walsync {
             Verb::Restore(arguments) if arguments.follow => follow::follow(&arguments),
             Verb::Restore(arguments) => run_restore(&arguments),
             Verb::List(arguments) | Verb::Ltx(arguments) => inspect::list(&arguments),
-            Verb::Verify(arguments) => inspect::verify(&arguments),
+            Verb::Verify(arguments) => inspect::verify(&arguments.place, arguments.sample),
             Verb::Compact(arguments) => {
                 let (policy, levels) = arguments.kept()?;
                 inspect::compact(&arguments.place, &policy, levels as u8, arguments.force)

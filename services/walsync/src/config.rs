@@ -17,10 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod clouds;
+mod either;
 pub mod litestream;
 mod place;
 
 pub use clouds::{AzureOptions, GcsOptions};
+pub use either::Either;
 pub use place::{Place, Places};
 
 /// What is wrong with what the user wrote.
@@ -214,6 +216,8 @@ pub struct Config {
     /// By how many bytes a WAL may grow because its frames are held; 4 GiB where absent. Beyond that they are let go of, and what the store has
     /// not is found by comparing.
     pub wal_bytes_max: Option<u64>,
+    /// Uploads in a month, all databases together: who commits waits longer the more was sent; unbounded where absent.
+    pub uploads_a_month_max: Option<u64>,
     /// What is restored now and then, to know that it can be; nothing where absent.
     pub restore_drill: Option<DrillOptions>,
     /// What to replicate.
@@ -260,6 +264,9 @@ impl Config {
                 format!("must be {WAL_BYTES_MAX_LEAST} or more, as SQLite's own threshold"),
             );
         }
+        if self.uploads_a_month_max == Some(0) {
+            return refuse("uploads-a-month-max", "must be 1 or more: with none nothing would be replicated");
+        }
         let levels = match &self.levels_millis {
             Some(levels) if levels.len() > 8 => return refuse("levels-millis", "names more than 8 levels"),
             Some(levels) if levels.contains(&0) => return refuse("levels-millis", "must be 1 or more each"),
@@ -276,6 +283,7 @@ impl Config {
             arena_bytes: default.arena_bytes,
             pin: self.pin,
             wal_bytes_max: self.wal_bytes_max.unwrap_or(default.wal_bytes_max),
+            uploads_a_month_max: self.uploads_a_month_max,
             drill: self.restore_drill.as_ref().map(DrillOptions::settings).transpose()?,
         })
     }

@@ -12,6 +12,7 @@ pub mod arena;
 pub mod clock;
 pub mod compaction;
 pub mod config;
+pub mod cost;
 pub mod database;
 pub mod difference;
 pub mod fetch;

@@ -14,6 +14,7 @@
 //! replicator that starts reads the newest object's header, and goes on where the WAL still has that place, or sends the
 //! whole database under the next transaction ID.
 
+pub mod allowance;
 mod databases;
 mod drill;
 mod maintenance;
@@ -27,6 +28,7 @@ mod work;
 mod yielding;
 
 pub use drill::{DrillReport, DrillSettings};
+pub use maintenance::RETENTION_INTERVAL;
 pub use tracked::{Phase, SnapshotLate, Status};
 
 use crate::arena::Arena;
@@ -68,6 +70,8 @@ pub struct Settings {
     pub pin: Option<PinKind>,
     /// By so much the WAL of a database may grow because we hold it: beyond that frames are let go of, staged or not.
     pub wal_bytes_max: u64,
+    /// Uploads in a month, all databases together; unbounded where absent.
+    pub uploads_a_month_max: Option<u64>,
     /// What is restored for a trial, and how often; nothing where absent.
     pub drill: Option<DrillSettings>,
 }
@@ -84,6 +88,7 @@ impl Default for Settings {
             staging_folder: std::env::temp_dir(),
             pin: None,
             wal_bytes_max: 4 << 30,
+            uploads_a_month_max: None,
             drill: None,
         }
     }
@@ -154,6 +159,7 @@ struct Shared {
     /// For retention: a date that was ahead for a while removes nothing.
     date: BelievedDate,
     arena: Arc<Arena>,
+    allowance: allowance::Allowance,
     node_id: u64,
     databases: RwLock<Databases>,
     /// One for each [`staging::Work`].
@@ -222,6 +228,11 @@ impl Observer {
         &self.0.totals
     }
 
+    /// How long a database waits with what it commits now, because of what was sent already.
+    pub fn upload_wait(&self) -> Duration {
+        self.0.allowance.wait(self.0.clock.monotonic())
+    }
+
     /// What came of drills; `None`: there are none.
     pub fn drills(&self) -> Option<DrillReport> {
         self.0.settings.drill.as_ref().map(|_| self.0.drill_report())
@@ -235,6 +246,7 @@ impl Replicator {
         let drill_folder = settings.drill.as_ref().map(|drill| drill::DrillFolder::take(&drill.folder)).transpose()?;
         let shared = Arc::new(Shared {
             arena: Arena::new(settings.arena_bytes, settings.staging_folder.clone()),
+            allowance: allowance::Allowance::new(settings.uploads_a_month_max),
             settings,
             date: BelievedDate::default(),
             clock,

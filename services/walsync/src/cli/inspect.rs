@@ -1,15 +1,17 @@
 //! `list`, `verify`, `explain`, `import`: what is there, whether it holds, what it means, and what it was before.
 
 use super::{ImportArgs, PlaceArgs, time};
+use rand::seq::IndexedRandom;
 use service_kit::console;
 use std::collections::BTreeMap;
 use std::path::Path;
 use walsync::arena::Arena;
 use walsync::clock::{Clock, SystemClock};
+use walsync::cost::Requests;
 use walsync::config::{Config, Found, Location, Places};
 use walsync::database::DatabaseFiles;
 use walsync::pin::PinKind;
-use walsync::replicator::Settings;
+use walsync::replicator::{Settings, allowance};
 use walsync::restore::Chain;
 use walsync::retention::{FILES_AT_ONCE, Policy, plan};
 use walsync::store::retry;
@@ -77,15 +79,19 @@ fn print_stranded(chain: &Chain) -> std::io::Result<()> {
     console::print(format_args!("not restorable: {count} points from TXID {first} to {last}, for the first: {why}\n"))
 }
 
-/// Reads everything; memory of one page.
-pub fn verify(place: &PlaceArgs) -> anyhow::Result<()> {
+/// Reads all files, or a sample of them; memory of one page.
+pub fn verify(place: &PlaceArgs, sample: Option<u64>) -> anyhow::Result<()> {
     let replica = place.replica()?;
     let files = replica.files()?;
     if files.is_empty() {
         return Err(place.no_replica(&replica));
     }
     let (mut bytes, mut damaged, mut newest) = (0, 0, None);
-    for file in &files {
+    let read: Vec<_> = match sample.and_then(|sample| usize::try_from(sample).ok()) {
+        Some(sample) => files.sample(&mut rand::rng(), sample).collect(),
+        None => files.iter().collect(),
+    };
+    for file in &read {
         match retry(5, || replica.read(file, |_, _, _| Ok(()))) {
             Ok((header, _)) => newest = newest.max(Some((header.max_txid, header.timestamp_millis))),
             Err(error) => {
@@ -95,7 +101,9 @@ pub fn verify(place: &PlaceArgs) -> anyhow::Result<()> {
         }
         bytes += file.size;
     }
-    console::print(format_args!("{} files, {bytes} bytes read, {damaged} damaged\n", files.len()))?;
+    let (count, of) = (read.len(), files.len());
+    let of = if count < of { format!(" of {of}") } else { String::new() };
+    console::print(format_args!("{count}{of} files, {bytes} bytes read, {damaged} damaged\n"))?;
     let chain = Chain::new(files);
     let mut holes = 0;
     if let Some(point) = chain.newest() {
@@ -177,12 +185,19 @@ pub fn explain(config: &Config) -> anyhow::Result<()> {
         console::print(format_args!("frames held by {kind}: {count} databases, {first}\n"))?;
     }
     let (count, interval) = (databases.len(), settings.interval);
-    // Amazon's price of PUT in us-east-1, 2026: 0.005 dollars a thousand.
-    let puts_a_month = 30.0 * 86_400.0 / interval.as_secs_f64();
     console::print(format_args!(
         "{count} databases; a change is sent within {} ms, as one object\n",
         interval.as_millis()
     ))?;
+    if let Some(most) = settings.uploads_a_month_max {
+        // No shorter than without a bound, whatever the bound.
+        let wait = allowance::time_of_one(most).mul_f64(count as f64).max(interval);
+        console::print(format_args!(
+            "no more than {most} uploads a month: if all databases change all the time, each is sent every {:.1} s. Check points that \
+             wait, `walsync sync` and the end go beyond that, and those that come later wait for longer\n",
+            wait.as_secs_f64()
+        ))?;
+    }
     console::print(format_args!("snapshots every {} s\n", settings.snapshot_interval.as_secs()))?;
     let levels: Vec<String> = settings.levels.iter().map(|level| format!("{} s", level.as_secs_f64())).collect();
     console::print(format_args!(
@@ -216,10 +231,10 @@ pub fn explain(config: &Config) -> anyhow::Result<()> {
         ))?;
     }
     console::print(format_args!(
-        "requests: none while a database is idle; at most {puts_a_month:.0} PUTs a month for one that changes all the \
-         time ({:.2} dollars at 0.005 a thousand), {:.2} dollars if all do\n",
-        puts_a_month * 0.005 / 1000.0,
-        puts_a_month * 0.005 / 1000.0 * count as f64
+        "requests: one LIST a day of a database that is idle. At most in a month, of one that changes all the time: {}; if all do: {} \
+         (0.005 dollars for a thousand PUTs or LISTs, 0.0004 for a thousand GETs)\n",
+        Requests::of(&settings, 1),
+        Requests::of(&settings, count)
     ))?;
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::control::{Control, Patterns};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use service_kit::listen::Group;
@@ -174,6 +175,15 @@ impl Collector for Replication {
             durable_after.sum_nanos(),
         )?;
         at_risk(&mut encoder, &status)?;
+        let help = "Requests to the object store, each try and each part of an object counted; none of a folder";
+        let mut requests =
+            encoder.encode_descriptor("walsync_store_requests", help, None, MetricType::Counter)?;
+        for (kind, count) in walsync::store::http::requests() {
+            ConstCounter::<u64>::new(count).encode(requests.encode_family(&[("kind", kind)])?)?;
+        }
+        let help = "How long a database waits with what it commits now, because of uploads-a-month-max";
+        let wait = ConstGauge::<f64>::new(self.0.upload_wait().as_secs_f64());
+        wait.encode(encoder.encode_descriptor("walsync_upload_wait_seconds", help, None, MetricType::Gauge)?)?;
         let help = "Databases whose snapshot is due and cannot be taken; what is committed is sent all the same";
         let late = status.iter().filter(|one| one.snapshot_late.is_some()).count();
         gauge(&mut encoder, "walsync_snapshots_late", help, late as i64)?;

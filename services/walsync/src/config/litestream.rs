@@ -204,8 +204,12 @@ pub struct Litestream {
 impl Litestream {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Litestream, ConfigError> {
-        let text = with_variables(&read(path)?, |name| std::env::var(name).ok());
-        Litestream::of(super::parse(&text, path)?)
+        Litestream::of_text(&read(path)?, path)
+    }
+
+    /// Reads one whose text is known.
+    pub(super) fn of_text(text: &str, path: &Path) -> Result<Litestream, ConfigError> {
+        Litestream::of(super::parse(&with_variables(text, |name| std::env::var(name).ok()), path)?)
     }
 
     /// Reads the text of one, in which variables stay as they are.

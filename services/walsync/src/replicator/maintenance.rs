@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Between two looks at what may go, of a database that changes.
-const RETENTION_INTERVAL: Duration = Duration::from_secs(300);
+pub const RETENTION_INTERVAL: Duration = Duration::from_secs(300);
 /// The same, of one that does not.
 const IDLE_RETENTION_INTERVAL: Duration = Duration::from_secs(86_400);
 

@@ -104,7 +104,7 @@ impl Shared {
                     Ok(false) => {}
                     Err(error) => tracing::debug!(%path, %error, "cannot look"),
                 }
-                state.next_stage = now + self.settings.interval;
+                state.next_stage = now + self.settings.interval.max(self.allowance.wait(now));
                 state.answer(request, with_snapshot);
                 if state.let_go.take().is_some() {
                     tracing::info!(%path, "what was let go of is found, and staged");
@@ -267,6 +267,7 @@ impl Shared {
                 Ok(Some(staged)) => {
                     // Where the WAL was restarted, what came before that goes first. Who asks is answered when the rest is staged, too.
                     let is_all = !staged.is_before_restart;
+                    self.allowance.spend(self.clock.monotonic());
                     state.push(0, staged);
                     if is_all {
                         return Ok(());
@@ -435,6 +436,7 @@ impl Shared {
             tracing::info!(path = %tracked.path.display(), pages, of, is_compared, "the whole database was read");
         }
         (state.gave_way, state.outgrown) = (0, 0);
+        self.allowance.spend(self.clock.monotonic());
         state.push(level, image.staged);
         Ok(())
     }
