@@ -3,7 +3,7 @@
 pub mod descriptor;
 
 use crate::pin::read_transaction::ReadTransactionPin;
-use crate::pin::{LockPin, Pin, PinKind, is_watched, without_locks};
+use crate::pin::{Life, LockPin, Pin, PinKind, is_watched, without_locks};
 use crate::source::Source;
 use crate::wal_index::{WAL_INDEX_BYTES, WalIndex};
 use crate::wal_reader::ReadAt;
@@ -23,6 +23,8 @@ pub struct DatabaseFiles {
     wal: Option<Descriptor>,
     index: Option<Descriptor>,
     identity: [Option<Identity>; 3],
+    /// Of the index, as the pin witnesses it.
+    life: Life,
 }
 
 /// `name` and a suffix, as SQLite names files: the whole name, whatever its extension.
@@ -55,7 +57,7 @@ impl DatabaseFiles {
         let identity = [identity(&path)?, identity(&wal_path)?, identity(&index_path)?];
         let database = Descriptor::open(&path)?.ok_or(io::ErrorKind::NotFound)?;
         let (wal, index) = (Descriptor::open(&wal_path)?, Descriptor::open(&index_path)?);
-        Ok(DatabaseFiles { given: given.to_owned(), path, database, wal, index, identity })
+        Ok(DatabaseFiles { given: given.to_owned(), path, database, wal, index, identity, life: Life::default() })
     }
 
     /// Whether `other` is the same database file, whatever became of its WAL.
@@ -85,7 +87,7 @@ impl DatabaseFiles {
     pub fn pin(&self, kind: PinKind) -> io::Result<Box<dyn Pin>> {
         if kind == PinKind::ReadTransaction {
             let (database, index) = (self.database.share(), self.index.as_ref().map(Descriptor::share));
-            return Ok(Box::new(ReadTransactionPin::new(self.path.clone(), database, index)));
+            return Ok(Box::new(ReadTransactionPin::new(self.path.clone(), database, index, self.life.clone())));
         }
         // Descriptions of its own: what is locked by one is seen by no other.
         let index = match &self.index {
@@ -96,7 +98,7 @@ impl DatabaseFiles {
                 Err(error) => return Err(error),
             },
         };
-        Ok(Box::new(LockPin::new(open_regular(&self.path)?, index)))
+        Ok(Box::new(LockPin::new(open_regular(&self.path)?, index, self.life.clone())))
     }
 }
 
@@ -125,6 +127,7 @@ impl Source for DatabaseFiles {
     }
 
     fn wal_index(&self) -> io::Result<Option<WalIndex>> {
-        self.index.as_deref().map_or(Ok(None), read_index)
+        let index = self.index.as_deref().map_or(Ok(None), read_index)?;
+        Ok(index.map(|index| WalIndex { life: self.life.number(), ..index }))
     }
 }

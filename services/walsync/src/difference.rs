@@ -35,6 +35,14 @@ pub enum NoChecksums {
     OtherEnd(u64),
 }
 
+impl NoChecksums {
+    /// Whether the newest point cannot be restored at all: what is sent next stands on nothing, until a snapshot comes.
+    pub fn is_of_a_broken_replica(&self) -> bool {
+        use RestoreError::{Hole, NoSuchPoint, Store};
+        matches!(self, NoChecksums::Replica(Hole { .. } | NoSuchPoint { .. } | Store(StoreError::Damaged(_))))
+    }
+}
+
 impl From<StoreError> for NoChecksums {
     fn from(error: StoreError) -> Self {
         NoChecksums::Replica(error.into())

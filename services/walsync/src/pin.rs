@@ -13,8 +13,9 @@
 //! ever after. Under a mark that bounds nobody it would look for pages to copy at each commit beyond the application's threshold, and
 //! copy and sync them: that makes a busy writer many times slower.
 //!
-//! The lock on the `-shm` file's life (DMS, byte 128) is not taken: with it, the first connection after a power cut would believe an
-//! index that was never synced.
+//! The lock on the `-shm` file's life (DMS, byte 128) is taken by [`Pin::witness`] while an application has it, and given back when the last one
+//! has gone: as long as we have it nobody makes the index anew, so that its counter of transactions goes on. Never without an application: the first
+//! connection after a power cut would believe an index that was never synced.
 //! A RESTART or TRUNCATE check point waits for `Frames` with the write lock in its hand; [`Pin::checkpointer_waits`] tells,
 //! and the replicator then lets go. What must not be lost is not proved by the lock but by [`crate::position`].
 
@@ -24,6 +25,8 @@ use serde::Deserialize;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub mod read_transaction;
 
@@ -71,6 +74,9 @@ pub trait Pin: Send {
     fn held(&self) -> Hold;
     /// Lets go of what it holds for nobody, now that nothing happens.
     fn settle(&mut self) -> io::Result<()>;
+    /// Keeps whoever opens the database from making its index anew, where an application has it open already: from then on, and until
+    /// [`Pin::settle`] finds nobody left, what the index counts is counted in one life.
+    fn witness(&mut self) -> io::Result<()>;
     /// Whether somebody holds both the check point and the write lock: most likely a check point that waits for us.
     fn checkpointer_waits(&self) -> io::Result<bool>;
 }
@@ -81,6 +87,28 @@ const WATCHED: i64 = 0x4000_0400;
 const WRITE: i64 = 120;
 const CHECKPOINT: i64 = 121;
 const READ_MARK_0: i64 = 123;
+/// The byte of `-shm` that each connection holds for as long as it uses the index. Who finds it free makes the index anew.
+const IN_USE: i64 = 128;
+
+/// Which life of an index somebody witnesses; 0: none.
+#[derive(Clone, Debug, Default)]
+pub struct Life(Arc<AtomicU64>);
+
+impl Life {
+    /// Its number, of which no two lives have the same.
+    pub fn number(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn begins(&self) {
+        static LIVES: AtomicU64 = AtomicU64::new(1);
+        self.0.store(LIVES.fetch_add(1, Ordering::Relaxed), Ordering::Release);
+    }
+
+    fn ends(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
 
 /// Whose locks they are.
 #[derive(Clone, Copy)]
@@ -152,6 +180,7 @@ pub struct LockPin {
     presence: bool,
     mark: Option<i64>,
     image: bool,
+    life: Life,
 }
 
 fn set(file: &File, start: i64, length: i64, kind: i32) -> io::Result<bool> {
@@ -160,8 +189,8 @@ fn set(file: &File, start: i64, length: i64, kind: i32) -> io::Result<bool> {
 
 impl LockPin {
     /// A pin that holds nothing. The files are its own descriptions: nobody else may use them for locks.
-    pub fn new(database: File, index: Option<File>) -> LockPin {
-        LockPin { database, index, presence: false, mark: None, image: false }
+    pub fn new(database: File, index: Option<File>, life: Life) -> LockPin {
+        LockPin { database, index, presence: false, mark: None, image: false, life }
     }
 
     fn take_mark(&mut self, marks: [u32; 5]) -> io::Result<bool> {
@@ -177,6 +206,12 @@ impl LockPin {
             }
         }
         Ok(false)
+    }
+}
+
+impl Drop for LockPin {
+    fn drop(&mut self) {
+        self.life.ends();
     }
 }
 
@@ -235,6 +270,23 @@ impl Pin for LockPin {
     }
 
     fn settle(&mut self) -> io::Result<()> {
+        let Some(index) = &self.index else { return Ok(()) };
+        if self.life.number() != 0 && !Locks::OfDescription.is_taken(index, IN_USE, nix::libc::F_WRLCK)? {
+            self.life.ends();
+            set(index, IN_USE, 1, nix::libc::F_UNLCK)?;
+        }
+        Ok(())
+    }
+
+    fn witness(&mut self) -> io::Result<()> {
+        let Some(index) = &self.index else { return Ok(()) };
+        // Whoever makes it anew holds it alone.
+        if self.life.number() == 0
+            && Locks::OfDescription.is_taken(index, IN_USE, nix::libc::F_WRLCK)?
+            && set(index, IN_USE, 1, nix::libc::F_RDLCK)?
+        {
+            self.life.begins();
+        }
         Ok(())
     }
 

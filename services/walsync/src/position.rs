@@ -4,9 +4,10 @@
 //! that is not enough: frames that we never saw may have been copied into the database and written over. They were not,
 //! if all of this holds: salt 1 has grown by exactly one; SQLite's counter of transactions (which a restart does not
 //! touch) has grown by exactly the transactions of the new WAL, and of the frames at our old place in the file that continue
-//! the old chain, if there are any: these are read first. Otherwise the database must be read whole.
+//! the old chain, if there are any: these are read first; and nobody has begun that counter anew, which we know where we have held the index in use
+//! meanwhile ([`crate::pin::Pin::witness`]). Otherwise the database must be read whole.
 
-use crate::wal_index::WalIndex;
+use crate::wal_index::{Counter, WalIndex};
 use crate::wal_reader::{ReadAt, WalHeader, WalPosition, read_changes};
 use std::io;
 
@@ -18,7 +19,7 @@ pub struct Position {
     /// Size of the database in pages.
     pub size: u32,
     /// SQLite's counter of transactions at this place, where it is known.
-    pub changes: Option<u32>,
+    pub changes: Option<Counter>,
     /// Size and time of change of the database file, where there was no WAL.
     pub database: Option<(u64, i64, i64)>,
 }
@@ -38,14 +39,14 @@ impl Position {
         bytes
     }
 
-    /// Whether `index` tells of no transaction after this place. Its counter alone does not say so: a recovery begins it
-    /// anew, and it may come to the same number again.
+    /// Whether `index` tells of no transaction after this place: it ends here, or it is of a WAL that was emptied without one, as its counter
+    /// says where nobody can have begun that anew.
     pub fn is_end_of(&self, index: &WalIndex) -> bool {
-        let emptied = index.frames == 0;
         let here = |wal: WalPosition| {
             index.frames == wal.frames && index.salts == wal.header.salts() && index.checksum == wal.checksum
         };
-        self.changes == Some(index.changes) && (emptied || self.wal.is_some_and(here))
+        let emptied = index.frames == 0 && self.changes.is_some() && self.changes == index.counter();
+        emptied || self.wal.is_some_and(here)
     }
 
     /// Whether all up to this place, and nothing else, is in the database file: the WAL was restarted or cut, which comes after the copying of
@@ -122,16 +123,19 @@ pub fn continuity(
     if before.header.page_size != header.page_size {
         return Ok(Continuity::Lost("the page size is another"));
     }
-    let (Some(index), Some(changes)) = (index, position.changes) else {
+    let (Some(index), Some(before_it)) = (index, position.changes) else {
         return Ok(Continuity::Lost("the WAL was restarted while nobody looked"));
     };
+    if index.life != before_it.life {
+        return Ok(Continuity::Lost("the WAL was restarted, and its index may have been made anew"));
+    }
     if index.salts != header.salts() || header.salt1 != before.header.salt1.wrapping_add(1) {
         return Ok(Continuity::Lost("the WAL was restarted more than once"));
     }
     let new = read_changes(wal, start, Some(index.frames))?;
     // Frames that we missed still lie behind ours, unless they are written over already.
     let old = read_changes(wal, before, None)?;
-    if new.end.frames != index.frames || index.changes.wrapping_sub(changes) != new.commits + old.commits {
+    if new.end.frames != index.frames || index.counter() != Some(before_it.after(new.commits + old.commits)) {
         return Ok(Continuity::Lost("transactions came before the WAL was restarted"));
     }
     Ok(if old.commits > 0 { Continuity::Before(before) } else { Continuity::Restarted(start) })

@@ -107,6 +107,9 @@ impl Replica {
     /// A file's header, by a read of 100 bytes.
     pub fn header(&self, file: &RemoteFile) -> Result<Header, StoreError> {
         let key = self.key(file.level, file.name);
+        if file.size < HEADER_SIZE as u64 {
+            return Err(StoreError::Damaged(format!("{key}: has {} bytes, and a header {HEADER_SIZE}", file.size)));
+        }
         let bytes = retry(TRIES, || {
             let mut bytes = [0; HEADER_SIZE];
             self.store.get(&key, Some(0..HEADER_SIZE as u64))?.read_exact(&mut bytes)?;

@@ -6,7 +6,7 @@ use crate::arena::{Arena, NoRoom, Staging};
 use crate::difference::PageChecksums;
 use crate::position::{Continuity, Position, continuity};
 use crate::replica::LtxFile;
-use crate::wal_index::WalIndex;
+use crate::wal_index::{Counter, WalIndex};
 use crate::wal_reader::{Changes, FRAME_HEADER_SIZE, ReadAt, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes};
 use ltx::{Encoder, Header, NO_CHECKSUM};
 use std::collections::BTreeMap;
@@ -125,12 +125,12 @@ fn is_restarted(header: &WalHeader, index: &WalIndex) -> bool {
 }
 
 /// The counter of transactions, where the index stands exactly at `end`.
-pub(crate) fn counter(index: Option<&WalIndex>, end: &WalPosition) -> Option<u32> {
+pub(crate) fn counter(index: Option<&WalIndex>, end: &WalPosition) -> Option<Counter> {
     let here = |index: &&WalIndex| {
         index.frames == end.frames
             && (end.frames == 0 || (index.salts == end.header.salts() && index.checksum == end.checksum))
     };
-    index.filter(here).map(|index| index.changes)
+    index.filter(here).and_then(WalIndex::counter)
 }
 
 fn encode_header(stamp: Stamp, page_size: u32, size: u32, position: &Position) -> Header {
@@ -163,7 +163,11 @@ pub fn stage_changes(
     stamp: Stamp,
     arena: &Arc<Arena>,
 ) -> Result<Result<Option<Staged>, &'static str>, SourceError> {
-    let Some(wal) = source.wal() else { return Ok(Err("the WAL is gone")) };
+    let Some(wal) = source.wal() else {
+        // Where there was none before, nothing came since either, unless the database itself is another.
+        let still_none = position.wal.is_none() && position.database == Some(source.database_state()?);
+        return Ok(if still_none { Ok(None) } else { Err("the WAL is gone") });
+    };
     let index = source.wal_index()?;
     let Some(header) = WalHeader::read(wal)? else {
         // Cut to nothing by a TRUNCATE: whatever it held was ours already if no transaction came since.
@@ -197,7 +201,7 @@ pub fn stage_changes(
         return Ok(Ok(None));
     }
     let counted = match before_restart {
-        true => position.changes.map(|before| before.wrapping_add(changes.commits)),
+        true => position.changes.map(|before| before.after(changes.commits)),
         false => counter(index.as_ref(), &changes.end),
     };
     // Pages that SQLite took and gave back within a transaction have no frame, and yet the database has them.
@@ -322,7 +326,7 @@ pub fn stage_image(
         }
         position = Position { wal: Some(end), size, changes: counter(index.as_ref(), &end), database: None };
         if restarted {
-            position.changes = index.map(|index| index.changes);
+            position.changes = index.and_then(|index| index.counter());
         }
     } else {
         position.database = Some(before);

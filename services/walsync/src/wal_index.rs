@@ -13,11 +13,30 @@ pub const WAL_INDEX_BYTES: usize = 136;
 /// A read mark that nobody uses.
 pub const UNUSED_MARK: u32 = u32::MAX;
 
+/// SQLite's counter of transactions, which means something within one life of the index alone: whoever opens a database that nobody else has
+/// open makes the index anew, and counts from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// As the index had it.
+    pub changes: u32,
+    /// In this life.
+    pub life: u64,
+}
+
+impl Counter {
+    /// The same after so many transactions more.
+    pub fn after(self, commits: u32) -> Counter {
+        Counter { changes: self.changes.wrapping_add(commits), ..self }
+    }
+}
+
 /// What the index says of the WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalIndex {
     /// Grows by one with each transaction, also over restarts; zero again after a recovery.
     pub changes: u32,
+    /// The life of the index in which `changes` was read, for whoever witnesses it ([`crate::pin::Pin::witness`]); 0: nobody does.
+    pub life: u64,
     /// Bytes of a page.
     pub page_size: u32,
     /// Frames up to the last commit.
@@ -42,6 +61,11 @@ impl WalIndex {
         u64::from(frames) * (FRAME_HEADER_SIZE + u64::from(self.page_size))
     }
 
+    /// The counter of transactions, where somebody witnesses that nobody begins it anew.
+    pub fn counter(&self) -> Option<Counter> {
+        (self.life != 0).then_some(Counter { changes: self.changes, life: self.life })
+    }
+
     /// `None` where the two copies differ (a writer is at work, or died) or the index is not initialised.
     pub fn decode(bytes: &[u8; WAL_INDEX_BYTES]) -> Option<WalIndex> {
         let native = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -53,6 +77,7 @@ impl WalIndex {
             && sums == [native(40), native(44)];
         trusted.then(|| WalIndex {
             changes: native(8),
+            life: 0,
             // 65,536 does not fit, and is 1.
             page_size: match u16::from_ne_bytes([bytes[14], bytes[15]]) {
                 1 => 65_536,

@@ -282,3 +282,22 @@ fn a_snapshot_that_cannot_be_taken_holds_up_no_sync_and_is_told() {
     assert!(replicator.stop(LONG).is_empty());
     application.close();
 }
+
+#[test]
+fn a_newest_file_of_which_less_than_a_header_is_there_is_followed_by_a_snapshot() {
+    for kept in [0, 40, ltx::HEADER_SIZE - 1] {
+        let scene = Scene::new();
+        let mut application = scene.application();
+        scene.start().stop(LONG);
+        let newest = *scene.replica().files().unwrap().last().unwrap();
+        let path = scene.folder.path().join("store").join(scene.replica().key(newest.level, newest.name));
+        std::fs::File::options().write(true).open(path).unwrap().set_len(kept as u64).unwrap();
+        application.run("INSERT INTO t(v) VALUES (randomblob(100))");
+        let replicator = scene.start();
+        assert!(scene.restored(Target::Latest) == content(&scene.database), "{kept} bytes of it are there");
+        application.run("INSERT INTO t(v) VALUES (randomblob(100))");
+        assert!(replicator.sync(LONG));
+        assert!(scene.restored(Target::Latest) == content(&scene.database), "{kept} bytes of it are there");
+        assert!(replicator.stop(LONG).is_empty());
+    }
+}

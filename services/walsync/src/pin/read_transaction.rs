@@ -15,7 +15,7 @@
 //! when it is closed. As root, SQLite gives `-shm` the owner of the database, as it does for every connection of root.
 //! Its locks are those of a process: what else reads the files here does so through the same [`Descriptor`].
 
-use super::{CHECKPOINT, Hold, Locks, Pin, PinKind, SHARED, WATCHED, WRITE};
+use super::{CHECKPOINT, Hold, IN_USE, Life, Locks, Pin, PinKind, SHARED, WATCHED, WRITE};
 use crate::database::descriptor::Descriptor;
 use crate::database::{read_index, with_suffix};
 use crate::wal_index::WalIndex;
@@ -27,9 +27,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The byte of `-shm` that each connection holds for as long as it uses the index.
-const IN_USE: i64 = 128;
-
 /// The pin by a read transaction. What it drops first is the connection: its locks end with the first descriptor that is closed.
 pub struct ReadTransactionPin {
     connection: Option<Connection>,
@@ -39,6 +36,8 @@ pub struct ReadTransactionPin {
     held: Hold,
     /// The transaction may hold mark 0, under which the WAL can be restarted.
     may_be_restarted: bool,
+    /// That of the connection, which keeps the index in use.
+    life: Life,
 }
 
 /// A URI of SQLite, whatever bytes the path has.
@@ -73,9 +72,9 @@ fn begun(result: rusqlite::Result<()>) -> io::Result<bool> {
 
 impl ReadTransactionPin {
     /// A pin that holds nothing on the database at `path`, which is absolute and no symbolic link.
-    pub fn new(path: PathBuf, database: Descriptor, index: Option<Descriptor>) -> ReadTransactionPin {
+    pub fn new(path: PathBuf, database: Descriptor, index: Option<Descriptor>, life: Life) -> ReadTransactionPin {
         let connection = None;
-        ReadTransactionPin { connection, path, database, index, held: Hold::Nothing, may_be_restarted: false }
+        ReadTransactionPin { connection, path, database, index, held: Hold::Nothing, may_be_restarted: false, life }
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
@@ -105,6 +104,9 @@ impl ReadTransactionPin {
         if !begun(read())? {
             self.end()?;
             return Ok(false);
+        }
+        if self.life.number() == 0 {
+            self.life.begins();
         }
         let after = read_index(index)?;
         self.may_be_restarted =
@@ -181,6 +183,7 @@ impl Pin for ReadTransactionPin {
             self.held = Hold::Presence;
         }
         if hold < Hold::Presence && self.held >= Hold::Presence {
+            self.life.ends();
             self.connection = None;
             Locks::OfProcess.set(&self.database, SHARED.0, SHARED.1, nix::libc::F_UNLCK)?;
             Locks::OfProcess.set(&self.database, WATCHED, 1, nix::libc::F_UNLCK)?;
@@ -197,11 +200,17 @@ impl Pin for ReadTransactionPin {
     fn settle(&mut self) -> io::Result<()> {
         let Some(index) = &self.index else { return Ok(()) };
         if self.connection.is_some() && !self.has_others(index)? {
+            self.life.ends();
             self.connection = None;
             self.held = Hold::Nothing;
             // The last connection of a process takes all of its locks along.
             self.be_present()?;
         }
+        Ok(())
+    }
+
+    /// The connection does, from its first transaction on.
+    fn witness(&mut self) -> io::Result<()> {
         Ok(())
     }
 

@@ -135,6 +135,7 @@ mod tests {
     fn what_takes_long_is_for_other_threads_than_what_a_check_point_may_wait_for() {
         let index = |frames, salts| WalIndex {
             changes: 0,
+            life: 0,
             page_size: 4096,
             frames,
             pages: 0,

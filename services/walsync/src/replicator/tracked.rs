@@ -418,10 +418,13 @@ impl Shared {
             self.push_stage(tracked, state.work(None));
             return Ok(now + TICK);
         }
+        if let Some(pin) = &mut state.pin {
+            pin.witness()?;
+        }
         let index = files.wal_index()?;
         if index.is_some() && index != state.seen {
             // The counter alone does not tell: after a recovery it may come to the same number again.
-            let end = |index: WalIndex| (index.changes, index.salts, index.frames, index.checksum);
+            let end = |index: WalIndex| (index.changes, index.life, index.salts, index.frames, index.checksum);
             let committed = index.map(end) != state.seen.map(end);
             state.seen = index;
             state.last_change = now;

@@ -87,6 +87,9 @@ impl Shared {
             state.comparing = false;
             if let Err(why) = &checksums {
                 tracing::info!(path = %tracked.path.display(), %why, "cannot be compared with its replica");
+                if why.is_of_a_broken_replica() {
+                    state.next_snapshot = Duration::ZERO;
+                }
             }
             state.compared = Some((txid, checksums.ok()));
             result = self.stage_locked(tracked, &mut state, work);
@@ -206,7 +209,8 @@ impl Shared {
         if state.last_txid.is_none() && work >= Work::Small {
             self.begin(tracked, state)?;
         }
-        let Some(files) = &state.files else { return Ok(true) };
+        let State { files: Some(files), pin: Some(pin), .. } = state else { return Ok(true) };
+        pin.witness()?;
         let index = files.wal_index()?;
         let needed = state.work(index.as_ref());
         if needed > work {
@@ -288,7 +292,9 @@ impl Shared {
         let State { files: Some(files), pin: Some(pin), position: Some(position), .. } = state else { return Ok(()) };
         let Some(index) = files.wal_index()?.filter(|index| index.frames >= RESTART_FRAMES) else { return Ok(()) };
         // Without a pause of its own, and with what the proof takes.
-        if position.changes.is_none_or(|changes| changes == index.changes) || pin.held() < Hold::Frames {
+        if position.changes.is_none_or(|changes| changes.life != index.life || changes.changes == index.changes)
+            || pin.held() < Hold::Frames
+        {
             return Ok(());
         }
         pin.hold(Hold::Presence, None)?;
@@ -354,13 +360,22 @@ impl Shared {
         let whole = files.iter().filter(|file| file.name.min_txid == 1);
         let snapshot = whole.max_by_key(|file| file.name.max_txid);
         if let Some(newest) = newest {
-            let header = tracked.replica.header(newest)?;
-            state.last_millis = header.timestamp_millis;
-            state.last_page_size = header.page_size;
-            if let Some(files) = &state.files
-                && let Some(wal) = files.wal()
-            {
-                state.position = resume(wal, files.wal_index()?.as_ref(), &header)?;
+            state.last_millis = newest.modified_millis;
+            match tracked.replica.header(newest) {
+                Ok(header) => {
+                    state.last_millis = header.timestamp_millis;
+                    state.last_page_size = header.page_size;
+                    if let Some(files) = &state.files
+                        && let Some(wal) = files.wal()
+                    {
+                        state.position = resume(wal, files.wal_index()?.as_ref(), &header)?;
+                    }
+                }
+                // Without its page size what follows is a snapshot, which mends it.
+                Err(StoreError::Damaged(error)) => {
+                    tracing::error!(path = %tracked.path.display(), %error, "the newest file is damaged: a snapshot follows");
+                }
+                Err(error) => return Err(error.into()),
             }
             tracing::info!(
                 path = %tracked.path.display(), txid = newest.name.max_txid, resumed = state.position.is_some(),
@@ -369,7 +384,11 @@ impl Shared {
         }
         let age = match snapshot {
             Some(snapshot) => {
-                let taken = tracked.replica.header(snapshot)?.timestamp_millis;
+                let taken = match tracked.replica.header(snapshot) {
+                    Ok(header) => header.timestamp_millis,
+                    Err(StoreError::Damaged(_)) => i64::MIN,
+                    Err(error) => return Err(error.into()),
+                };
                 Duration::from_millis(u64::try_from(self.clock.unix_millis().saturating_sub(taken)).unwrap_or(0))
             }
             None => self.settings.snapshot_interval,

@@ -157,6 +157,7 @@ mod tests {
     fn a_wal_has_grown_by_what_came_while_it_was_held_and_one_that_was_restarted_by_all_it_has() {
         let index = |frames| WalIndex {
             changes: 0,
+            life: 0,
             page_size: 4096,
             frames,
             pages: 0,
