@@ -10,10 +10,10 @@ mod watch;
 use clap::{Args, Parser, Subcommand};
 use service_kit::console;
 use std::ffi::OsString;
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use walsync::config::{
-    AzureOptions, Config, ConfigError, Either, GcsOptions, Location, RetentionOptions, S3Options, litestream::Litestream,
+    AzureOptions, Config, ConfigError, Either, GcsOptions, Location, RetentionOptions, S3Options,
+    litestream::Litestream,
 };
 use walsync::replica::Replica;
 use walsync::replicator::Settings;
@@ -220,9 +220,15 @@ struct VerifyArgs {
 struct RestoreArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// The database to make
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
+    /// The database to make [default: the place, where that is the path of a database in the configuration]
+    #[arg(short, long, value_name = "FILE", required_unless_present = "config")]
+    output: Option<PathBuf>,
+    /// Where there is a database already, leave it, and end well
+    #[arg(long)]
+    if_db_not_exists: bool,
+    /// Where there is no replica yet, make nothing, and end well
+    #[arg(long)]
+    if_replica_exists: bool,
     /// The state after this transaction, in decimal digits, or in 16 hexadecimal digits as in names of files
     #[arg(long, value_name = "TXID", conflicts_with = "timestamp", value_parser = txid)]
     txid: Option<u64>,
@@ -234,11 +240,39 @@ struct RestoreArgs {
     prove: bool,
     /// Then keep it up to date until SIGTERM or SIGINT: a replica that others may read at any time, but not write. Where it was begun already,
     /// go on
-    #[arg(short, long, conflicts_with_all = ["txid", "timestamp"])]
+    #[arg(short, long, requires = "output", conflicts_with_all = ["txid", "timestamp", "if_db_not_exists", "if_replica_exists"])]
     follow: bool,
     /// Between two looks for what is new, with --follow, in milliseconds
     #[arg(long, value_name = "MILLIS", default_value_t = 1000, requires = "follow", value_parser = clap::value_parser!(u64).range(10..))]
     follow_interval_millis: u64,
+}
+
+impl RestoreArgs {
+    fn output(&self) -> Result<&Path, ConfigError> {
+        match &self.output {
+            Some(output) => Ok(output),
+            None if !self.place.place.contains("://") => Ok(Path::new(&self.place.place)),
+            None => {
+                let problem = "is missing: with the URL of a replica, -o FILE says what to make".into();
+                Err(ConfigError::Value { field: "output".into(), problem })
+            }
+        }
+    }
+
+    /// Says that there is nothing to do, where the words allow that.
+    fn is_done(&self, replica: &Replica) -> anyhow::Result<bool> {
+        let path = self.output()?;
+        let output = path.display();
+        if self.if_db_not_exists && path.exists() {
+            console::print(format_args!("{output} is there already: nothing was restored\n"))?;
+            return Ok(true);
+        }
+        if self.if_replica_exists && replica.files()?.is_empty() {
+            console::print(format_args!("there is no replica yet: {output} was not made\n"))?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
 }
 
 fn txid(text: &str) -> Result<u64, String> {
@@ -431,15 +465,18 @@ fn run_restore(arguments: &RestoreArgs) -> anyhow::Result<()> {
         (None, None) => Target::Latest,
     };
     let replica = arguments.place.replica()?;
-    let restored = restore(&replica, target, &arguments.output, arguments.prove).map_err(|error| match error {
+    if arguments.is_done(&replica)? {
+        return Ok(());
+    }
+    let restored = restore(&replica, target, arguments.output()?, arguments.prove).map_err(|error| match error {
         RestoreError::Empty => arguments.place.no_replica(&replica),
         error => error.into(),
     })?;
-    Ok(print_restored(arguments, &restored)?)
+    print_restored(arguments, &restored)
 }
 
-fn print_restored(arguments: &RestoreArgs, restored: &Restored) -> io::Result<()> {
-    let (output, txid) = (arguments.output.display(), restored.txid);
+fn print_restored(arguments: &RestoreArgs, restored: &Restored) -> anyhow::Result<()> {
+    let (output, txid) = (arguments.output()?.display(), restored.txid);
     console::print(format_args!(
         "restored {output}: TXID {txid} ({txid:016x}), committed {}\n",
         time(restored.time_millis)

@@ -65,7 +65,7 @@ fn databases_that_change_all_the_time_are_sent_as_rarely_as_the_bound_wants_and_
     watching.stop();
 
     let states = paths.each_ref().map(|path| content(path));
-    applications.into_iter().for_each(|one| drop(one.kill()));
+    applications.into_iter().for_each(Application::close);
     for (path, state) in paths.iter().zip(&states) {
         for suffix in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(walsync::database::with_suffix(path, suffix));
@@ -75,10 +75,19 @@ fn databases_that_change_all_the_time_are_sent_as_rarely_as_the_bound_wants_and_
         let whole = harness::output(&mut verb(&["verify", name], &config));
         let sampled = harness::output(&mut verb(&["verify", name, "--sample", "2"], &config));
         assert!(whole.contains(" files, ") && sampled.starts_with("2 of "), "{whole}{sampled}");
-        harness::output(&mut verb(&["restore", name, "-o", name], &config));
+        // As an init container does at every start.
+        let restore = &["restore", name, "--if-db-not-exists", "--if-replica-exists"];
+        harness::output(&mut verb(restore, &config));
         assert!(std::fs::read(path).unwrap() == *state, "{name}");
     }
+    let again = harness::output(&mut verb(&["restore", paths[0].to_str().unwrap(), "--if-db-not-exists"], &config));
+    assert!(again.contains("is there already: nothing was restored"), "{again}");
+    let new = folder.path().join("new.db");
+    let none = harness::output(&mut verb(&["restore", new.to_str().unwrap(), "--if-replica-exists"], &config));
+    assert!(none.contains("there is no replica yet") && !new.exists(), "{none}");
     let url = format!("file://{}/a.db", store.display());
+    let nowhere = verb(&["restore", &url], &config).output().unwrap();
+    assert_eq!(nowhere.status.code(), Some(2), "{nowhere:?}");
     harness::output(&mut verb(&["verify", &url], &config));
     let refused = verb(&["list", "/elsewhere/a.db"], &config).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();

@@ -34,7 +34,7 @@ fn wait(interval: Duration, stop: &AtomicBool) {
 pub fn follow(arguments: &RestoreArgs) -> anyhow::Result<()> {
     watch::logs();
     let stop = watch::stop_flag()?;
-    let output = &arguments.output;
+    let output = arguments.output()?;
     // SQLite is told of it by name.
     anyhow::ensure!(output.to_str().is_some(), "{}: a copy that follows needs a name in UTF-8", output.display());
     let replica = arguments.place.replica()?;

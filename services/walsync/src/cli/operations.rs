@@ -176,8 +176,7 @@ impl Collector for Replication {
         )?;
         at_risk(&mut encoder, &status)?;
         let help = "Requests to the object store, each try and each part of an object counted; none of a folder";
-        let mut requests =
-            encoder.encode_descriptor("walsync_store_requests", help, None, MetricType::Counter)?;
+        let mut requests = encoder.encode_descriptor("walsync_store_requests", help, None, MetricType::Counter)?;
         for (kind, count) in walsync::store::http::requests() {
             ConstCounter::<u64>::new(count).encode(requests.encode_family(&[("kind", kind)])?)?;
         }

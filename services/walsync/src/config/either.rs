@@ -19,7 +19,7 @@ pub enum Either {
     /// `walsync.yml`.
     Walsync(Box<Config>),
     /// `litestream.yml`.
-    Litestream(Litestream),
+    Litestream(Box<Litestream>),
 }
 
 impl Either {
@@ -29,7 +29,7 @@ impl Either {
         let words: Words = parse(&text, path)?;
         match words.store {
             Some(_) => Ok(Either::Walsync(Box::new(parse(&text, path)?))),
-            None => Ok(Either::Litestream(Litestream::of_text(&text, path)?)),
+            None => Ok(Either::Litestream(Box::new(Litestream::of_text(&text, path)?))),
         }
     }
 
