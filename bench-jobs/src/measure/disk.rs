@@ -24,16 +24,29 @@ pub fn allocated_bytes(path: &Path) -> io::Result<u64> {
 }
 
 /// What was written so far to the disk under a path, by whomever: sectors of 512 bytes of the block device (the kernel's
-/// `Documentation/block/stat.rst`). `None` where there is no such device, as under tmpfs or an overlay.
+/// `Documentation/block/stat.rst`). `None` where there is no such device, as under tmpfs or an overlay, and where it does not count.
 ///
 /// Not from `/proc/PID/io`, which counts a whole folio as written when one block of it is: 1 MiB for each put of a log that
 /// writes into files made before, on ext4 of Linux 6.18.
 pub fn writes(path: &Path) -> Option<DiskWrites> {
     let device = fs::metadata(path).ok()?.dev();
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    let counters = fs::read_to_string(format!("/sys/dev/block/{device}/stat")).ok()?;
-    let sectors: u64 = counters.split_ascii_whitespace().nth(6)?.parse().ok()?;
-    Some(DiskWrites { device, written_bytes: sectors * 512 })
+    let folder = format!("/sys/dev/block/{device}");
+    // Of a partition, the queue is the disk's.
+    let switch = ["queue/iostats", "../queue/iostats"].map(|name| fs::read_to_string(format!("{folder}/{name}")));
+    let counters = fs::read_to_string(format!("{folder}/stat")).ok()?;
+    let switch = switch.into_iter().find_map(Result::ok);
+    Some(DiskWrites { device, written_bytes: SECTOR_BYTES * sectors_written(&counters, switch.as_deref())? })
+}
+
+/// Of which block devices count, whatever theirs are.
+const SECTOR_BYTES: u64 = 512;
+
+/// From a device's counters and the switch that stops them. One that has never written a sector, though a file system is on it, counts nothing:
+/// such as NVMe with several paths before Linux 6.4.
+fn sectors_written(counters: &str, switch: Option<&str>) -> Option<u64> {
+    let sectors = counters.split_ascii_whitespace().nth(6)?.parse().ok()?;
+    (sectors > 0 && switch.is_none_or(|switch| switch.trim() != "0")).then_some(sectors)
 }
 
 /// The file system's name, from its magic number in statfs(2).
@@ -89,6 +102,17 @@ mod tests {
             assert!(after.written_bytes - before.written_bytes >= 1 << 20, "{before:?} {after:?}");
         }
         assert_eq!(writes(Path::new("/proc")), None);
+    }
+
+    /// A store that writes would be said to write nothing.
+    #[test]
+    fn a_disk_that_does_not_count_says_nothing() {
+        let counters = "  100  0  800  9  50  3  4096  7  0  8  16\n";
+        assert_eq!(sectors_written(counters, None), Some(4096));
+        assert_eq!(sectors_written(counters, Some("1\n")), Some(4096));
+        assert_eq!(sectors_written(counters, Some("0\n")), None, "they stand still");
+        assert_eq!(sectors_written("0 0 0 0 0 0 0 0 0 0 0", Some("1\n")), None);
+        assert_eq!(sectors_written("", None), None);
     }
 
     #[test]

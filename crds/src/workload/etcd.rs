@@ -229,6 +229,17 @@ impl EtcdWorkload {
             EtcdOperation::WatchLatency | EtcdOperation::WatchThroughput => 0,
         }
     }
+
+    /// See [`super::Parameters::value_bytes_of_a_write`].
+    pub(super) fn value_bytes_of_a_write(&self) -> u64 {
+        let values = match self.operation {
+            EtcdOperation::Put | EtcdOperation::Mixed => 1,
+            EtcdOperation::TxnPut => self.operations_per_transaction.unwrap_or(1),
+            EtcdOperation::Delete | EtcdOperation::Range | EtcdOperation::LeaseKeepAlive => 0,
+            EtcdOperation::WatchLatency | EtcdOperation::WatchThroughput => 0,
+        };
+        u64::from(values) * u64::from(self.value_bytes)
+    }
 }
 
 /// Requests of the etcd v3 API.

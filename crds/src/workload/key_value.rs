@@ -310,6 +310,16 @@ impl KeyValueWorkload {
             KeyValueOperation::Mixed => 100 - self.read_percent.unwrap_or(100).min(100),
         }
     }
+
+    /// See [`super::Parameters::value_bytes_of_a_write`].
+    pub(super) fn value_bytes_of_a_write(&self) -> u64 {
+        use KeyValueOperation as Operation;
+        match self.operation {
+            Operation::Put | Operation::CompareAndSwap | Operation::Mixed => u64::from(self.value_bytes),
+            Operation::Lock | Operation::Failover => 0,
+            Operation::Get | Operation::Scan | Operation::WatchLatency => 0,
+        }
+    }
 }
 
 /// Requests that every such store has.

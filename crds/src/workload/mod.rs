@@ -163,6 +163,17 @@ impl Parameters {
             Self::BlockStream(parameters) => parameters.writes_percent(),
         }
     }
+
+    /// What a store must at least keep of one of its writes, bytes: values, which are random. 0 where a write has none, or where a store may make
+    /// what it has shorter, as it may blocks.
+    pub fn value_bytes_of_a_write(&self) -> u64 {
+        match self {
+            Self::Etcd(parameters) => parameters.value_bytes_of_a_write(),
+            Self::KeyValue(parameters) => parameters.value_bytes_of_a_write(),
+            Self::Redis(parameters) => parameters.value_bytes_of_a_write(),
+            Self::SqliteReplication(_) | Self::Kubernetes(_) | Self::BlockStream(_) => 0,
+        }
+    }
 }
 
 /// One kind of load. Exactly one family must be given.

@@ -99,6 +99,20 @@ impl RedisWorkload {
             Command::Mset | Command::Xadd => 100,
         }
     }
+
+    /// See [`super::Parameters::value_bytes_of_a_write`].
+    pub(super) fn value_bytes_of_a_write(&self) -> u64 {
+        use RedisCommand as Command;
+        match self.command {
+            Command::Set | Command::Mixed | Command::Lpush | Command::Rpush => u64::from(self.value_bytes),
+            // One of its values at least.
+            Command::Hset | Command::Mset | Command::Xadd => u64::from(self.value_bytes),
+            Command::Incr | Command::Sadd | Command::Zadd => 0,
+            Command::Lpop | Command::Rpop | Command::Spop | Command::Zpopmin => 0,
+            Command::PingInline | Command::Ping | Command::Get => 0,
+            Command::Lrange100 | Command::Lrange300 | Command::Lrange500 | Command::Lrange600 => 0,
+        }
+    }
 }
 
 /// Commands of the Redis protocol: the tests of redis-benchmark, and a mix.

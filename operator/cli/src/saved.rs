@@ -67,7 +67,6 @@ pub(crate) enum Begun {
 /// What a folder holds of a run that might go on, as it was read.
 struct Kept {
     path: PathBuf,
-    is_finished: bool,
     /// The file with the record, and what it holds.
     wanted: PathBuf,
     text: String,
@@ -80,17 +79,17 @@ impl Kept {
         let is_finished = !is_unfinished(&path.to_string_lossy());
         let wanted = path.join(if is_finished { REPORT } else { RECORD });
         let (text, services) = (read_if_there(&wanted)?, read_if_there(&path.join(SERVICES))?);
-        Ok(text.zip(services).map(|(text, services)| Self { path, is_finished, wanted, text, services }))
+        Ok(text.zip(services).map(|(text, services)| Self { path, wanted, text, services }))
     }
 }
 
 impl Begun {
-    /// What a folder has. `None`: nothing that could go on, such as one whose making was cut short, or another run that came to its end.
-    fn of(kept: &Kept, asked: &Asked<'_>) -> anyhow::Result<Option<Self>> {
-        let Kept { path, is_finished, wanted, text, services } = kept;
+    /// What a folder has, which is held if it is unfinished. `None`: nothing that could go on, such as another run that came to its end.
+    fn of(kept: &Kept, held: Option<Folder>, asked: &Asked<'_>) -> anyhow::Result<Option<Self>> {
+        let Kept { path, wanted, text, services } = kept;
         let services_are_same = serde_json::from_str(services).ok().as_ref() == Some(&asked.services);
         let damaged = || format!("--resume: {} is not what storebench writes", wanted.display());
-        if *is_finished {
+        let Some(folder) = held else {
             let report = from_json(text).with_context(damaged)?;
             if check_same(&report.record, asked.record, services_are_same).is_err() {
                 return Ok(None);
@@ -105,13 +104,12 @@ impl Begun {
             }
             complete(path)?;
             return Ok(Some(Self::Finished(path.to_owned(), Box::new(report))));
-        }
+        };
         let head: Head = serde_json::from_str(text).with_context(damaged)?;
         check_version(&asked.record.name, &head)?;
         let record: RunRecord = serde_json::from_str(text).with_context(damaged)?;
         check_same(&record, asked.record, services_are_same)?;
         check_stores_are_there(&record)?;
-        let folder = Folder::held(path)?;
         folder.is_worth_keeping.set(!record.trials.is_empty());
         Ok(Some(Self::Unfinished(folder, Box::new(record))))
     }
@@ -183,7 +181,7 @@ impl Folder {
             if !is_taken {
                 let path = all.join(name + UNFINISHED);
                 fs::create_dir(&path).with_context(said)?;
-                let folder = Self::held(&path)?;
+                let folder = Self::held(&path, false)?;
                 write(&folder.path.join(SERVICES), asked.services.to_string().as_bytes())?;
                 folder.keep(measured)?;
                 return Ok(folder);
@@ -203,9 +201,24 @@ impl Folder {
         names.sort_by_key(|name| age(name));
         let mut problem = None;
         for name in names.iter().rev() {
+            let path = all.join(name);
+            // Before it is read: who measures there writes on.
+            let held = is_unfinished(name).then(|| Self::held(&path, true)).transpose();
+            // Who held it until now may have come to its end, and given it another name.
+            if path.symlink_metadata().is_err() {
+                return Self::find(directory, asked);
+            }
+            let held = match held {
+                Ok(held) => held,
+                Err(_) if path.is_file() => continue,
+                Err(error) => {
+                    problem = problem.or(Some(error));
+                    continue;
+                }
+            };
             // What cannot be read might be what is asked for: nothing older is, and nothing is measured anew.
-            let Some(kept) = Kept::read(all.join(name))? else { continue };
-            match Begun::of(&kept, asked) {
+            let Some(kept) = Kept::read(path)? else { continue };
+            match Begun::of(&kept, held, asked) {
                 Ok(None) => {}
                 Ok(begun) => return Ok(begun),
                 Err(error) => problem = problem.or(Some(error)),
@@ -215,8 +228,8 @@ impl Folder {
     }
 
     /// A folder that is there, for this process.
-    fn held(path: &Path) -> anyhow::Result<Self> {
-        Ok(Self { _lock: lock(path)?, path: path.to_owned(), is_worth_keeping: Cell::new(false) })
+    fn held(path: &Path, is_worth_keeping: bool) -> anyhow::Result<Self> {
+        Ok(Self { _lock: lock(path)?, path: path.to_owned(), is_worth_keeping: Cell::new(is_worth_keeping) })
     }
 
     /// Keeps what was measured so far; it is on disk when this returns.
@@ -439,6 +452,7 @@ mod tests {
         let find = |record: &RunRecord, services: &str| Folder::find(directory.path(), &asked(record, services));
         let refused = |record: &RunRecord, services: &str| format!("{:#}", find(record, services).err().unwrap());
         assert!(refused(&first, "args a").contains("another storebench measures this run"));
+        assert!(refused(&first, "args b").contains("another storebench"), "what is read while it is written is old");
         drop(folder);
         assert!(matches!(find(&first, "args a"), Ok(Some(Begun::Unfinished(..)))));
         assert!(refused(&first, "args b").contains("with other services or versions"));

@@ -115,6 +115,59 @@ fn the_judgement_stays_pure() {
     }
 }
 
+/// What dev-dependencies ask of crates of others that no program does, `member: crate feature`: a crate that its member's programs use, too, may
+/// have the features that they ask for, and any other those that all programs do.
+fn asked_by_tests_alone(metadata: &serde_json::Value) -> Vec<String> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let asked = |dependency: &serde_json::Value| -> BTreeSet<String> {
+        let default = dependency["uses_default_features"] == true;
+        let named = dependency["features"].as_array().unwrap().iter().map(text);
+        named.chain(default.then(|| "default".to_owned())).collect()
+    };
+    let packages = metadata["packages"].as_array().unwrap();
+    let of_others = |package: &serde_json::Value, kind: Option<&str>| -> Vec<(String, BTreeSet<String>)> {
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        let chosen = dependencies.filter(|one| !one["source"].is_null() && one["kind"].as_str() == kind);
+        chosen.map(|one| (text(&one["name"]), asked(one))).collect()
+    };
+    let mut by_all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (name, features) in packages.iter().flat_map(|package| of_others(package, None)) {
+        by_all.entry(name).and_modify(|known| known.retain(|one| features.contains(one))).or_insert(features);
+    }
+    let mut found = Vec::new();
+    for package in packages {
+        let own: BTreeMap<_, _> = of_others(package, None).into_iter().collect();
+        for (name, features) in of_others(package, Some("dev")) {
+            // What only tests use has the features that they give it.
+            let Some(granted) = own.get(&name).or_else(|| by_all.get(&name)) else { continue };
+            let more = features.difference(granted).map(|more| format!("{}: {name} {more}", text(&package["name"])));
+            found.extend(more);
+        }
+    }
+    found
+}
+
+/// Else a crate, and what depends on it, is compiled once for programs and once more for tests.
+#[test]
+fn tests_ask_for_no_features_that_programs_do_not() {
+    assert_eq!(asked_by_tests_alone(&metadata()), Vec::<String>::new(), "put them into [workspace.dependencies]");
+}
+
+#[test]
+fn a_feature_that_tests_alone_ask_for_is_found() {
+    let dependency = |kind: Option<&str>, features: &[&str]| serde_json::json!({ "name": "nix", "source": "registry", "kind": kind, "features": features, "uses_default_features": false });
+    let found = |first: Vec<serde_json::Value>, second: Vec<serde_json::Value>| {
+        let package = |name: &str, dependencies| serde_json::json!({ "name": name, "dependencies": dependencies });
+        asked_by_tests_alone(&serde_json::json!({ "packages": [package("a", first), package("b", second)] }))
+    };
+    let dev = |features: &[&str]| vec![dependency(Some("dev"), features)];
+    let program = |features: &[&str]| vec![dependency(None, features)];
+    assert_eq!(found(program(&["fs"]), dev(&["fs", "signal"])), ["b: nix signal"]);
+    assert_eq!(found([program(&["fs"]), dev(&["fs", "signal"])].concat(), Vec::new()), ["a: nix signal"]);
+    assert_eq!(found([program(&["fs", "signal"]), dev(&["signal"])].concat(), program(&["fs"])), [""; 0]);
+    assert_eq!(found(dev(&["fs"]), dev(&["signal"])), [""; 0], "no program uses it");
+}
+
 /// The one crate whose lints are its own, since it has `unsafe` code, and the one file of it that does.
 const UNSAFE: (&str, &str) = ("thin", "services/rsedis/thin/src/lib.rs");
 

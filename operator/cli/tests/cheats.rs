@@ -214,6 +214,26 @@ fn a_wrapped_redis_that_does_not_sync_is_asked_and_invalid() {
     assert!(message.contains("appendfsync"), "{message}");
 }
 
+/// What a count of syncs cannot see: each is asked for, counted, and done by nobody.
+#[test]
+fn a_store_whose_syncs_write_nothing_is_weighed_and_invalid() {
+    let world = World::new();
+    let pretends = "exec strace -D -f --seccomp-bpf -qq -o /dev/null -e trace=fsync,fdatasync \
+                    -e inject=fsync,fdatasync:retval=0 $REAL \"$@\"";
+    let load = "{ total: 4000, connections: 10, warmUp: 0s }";
+    for (engine, name, binary, workload) in [
+        ("Etcd", "etcd", "etcd", "etcd: { operation: Put, valueBytes: 65536 }"),
+        ("Redis", "redis", "redis-server", "redis: { command: Set, valueBytes: 65536 }"),
+    ] {
+        world.install_wrapper(name, binary, pretends);
+        let message = world.run(&one_arm(engine, "faulty", workload, load)).invalid();
+        assert!(
+            message.contains("durability Fsync is not kept: 250 MiB of values were acknowledged, and "),
+            "{message}"
+        );
+    }
+}
+
 #[test]
 fn a_store_that_answers_reads_from_memory_is_invalid_although_the_load_only_reads() {
     let world = World::new();

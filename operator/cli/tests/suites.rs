@@ -128,6 +128,24 @@ fn a_suite_that_stops_leaves_the_other_runs_out() {
 }
 
 #[test]
+fn a_suite_that_cannot_be_saved_does_not_hide_why_its_runs_ended() {
+    let world = World::new();
+    let directory = world.data().with_file_name("runs");
+    std::fs::create_dir(&directory).unwrap();
+    // Where the folders of the suite and of its second run would be.
+    for name in ["sizes", NAMES[1]] {
+        std::fs::write(directory.join(name), "").unwrap();
+    }
+    let ended = run(&world, SUITE, &["--save", directory.to_str().unwrap()]);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    for name in ["sizes/", NAMES[1]] {
+        let told =
+            ended.stderr.lines().any(|line| line.contains(&format!("runs/{name}")) && line.contains("cannot be"));
+        assert!(told, "{name}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_suite_is_told_before_anything_runs() {
     let world = World::new();
     let file = world.write("suite.yaml", &SUITE.replace("total: 200", "totl: 200"));

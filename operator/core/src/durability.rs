@@ -7,7 +7,10 @@ use storebench_crds::measure::FSYNCS;
 use storebench_crds::{Durability, Workload};
 
 use crate::engine::states_settings;
-use crate::record::{ArmRecord, TrialRecord, WorkloadMeasurement};
+use crate::record::{ArmRecord, FailureCause, TrialFailure, TrialRecord, WorkloadMeasurement};
+use crate::trial::Loaded;
+use crate::units;
+use crate::validated::ValidatedArm;
 
 /// What a class of durability stands on in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,10 +88,76 @@ impl Basis {
     }
 }
 
+/// Less than this part of what must have reached the disk voids a trial. Who measures may begin a little after the load, and values are pieces of
+/// one random block, which a store that compresses several writes together may find.
+const PART: u128 = 4;
+/// A disk is written in sectors, and a sync that keeps a write takes at least one.
+const SECTOR_BYTES: u64 = 512;
+
+/// A store that was told to sync and acknowledged more than reached its disk has failed, whatever it counts and says: a sync of something else
+/// counts, too. That explains what else was wrong with a trial, but for a wrong answer.
+pub fn hold_against_the_disk(loaded: &mut Loaded, arm: &ValidatedArm, workloads: &[Workload]) {
+    let Some(service) = arm.service().filter(|service| service.durability == Durability::Fsync) else { return };
+    let of_workload = |measured: &WorkloadMeasurement| {
+        let workload = workloads.iter().find(|workload| workload.name == measured.summary.name)?;
+        Some(format!("{}: {}", workload.name, unwritten(service.replicas, workload, measured)?))
+    };
+    let cause = FailureCause::StoreFailed;
+    let is_graver = loaded.failure.as_ref().is_none_or(|known| cause.rank() < known.cause.rank());
+    if let Some(detail) = loaded.workloads.iter().find_map(of_workload).filter(|_| is_graver) {
+        loaded.failure = Some(TrialFailure { cause, detail });
+    }
+}
+
+/// What is wrong, if less was written to the disks under the members' data, by whomever, than what they acknowledged takes. `None`: nothing, or
+/// nobody knows.
+fn unwritten(members: u32, workload: &Workload, measured: &WorkloadMeasurement) -> Option<String> {
+    let (usage, summary) = (measured.usage.as_ref()?, &measured.summary);
+    let written = usage.written_bytes?;
+    let writes = summary.operations * u64::from(workload.parameters.writes_percent()) / 100;
+    let values = writes * workload.parameters.value_bytes_of_a_write();
+    // As many writes as there are clients share a sync. What nobody counts, such as a pop that finds nothing, may take none.
+    let clients = workload.load.clients().max(1);
+    let syncs = measured.total(FSYNCS).map_or(0, |_| writes.div_ceil(u64::from(clients)));
+    let majority = u64::from(members) / 2 + 1;
+    let least = u128::from(values.max(syncs * SECTOR_BYTES)) * u128::from(majority);
+    // Who measures may also end before the load does, which is answered later than it is sent.
+    let (seen, all) = (usage.elapsed_nanos.min(summary.elapsed_nanos), summary.elapsed_nanos.max(1));
+    if u128::from(written) * PART * u128::from(all) >= least * u128::from(seen) {
+        return None;
+    }
+    let acknowledged = match values >= syncs * SECTOR_BYTES {
+        true => format!("{} of values were acknowledged", units::bytes(values)),
+        false => format!(
+            "{writes} writes of at most {clients} clients at a time were acknowledged, which takes at least {syncs} syncs, each of a sector"
+        ),
+    };
+    let kept =
+        if members > 1 { format!(", each to be kept by {majority} of {members} members") } else { String::new() };
+    let written = units::bytes(written);
+    Some(format!(
+        "durability Fsync is not kept: {acknowledged}{kept}, and {written} reached the disk, whoever wrote them"
+    ))
+}
+
+/// Whether nobody knows what these trials of an arm wrote that was to be held against it.
+pub(crate) fn is_unweighed<'a>(
+    arm: &ArmRecord,
+    workloads: &[Workload],
+    mut trials: impl Iterator<Item = &'a TrialRecord>,
+) -> bool {
+    let is_ours = arm.engine.is_some() && !arm.is_external() && arm.control_plane.is_none();
+    let is_held = is_ours && arm.durability == Some(Durability::Fsync);
+    let writes = |name: &str| workloads.iter().any(|one| one.name == name && one.parameters.writes_percent() > 0);
+    let is_unknown = |one: &WorkloadMeasurement| one.usage.is_some_and(|usage| usage.written_bytes.is_none());
+    is_held && trials.any(|trial| trial.workloads.iter().any(|one| writes(&one.summary.name) && is_unknown(one)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+    use storebench_crds::job::Usage;
 
     fn arm(engine: &str, durability: &str) -> ArmRecord {
         let arm = json!({
@@ -154,5 +223,67 @@ mod tests {
         let mut external = arm("Etcd", "Fsync");
         external.fields = serde_json::from_value(json!({ "external": "a:1" })).unwrap();
         assert_eq!(words(&external, &none), None, "its owner states it");
+    }
+
+    /// So many puts or blocks of ten clients in a second, of which the meter saw so many milliseconds.
+    fn measured(
+        operations: u64,
+        syncs: Option<u64>,
+        seen_millis: u64,
+        written_bytes: Option<u64>,
+    ) -> WorkloadMeasurement {
+        let mut measured = trial(&[("w", operations, syncs)]).workloads.remove(0);
+        measured.summary.elapsed_nanos = 1_000_000_000;
+        let elapsed_nanos = seen_millis * 1_000_000;
+        measured.usage = Some(Usage { elapsed_nanos, written_bytes, ..Usage::default() });
+        measured
+    }
+
+    fn workload(family: &str, parameters: serde_json::Value) -> Workload {
+        let load = json!({ "duration": "1s", "connections": 10 });
+        serde_json::from_value(json!({ "name": "w", family: parameters, "load": load })).unwrap()
+    }
+
+    #[test]
+    fn values_that_were_acknowledged_have_reached_the_disk_or_the_word_is_broken() {
+        let put = workload("etcd", json!({ "operation": "Put", "valueBytes": 1024 }));
+        let said =
+            |members, seen_millis, written| unwritten(members, &put, &measured(4_096, Some(410), seen_millis, written));
+        let broken = "durability Fsync is not kept: 4.00 MiB of values were acknowledged, and 1.00 KiB reached the disk, whoever wrote them";
+        assert_eq!(said(1, 1_000, Some(1 << 10)).unwrap(), broken);
+        assert!(said(1, 1_000, Some((1 << 20) - 1)).is_some());
+        assert_eq!(said(1, 1_000, Some(1 << 20)), None, "a quarter");
+        assert_eq!(said(1, 400, Some(410 << 10)), None, "what was not seen may have been written");
+        assert_eq!(said(1, 9_000, Some(1 << 20)), None, "the meter ended late");
+        assert_eq!(said(1, 1_000, None), None, "nobody knows");
+        let kept =
+            "4.00 MiB of values were acknowledged, each to be kept by 2 of 3 members, and 1.00 MiB reached the disk";
+        assert!(said(3, 1_000, Some(1 << 20)).unwrap().contains(kept));
+        assert_eq!(said(3, 1_000, Some(2 << 20)), None);
+        let mixed = workload("etcd", json!({ "operation": "Mixed", "valueBytes": 1024, "readPercent": 75 }));
+        assert_eq!(unwritten(1, &mixed, &measured(4_096, None, 1_000, Some(256 << 10))), None, "reads take nothing");
+    }
+
+    #[test]
+    fn what_can_be_made_shorter_takes_a_sector_a_sync() {
+        let publish = workload("blockStream", json!({ "operation": "Publish", "window": 1 }));
+        let said = |syncs, written| unwritten(1, &publish, &measured(4_000, syncs, 1_000, Some(written)));
+        assert!(said(Some(400), 100 * 512 - 1).unwrap().contains("at least 400 syncs, each of a sector, and 50.0 KiB"));
+        assert_eq!(said(Some(400), 100 * 512), None);
+        assert_eq!(said(None, 0), None, "nobody says that it syncs");
+        let delete = workload("redis", json!({ "command": "Lpop" }));
+        assert_eq!(unwritten(1, &delete, &measured(4_000, None, 1_000, Some(0))), None, "it may have found nothing");
+    }
+
+    #[test]
+    fn where_nobody_knows_what_reached_the_disk_the_reader_is_told() {
+        let weighed = |durability, name: &str, written: Option<u64>| {
+            let mut trial = trial(&[(name, 4_000, Some(400))]);
+            trial.workloads[0].usage = Some(Usage { written_bytes: written, ..Usage::default() });
+            !is_unweighed(&arm("Etcd", durability), &workloads(), std::iter::once(&trial))
+        };
+        assert!(!weighed("Fsync", "put", None));
+        assert!(weighed("Fsync", "put", Some(1)));
+        assert!(weighed("None", "put", None) && weighed("Fsync", "range", None), "nothing is promised, or written");
     }
 }

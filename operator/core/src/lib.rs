@@ -8,7 +8,7 @@ pub mod address;
 pub mod archive;
 pub mod conditions;
 pub mod control_plane;
-mod durability;
+pub mod durability;
 pub mod engine;
 pub mod equality;
 pub mod fingerprint;

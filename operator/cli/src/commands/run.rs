@@ -52,12 +52,16 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     let ended = run_all(arguments, &input.runs, &options, baseline.as_ref(), &mut suites, &mut printer);
     // What came to its end before an error is printed; of nothing there is no document.
     let printed = printer.finish(suites.page(input.runs.len())).and_then(|()| suites.show(arguments.output));
-    if let Some(directory) = arguments.save.as_ref().or(arguments.resume.as_ref()) {
-        suites.save(directory)?.iter().for_each(|page| console::tell(format_args!("saved to {}", page.display())));
-    }
-    let exit = ended?;
-    printed?;
-    Ok(exit)
+    let directory = arguments.save.as_ref().or(arguments.resume.as_ref());
+    let saved = directory.map_or(Ok(Vec::new()), |directory| suites.save(directory));
+    let saved =
+        saved.map(|pages| pages.iter().for_each(|page| console::tell(format_args!("saved to {}", page.display()))));
+    // None hides another: the first, which is what ended the runs where anything did, is told last, as every error is.
+    let (exit, ended) = ended.map_or_else(|error| (Exit::Usage, Some(error)), |exit| (exit, None));
+    let mut errors = [ended, printed.err(), saved.err()].into_iter().flatten();
+    let first = errors.next();
+    errors.for_each(|error| console::tell(format_args!("{error:#}")));
+    first.map_or(Ok(exit), Err)
 }
 
 /// What only a cluster keeps: field and problem. Of several runs the first is named, for a suite's have one template.

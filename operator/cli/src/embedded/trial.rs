@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bench_jobs::measure::meter::Meter;
+use storebench_core::durability::hold_against_the_disk;
 use storebench_core::record::{FailureCause, LeftBehind, TrialFailure, TrialRecord, Usage};
 use storebench_core::trial::{Loaded, job, needs_fault_proxy};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
@@ -91,9 +92,10 @@ impl<'a> Stage<'a> {
                     command.clone_from(&started.store.command);
                     watch_idle(&started.store)
                 });
-                let Some(loaded) = self.load(arm, binaries, &mut deployed, index, begun, progress)? else {
+                let Some(mut loaded) = self.load(arm, binaries, &mut deployed, index, begun, progress)? else {
                     return Ok(None);
                 };
+                hold_against_the_disk(&mut loaded, arm, &self.run.spec.workloads);
                 if let (Some(idle), Some(started)) = (idle, deployed.started()) {
                     let idle_rss_bytes = idle.rss_average_bytes;
                     trial.footprint = Some(Footprint { idle_rss_bytes, ..started.store.footprint });

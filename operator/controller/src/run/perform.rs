@@ -10,6 +10,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use storebench_core::archive::COMPONENT_LABEL;
+use storebench_core::durability::hold_against_the_disk;
 use storebench_core::engine;
 use storebench_core::ledger::number;
 use storebench_core::placement::{self, Pins};
@@ -180,6 +181,9 @@ impl Stage<'_> {
         if references.external(&trial.arm).is_some() {
             // It may run on a node of the load, and cannot be told from others there.
             loaded.workloads.iter_mut().for_each(|workload| workload.machines.clear());
+        }
+        if let Some(arm) = references.arm(&trial.arm) {
+            hold_against_the_disk(&mut loaded, arm, &references.run.spec.workloads);
         }
         self.file(loaded).await
     }

@@ -173,7 +173,8 @@ fn identity<K: Resource>(object: &K) -> Identity {
 }
 
 impl References {
-    fn arm(&self, name: &str) -> Option<&ValidatedArm> {
+    /// An arm as it was asked for.
+    pub fn arm(&self, name: &str) -> Option<&ValidatedArm> {
         self.run.arms.iter().find(|arm| arm.name == name)
     }
 

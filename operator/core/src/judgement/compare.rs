@@ -23,7 +23,8 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
         for arm in candidates(record, baseline) {
             let limited = limit::of_pair(valid, &arm.name, &baseline.name, &workload.name);
             let unequal = unequal(record, arm, baseline, workload).forbidden;
-            let not_ranked = unequal.or_else(|| limited.map(|why| format!("undecided, for {why}")));
+            let not_ranked = no_noise_floor(record, arm, baseline).or(unequal);
+            let not_ranked = not_ranked.or_else(|| limited.map(|why| format!("undecided, for {why}")));
             for metric in Metric::all() {
                 let Some(paired) = paired(valid, arm, baseline, &workload.name, metric, confidence(record)) else {
                     continue;
@@ -47,9 +48,18 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
     with_noise_floor(comparisons)
 }
 
-/// Sets beside each comparison how the baseline compares with itself in the same metric and workload, where that was measured.
+/// Why an arm with the name of the noise floor is none; `None`: it is one, or has another name.
+fn no_noise_floor(record: &RunRecord, arm: &ArmRecord, baseline: &ArmRecord) -> Option<String> {
+    let store = |arm: &ArmRecord| (arm.service.clone(), arm.engine, arm.control_plane.clone());
+    let is_one = record.spec.noise_floor && store(arm) == store(baseline);
+    (arm.name == NOISE_FLOOR && !is_one)
+        .then(|| format!("it has the name of the noise floor and is not {} once more", baseline.name))
+}
+
+/// Sets beside each comparison how the baseline compares with itself in the same metric and workload, where that was measured and may be told.
 fn with_noise_floor(mut comparisons: Vec<Comparison>) -> Vec<Comparison> {
-    let floors: Vec<Comparison> = comparisons.iter().filter(|one| one.arm == NOISE_FLOOR).cloned().collect();
+    let floors: Vec<Comparison> =
+        comparisons.iter().filter(|one| one.arm == NOISE_FLOOR && one.not_ranked.is_none()).cloned().collect();
     for one in comparisons.iter_mut().filter(|one| one.arm != NOISE_FLOOR) {
         let floor = floors.iter().find(|floor| floor.workload == one.workload && floor.metric == one.metric);
         one.noise_floor = floor.map(|floor| NoiseFloor {

@@ -9,7 +9,7 @@ use storebench_crds::{LoadMode, Metric, Workload};
 use super::compare::{baseline, candidates, serial_correlation_of, unequal};
 use super::metric::{over_trials, pooled};
 use super::{TrialPoint, Valid, available, limit, requests};
-use crate::durability::Basis;
+use crate::durability::{Basis, is_unweighed};
 use crate::placement;
 use crate::record::{
     ArmRecord, ControlPlaneUsage, FailureCause, RunRecord, TrialFailure, TrialRecord, Usage, WorkloadMeasurement,
@@ -247,6 +247,7 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
     caveats.extend(costs_not_measured(valid));
     caveats.extend(durability_not_known(record));
     caveats.extend(durability_not_counted(valid));
+    caveats.extend(durability_not_weighed(valid));
     if valid.indexes.len() < crate::statistics::TRIALS_MIN {
         caveats.push(format!("{} complete trials: too few for intervals, which take 3", valid.indexes.len()));
     }
@@ -301,6 +302,20 @@ fn durability_not_counted(valid: &Valid) -> Vec<String> {
         }
     }
     found.into_iter().map(|(words, arms)| format!("durability of {}: {words}", arms.join(", "))).collect()
+}
+
+/// What a reader must know of stores of which nobody has seen what they wrote: a sync of nothing counts, too.
+fn durability_not_weighed(valid: &Valid) -> Option<String> {
+    let record = valid.record;
+    let is = |arm: &&ArmRecord| is_unweighed(arm, &record.spec.workloads, valid.trials(&arm.name).into_iter());
+    let arms: Vec<&str> = record.arms.iter().filter(is).map(|arm| arm.name.as_str()).collect();
+    (!arms.is_empty()).then(|| {
+        format!(
+            "durability of {}: what reached the disk is not known, and was not held against what was acknowledged: let data lie on a disk that \
+             counts, not in memory or on an overlay",
+            arms.join(", ")
+        )
+    })
 }
 
 /// Ratios that resemble those of the trial before are fewer than they look, and their intervals too narrow.

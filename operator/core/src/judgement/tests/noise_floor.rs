@@ -1,11 +1,11 @@
 //! The baseline, run twice: how far it is from itself stands beside each comparison, and what is no farther from it is not called different.
 
-use storebench_crds::Metric;
 use storebench_crds::benchmark_run::NOISE_FLOOR;
 use storebench_crds::status::Verdict;
+use storebench_crds::{Durability, Metric};
 
 use super::{NOISE, arm, record, throughput_gate, trial};
-use crate::judgement::judge;
+use crate::judgement::{Judgement, judge};
 use crate::record::RunRecord;
 use crate::report::{Report, from_json, html, json, markdown, text};
 
@@ -67,4 +67,29 @@ fn without_enough_trials_there_is_no_floor_and_nothing_is_said_of_one() {
     record.trials.retain(|trial| trial.index < 2);
     let judgement = judge(&record);
     assert!(judgement.comparisons.iter().all(|one| one.noise_floor.is_none()), "{judgement:?}");
+}
+
+/// By its name alone a slower store would widen what is called no difference.
+#[test]
+fn an_arm_that_only_has_the_name_of_the_noise_floor_is_none() {
+    let judged = |change: fn(&mut RunRecord)| {
+        let mut record = with_floor(record(1.1, serde_json::json!([])), 0.7);
+        change(&mut record);
+        judge(&record)
+    };
+    let of = |judgement: &Judgement, arm: &str| {
+        let mut all = judgement.comparisons.iter();
+        all.find(|one| one.arm == arm && one.metric == Metric::THROUGHPUT).unwrap().clone()
+    };
+    assert!(of(&judged(|_| {}), "new").is_within_noise_floor());
+    let changes: [fn(&mut RunRecord); 3] = [
+        |record| record.spec.noise_floor = false,
+        |record| record.arms.last_mut().unwrap().service = "slower".into(),
+        |record| record.arms.last_mut().unwrap().durability = Some(Durability::None),
+    ];
+    for change in changes {
+        let judgement = judged(change);
+        assert_eq!(of(&judgement, "new").noise_floor, None);
+        assert!(of(&judgement, NOISE_FLOOR).not_ranked.is_some(), "{judgement:?}");
+    }
 }
