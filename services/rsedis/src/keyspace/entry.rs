@@ -132,6 +132,16 @@ impl Entry {
         }
     }
 
+    /// The same of what is looked at next: where a short string ends, as often as not in another line of the processor's cache than where
+    /// its key begins.
+    #[inline]
+    pub fn touch_end(&self) -> u8 {
+        match self.0.view() {
+            View::Bytes(_, bytes) => bytes.last().copied().unwrap_or(0),
+            View::Boxed(_) => 0,
+        }
+    }
+
     /// A key with a string, in the form that SET gives it.
     pub fn string(key: &[u8], text: &[u8], expiry: Option<i64>) -> Self {
         match text.len() {
