@@ -225,6 +225,44 @@ fn a_script_finds_what_redis_has_and_nothing_else() {
     }
 }
 
+/// With what Redis 7.0.15 lists, but for its own handler of errors, and `server`, which it does not have.
+#[test]
+fn what_cannot_be_written_is_listed() {
+    let list = |name: &str| {
+        let script = format!(
+            "local t = {{}} for k in pairs({name}) do t[#t + 1] = k end table.sort(t) return table.concat(t, ' ')"
+        );
+        eval(&script, false).lines().nth(1).unwrap().to_owned()
+    };
+    let globals = "ARGV KEYS _G _VERSION assert bit cjson cmsgpack collectgarbage coroutine error gcinfo getmetatable ipairs load \
+        loadstring math next pairs pcall rawequal rawget rawset redis select server setmetatable string struct table tonumber \
+        tostring type unpack xpcall";
+    for (name, expected) in [
+        ("_G", globals),
+        ("struct", "pack size unpack"),
+        ("coroutine", "create resume running status wrap yield"),
+        (
+            "redis",
+            "LOG_DEBUG LOG_NOTICE LOG_VERBOSE LOG_WARNING REDIS_VERSION REDIS_VERSION_NUM REPL_ALL REPL_AOF REPL_NONE REPL_REPLICA \
+             REPL_SLAVE acl_check_cmd breakpoint call debug error_reply log pcall replicate_commands set_repl setresp sha1hex \
+             status_reply",
+        ),
+    ] {
+        assert_eq!(list(name), expected, "{name}");
+    }
+    for (script, expected) in [
+        ("return type(next(_G)) .. type(rawget(_G, 'KEYS'))", "$11\r\nstringtable\r\n"),
+        ("local _, t = pairs(_G) return tostring(rawequal(t, _G))", "$4\r\ntrue\r\n"),
+        ("local _, t = pairs(_G) t.x = 1", "-ERR user_script:1: Attempt to modify a readonly table script: "),
+        ("pairs(1)", "-ERR user_script:1: bad argument #1 to 'pairs' (table expected, got number) script: "),
+        ("next()", "-ERR user_script:1: bad argument #1 to 'next' (table expected, got no value) script: "),
+        ("local n = 0 for _, v in pairs({1, 2, x = 3}) do n = n + v end return n", ":6\r\n"),
+    ] {
+        let reply = eval(script, false);
+        assert!(reply.starts_with(expected), "{script}: {reply}");
+    }
+}
+
 /// Also where the call is the last of its function.
 #[test]
 fn what_is_refused_tells_its_script_and_line() {
