@@ -225,6 +225,37 @@ fn a_script_finds_what_redis_has_and_nothing_else() {
     }
 }
 
+/// Each as Redis 7.0.15 answers.
+#[test]
+fn json_is_read_and_refused_as_by_lua_cjson() {
+    for (text, expected) in [
+        (r#"'"a\1\tb"'"#, "a\u{1}\tb"),
+        (r"'[1]\0rest'", "table"),
+        ("'0X1p3'", "8"),
+        ("'[5.,1e400]'", "table"),
+        (r#"[["\ud83d\ude00"]]"#, "\u{1f600}"),
+        (r#"'{"a":1,}'"#, "Expected object key string but found T_OBJ_END at character 8"),
+        ("'[1,]'", "Expected value but found T_ARR_END at character 4"),
+        ("'[1 2]'", "Expected comma or array end but found T_NUMBER at character 4"),
+        ("'1 2'", "Expected the end but found T_NUMBER at character 3"),
+        ("'0x'", "Expected the end but found invalid token at character 2"),
+        (r#"'"a'"#, "Expected value but found unexpected end of string at character 3"),
+        (r#"'"a\0b"'"#, "Expected value but found unexpected end of string at character 3"),
+        (r#"[["\x"]]"#, "Expected value but found invalid escape code at character 2"),
+        (r#"[["\ud83d"]]"#, "Expected value but found invalid unicode escape code at character 2"),
+        (r"'\0'", "Expected value but found T_END at character 1"),
+    ] {
+        let script = format!(
+            "local _, found = pcall(cjson.decode, {text}) return type(found) == 'table' and 'table' or tostring(found)"
+        );
+        assert_eq!(eval(&script, false), format!("${}\r\n{expected}\r\n", expected.len()), "{text}");
+    }
+    for script in ["cjson.encode()", "cjson.encode(1, 2)"] {
+        let reply = eval(script, false);
+        assert!(reply.starts_with("-ERR user_script:1: bad argument #1 to 'encode' (expected 1 argument)"), "{reply}");
+    }
+}
+
 /// With what Redis 7.0.15 lists, but for its own handler of errors, and `server`, which it does not have.
 #[test]
 fn what_cannot_be_written_is_listed() {
