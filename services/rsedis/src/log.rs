@@ -6,14 +6,17 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The values of `loglevel`, from the one that says most; scripts know them by these numbers.
 pub const LEVELS: &[&str] = &["debug", "verbose", "notice", "warning"];
+/// What stands for them in a line.
+const MARKS: [char; 4] = ['.', '-', '*', '#'];
 const NOTICE: usize = 2;
 const WARNING: usize = 3;
 
 static LEAST: AtomicUsize = AtomicUsize::new(NOTICE);
+static IS_REPLICA: AtomicBool = AtomicBool::new(false);
 static LOGFILE: OnceLock<File> = OnceLock::new();
 
 /// From now on says what is of this level, and above.
@@ -29,13 +32,14 @@ pub fn append_to(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// From now on lines tell that this server follows another one, or that it does not.
+pub fn set_role(is_replica: bool) {
+    IS_REPLICA.store(is_replica, Ordering::Relaxed);
+}
+
 /// Something is wrong: standard error.
 pub fn warning(text: impl Display) {
-    match LOGFILE.get() {
-        Some(file) => to_file(file, &text),
-        // Where standard error is closed there is nobody to tell.
-        None => drop(writeln!(io::stderr(), "rsedis: {text}")),
-    }
+    at(WARNING, text);
 }
 
 /// All is well: standard output.
@@ -45,17 +49,48 @@ pub fn notice(text: impl Display) {
 
 /// Something of a level by its place in [`LEVELS`].
 pub fn at(level: usize, text: impl Display) {
-    if level >= WARNING {
-        warning(text);
-    } else if level >= LEAST.load(Ordering::Relaxed) {
-        match LOGFILE.get() {
-            Some(file) => to_file(file, &text),
-            None => drop(writeln!(io::stdout(), "{text}")),
-        }
+    if level < LEAST.load(Ordering::Relaxed) {
+        return;
+    }
+    // In one write, so that lines of several threads stay whole. Where a disk is full, or nobody listens, the server goes on.
+    let line = line(level, &text);
+    drop(match LOGFILE.get() {
+        Some(mut file) => file.write_all(line.as_bytes()),
+        None if level >= WARNING => io::stderr().write_all(line.as_bytes()),
+        None => io::stdout().write_all(line.as_bytes()),
+    });
+}
+
+/// Why the server does not start, or has ended: without a log, a line for who has called it.
+pub fn failure(text: impl Display) {
+    match LOGFILE.get() {
+        Some(_) => warning(text),
+        None => drop(writeln!(io::stderr(), "rsedis: {text}")),
     }
 }
 
-/// In one write, so that lines of several threads stay whole. A disk that is full must not end the server.
-fn to_file(mut file: &File, text: &dyn Display) {
-    drop(file.write_all(format!("{text}\n").as_bytes()));
+/// As Redis has it: process, role (of a master or a replica), time of this place, level.
+fn line(level: usize, text: &dyn Display) -> String {
+    let role = if IS_REPLICA.load(Ordering::Relaxed) { 'S' } else { 'M' };
+    let mark = MARKS.get(level).unwrap_or(&'#');
+    let time = jiff::Zoned::now();
+    format!("{}:{role} {} {mark} {text}\n", std::process::id(), time.strftime("%d %b %Y %H:%M:%S%.3f"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_process_role_time_and_level() {
+        let line = line(NOTICE, &"Ready to accept connections");
+        let words: Vec<&str> = line.split(' ').collect();
+        // Other tests' servers follow somebody meanwhile.
+        let process = std::process::id();
+        assert!([format!("{process}:M"), format!("{process}:S")].contains(&words[0].to_owned()), "{line}");
+        assert_eq!(&words[5..], ["*", "Ready", "to", "accept", "connections\n"], "{line}");
+        let time = jiff::civil::DateTime::strptime("%d %b %Y %H:%M:%S%.f", words[1..5].join(" ")).unwrap();
+        assert!((jiff::Zoned::now().datetime() - time).get_hours().abs() < 24, "{line}");
+        assert_eq!(words[4].len(), "hh:mm:ss.mmm".len(), "{line}");
+    }
 }

@@ -233,6 +233,26 @@ fn print(value: LongDouble) -> Vec<u8> {
     if text == b"-0" { b"0".to_vec() } else { text }
 }
 
+/// A thousand times a number without a fraction, which is rounded up; as a cast in C gives it on x86: what has no place in 64 bits is the
+/// least of them.
+pub fn thousandfold(text: &[u8]) -> Option<i64> {
+    let LongDouble { is_negative, mantissa, exponent } = parse(text)?;
+    let LongDouble { mantissa, exponent, .. } =
+        round(Natural::from(u128::from(mantissa) * 1000), exponent, false, is_negative);
+    if mantissa == 0 {
+        return Some(0);
+    }
+    if exponent >= 0 {
+        // Its highest bit is set.
+        return Some(i64::MIN);
+    }
+    let fraction = exponent.unsigned_abs();
+    let whole = mantissa.checked_shr(fraction).unwrap_or(0);
+    let has_fraction = whole.checked_shl(fraction) != Some(mantissa);
+    let rounded = i64::try_from(whole + u64::from(has_fraction && !is_negative)).unwrap_or(i64::MIN);
+    Some(if is_negative { rounded.wrapping_neg() } else { rounded })
+}
+
 /// Whether a text is a number that [`sum`] takes.
 pub fn is_number(text: &[u8]) -> bool {
     parse(text).is_some()
@@ -248,6 +268,26 @@ pub fn sum(one: &[u8], other: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thousandfold_is_rounded_up_once() {
+        for (text, expected) in [
+            ("0", 0),
+            ("-0.0", 0),
+            ("1.5", 1_500),
+            ("0.0001", 1),
+            ("-0.0001", 0),
+            ("-0.0015", -1),
+            ("1e-4940", 1),
+            ("9223372036854775.1", 9_223_372_036_854_775_100),
+            ("9223372036854775.807", i64::MAX),
+            ("9223372036854775.808", i64::MIN),
+            ("1e4931", i64::MIN),
+        ] {
+            assert_eq!(thousandfold(text.as_bytes()), Some(expected), "{text}");
+        }
+        assert_eq!(thousandfold(b"1x"), None);
+    }
 
     /// Each as Redis 7.0.15 on x86-64 answers.
     #[test]

@@ -2,7 +2,7 @@
 
 mod allocator;
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,7 +29,8 @@ fn main() -> ExitCode {
         format!("rsedis server v={} sha=00000000:0 malloc=jemalloc bits=64 build=0", env!("CARGO_PKG_VERSION"));
     let started = match read_command_line(&words, &version, read_file) {
         Ok(Start::Print(text)) => {
-            log::notice(text.trim_end());
+            // Nobody needs to listen.
+            drop(writeln!(std::io::stdout(), "{}", text.trim_end()));
             return ExitCode::SUCCESS;
         }
         Ok(Start::Serve(settings)) => serve(*settings),
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
     match started {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log::warning(format_args!("{error}"));
+            log::failure(error);
             ExitCode::FAILURE
         }
     }

@@ -87,6 +87,11 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    /// Whether its command has yet to run: it was postponed.
+    fn is_postponed(&self) -> bool {
+        self.timeout_reply == TimeoutReply::Runs
+    }
+
     /// What it takes, nearly.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
@@ -215,16 +220,18 @@ fn resume(server: &mut Server, client: &mut Session) {
     server.resumed.push(client.slot);
 }
 
+/// Whether a client's command was postponed.
+fn is_postponed(session: &Session) -> bool {
+    session.waiting.as_ref().is_some_and(|waiting| waiting.is_postponed())
+}
+
 /// Answers those whose time is up.
 pub fn time_out(server: &mut Server) {
     while let Some(&(deadline, slot)) = server.deadlines.first()
         && deadline <= server.now
     {
-        let is_postponed = |session: &Session| {
-            session.waiting.as_ref().is_some_and(|waiting| waiting.timeout_reply == TimeoutReply::Runs)
-        };
-        if !server.requests.is_empty() && server.sessions.get(slot).and_then(Option::as_deref).is_some_and(is_postponed)
-        {
+        let session = server.sessions.get(slot).and_then(Option::as_deref);
+        if !server.requests.is_empty() && session.is_some_and(is_postponed) {
             // What the reactor was asked for is done before any other command: the rest runs in the next turn.
             return;
         }
@@ -234,11 +241,9 @@ pub fn time_out(server: &mut Server) {
             let replied = session.reply.bytes.len();
             answer_timeout(server, &mut session, waiting.timeout_reply);
             resume(server, &mut session);
-            if waiting.timeout_reply != TimeoutReply::Runs {
-                crate::command::settle(&mut session, replied);
-            }
-            if waiting.timeout_reply == TimeoutReply::Runs {
-                crate::command::execute(server, &mut session, waiting.args.as_args());
+            match waiting.is_postponed() {
+                true => crate::command::execute(server, &mut session, waiting.args.as_args()),
+                false => crate::command::settle(&mut session, replied),
             }
         }
         server.sessions[slot] = Some(session);
@@ -329,12 +334,9 @@ pub fn postpone(server: &mut Server, client: &mut Session, args: Args<'_>, comma
 
 /// Runs all commands that were postponed.
 pub fn end_pause(server: &mut Server) {
-    let is_postponed = |session: &&mut Box<Session>| {
-        session.waiting.as_ref().is_some_and(|waiting| waiting.timeout_reply == TimeoutReply::Runs)
-    };
     let now = server.now;
     let mut changed = Vec::new();
-    for session in server.sessions.iter_mut().flatten().filter(is_postponed) {
+    for session in server.sessions.iter_mut().flatten().filter(|session| is_postponed(session)) {
         let slot = session.slot;
         if let Some(waiting) = &mut session.waiting
             && let Some(deadline) = waiting.deadline.replace(now)

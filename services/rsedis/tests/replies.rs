@@ -87,6 +87,31 @@ fn numbers_and_options_at_their_ends() {
 }
 
 #[test]
+fn fractions_in_the_last_second_and_the_least_rank() {
+    compare(&[
+        "RPUSH l a b c a b c a b c a b c",
+        "BLPOP l 9223372036854775.0",
+        "BLPOP l 9223372036854775.1",
+        "BRPOP l 9223372036854775.807",
+        "BRPOP l 9223372036854775.8071",
+        "BLPOP l 9223372036854775.808",
+        "BLPOP l 1e-4000",
+        "BLPOP l 1e4931",
+        "BLPOP l -1e4000",
+        "BLPOP l inf",
+        "BLPOP l -inf",
+        "BLPOP l nan",
+        "BLPOP l -1e-9",
+        "BLPOP l x",
+        "LPOS l a RANK -9223372036854775808",
+        "LPOS l a RANK -9223372036854775808 COUNT 0",
+        "LPOS l a RANK -9223372036854775808 MAXLEN 1",
+        "LPOS l a RANK -9223372036854775807",
+        "LPOS l a RANK -9223372036854775809",
+    ]);
+}
+
+#[test]
 fn settings_that_are_clamped_or_refused() {
     compare(&[
         "CONFIG SET hz 1000",

@@ -225,6 +225,75 @@ fn a_script_finds_what_redis_has_and_nothing_else() {
     }
 }
 
+/// Each as Redis 7.0.15 answers.
+#[test]
+fn json_is_read_and_refused_as_by_lua_cjson() {
+    for (text, expected) in [
+        (r#"'"a\1\tb"'"#, "a\u{1}\tb"),
+        (r"'[1]\0rest'", "table"),
+        ("'0X1p3'", "8"),
+        ("'[5.,1e400]'", "table"),
+        (r#"[["\ud83d\ude00"]]"#, "\u{1f600}"),
+        (r#"'{"a":1,}'"#, "Expected object key string but found T_OBJ_END at character 8"),
+        ("'[1,]'", "Expected value but found T_ARR_END at character 4"),
+        ("'[1 2]'", "Expected comma or array end but found T_NUMBER at character 4"),
+        ("'1 2'", "Expected the end but found T_NUMBER at character 3"),
+        ("'0x'", "Expected the end but found invalid token at character 2"),
+        (r#"'"a'"#, "Expected value but found unexpected end of string at character 3"),
+        (r#"'"a\0b"'"#, "Expected value but found unexpected end of string at character 3"),
+        (r#"[["\x"]]"#, "Expected value but found invalid escape code at character 2"),
+        (r#"[["\ud83d"]]"#, "Expected value but found invalid unicode escape code at character 2"),
+        (r"'\0'", "Expected value but found T_END at character 1"),
+    ] {
+        let script = format!(
+            "local _, found = pcall(cjson.decode, {text}) return type(found) == 'table' and 'table' or tostring(found)"
+        );
+        assert_eq!(eval(&script, false), format!("${}\r\n{expected}\r\n", expected.len()), "{text}");
+    }
+    for script in ["cjson.encode()", "cjson.encode(1, 2)"] {
+        let reply = eval(script, false);
+        assert!(reply.starts_with("-ERR user_script:1: bad argument #1 to 'encode' (expected 1 argument)"), "{reply}");
+    }
+}
+
+/// With what Redis 7.0.15 lists, but for its own handler of errors, and `server`, which it does not have.
+#[test]
+fn what_cannot_be_written_is_listed() {
+    let list = |name: &str| {
+        let script = format!(
+            "local t = {{}} for k in pairs({name}) do t[#t + 1] = k end table.sort(t) return table.concat(t, ' ')"
+        );
+        eval(&script, false).lines().nth(1).unwrap().to_owned()
+    };
+    let globals = "ARGV KEYS _G _VERSION assert bit cjson cmsgpack collectgarbage coroutine error gcinfo getmetatable ipairs load \
+        loadstring math next pairs pcall rawequal rawget rawset redis select server setmetatable string struct table tonumber \
+        tostring type unpack xpcall";
+    for (name, expected) in [
+        ("_G", globals),
+        ("struct", "pack size unpack"),
+        ("coroutine", "create resume running status wrap yield"),
+        (
+            "redis",
+            "LOG_DEBUG LOG_NOTICE LOG_VERBOSE LOG_WARNING REDIS_VERSION REDIS_VERSION_NUM REPL_ALL REPL_AOF REPL_NONE REPL_REPLICA \
+             REPL_SLAVE acl_check_cmd breakpoint call debug error_reply log pcall replicate_commands set_repl setresp sha1hex \
+             status_reply",
+        ),
+    ] {
+        assert_eq!(list(name), expected, "{name}");
+    }
+    for (script, expected) in [
+        ("return type(next(_G)) .. type(rawget(_G, 'KEYS'))", "$11\r\nstringtable\r\n"),
+        ("local _, t = pairs(_G) return tostring(rawequal(t, _G))", "$4\r\ntrue\r\n"),
+        ("local _, t = pairs(_G) t.x = 1", "-ERR user_script:1: Attempt to modify a readonly table script: "),
+        ("pairs(1)", "-ERR user_script:1: bad argument #1 to 'pairs' (table expected, got number) script: "),
+        ("next()", "-ERR user_script:1: bad argument #1 to 'next' (table expected, got no value) script: "),
+        ("local n = 0 for _, v in pairs({1, 2, x = 3}) do n = n + v end return n", ":6\r\n"),
+    ] {
+        let reply = eval(script, false);
+        assert!(reply.starts_with(expected), "{script}: {reply}");
+    }
+}
+
 /// Also where the call is the last of its function.
 #[test]
 fn what_is_refused_tells_its_script_and_line() {

@@ -169,11 +169,6 @@ pub(super) fn lpos(server: &mut Server, client: &mut Session, args: Args<'_>) ->
                      start from the end of the list",
                 ));
             }
-            if rank == i64::MIN {
-                return Err(Failure::new(
-                    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-                ));
-            }
         } else if is(word, "COUNT") {
             wanted = Some(count(value).map_err(|_| Failure::new("ERR COUNT can't be negative"))?);
         } else if is(word, "MAXLEN") {
@@ -191,7 +186,8 @@ pub(super) fn lpos(server: &mut Server, client: &mut Session, args: Args<'_>) ->
         return Ok(());
     };
     let looked_at = if most == 0 { list.len() } else { most.min(list.len()) };
-    let skipped = rank.unsigned_abs() as usize - 1;
+    // The least has no opposite, and counts as -1 in Redis.
+    let skipped = rank.checked_abs().unwrap_or(1) as usize - 1;
     let limit = wanted.map_or(1, |wanted| if wanted == 0 { usize::MAX } else { wanted });
     let is_it = |(_, item): &(usize, crate::structure::listpack::Item<'_>)| item.is(args.at(2));
     let found: Vec<usize> = if rank > 0 {

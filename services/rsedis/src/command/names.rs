@@ -32,7 +32,17 @@ pub fn rename(renames: Vec<(String, String)>) {
 static ALL: LazyLock<Vec<&'static Command>> =
     LazyLock::new(|| COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands)).collect());
 
-/// By where they are in memory: there is one of each.
+/// The places in [`ALL`] of those in [`COMMANDS`].
+static OWN_NUMBERS: LazyLock<Vec<usize>> = LazyLock::new(|| {
+    let next = |number: &mut usize, command: &Command| {
+        let own = *number;
+        *number += 1 + command.subcommands.len();
+        Some(own)
+    };
+    COMMANDS.iter().scan(0, next).collect()
+});
+
+/// Subcommands' by where they are in memory: there is one of each.
 static NUMBERS: LazyLock<HashMap<usize, usize, ahash::RandomState>> = LazyLock::new(|| {
     let mut numbers = HashMap::with_hasher(ahash::RandomState::with_seeds(5, 6, 7, 8));
     numbers.extend(ALL.iter().enumerate().map(|(number, command)| (address(command), number)));
@@ -49,8 +59,13 @@ pub fn all() -> &'static [&'static Command] {
 }
 
 /// The place of a command in [`all`].
+#[inline]
 pub fn number_of(command: &Command) -> usize {
-    NUMBERS[&address(command)]
+    let place = address(command).wrapping_sub(COMMANDS.as_ptr().addr()) / size_of::<Command>();
+    match OWN_NUMBERS.get(place) {
+        Some(number) => *number,
+        None => NUMBERS[&address(command)],
+    }
 }
 
 /// A command by its name, a subcommand as `config|get`, whatever its case.
@@ -129,4 +144,16 @@ fn unknown(args: Args<'_>) -> Failure {
         text.push_str(&argument);
     }
     Failure::text(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commands_number_is_its_place() {
+        for (place, command) in all().iter().enumerate() {
+            assert_eq!(number_of(command), place, "{}", command.name);
+        }
+    }
 }

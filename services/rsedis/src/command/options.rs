@@ -1,7 +1,8 @@
 //! Reads arguments of commands.
 
 use crate::failure::{Failure, NOT_FLOAT, NOT_INTEGER, Outcome};
-use crate::number::{parse_double, parse_integer, whole};
+use crate::long_double;
+use crate::number::{parse_double, parse_integer};
 
 /// An integer.
 pub fn integer(text: &[u8]) -> Outcome<i64> {
@@ -69,13 +70,10 @@ pub fn expiry(text: &[u8], unit: TimeUnit, now: i64, command: &str) -> Outcome<i
 
 /// How long a command may wait, in seconds: until when, in milliseconds since 1970; nothing for 0, which is for ever.
 pub fn deadline(text: &[u8], now: i64) -> Outcome<Option<i64>> {
-    let seconds = parse_double(text).ok_or(Failure::new("ERR timeout is not a float or out of range"))?;
-    // What Redis has more digits for than a double: the last seconds before time ends.
-    if let Some(millis) = parse_integer(text).and_then(|seconds| seconds.checked_mul(1000)) {
-        return wait_until(millis, now);
-    }
-    // Redis's conversion turns what is above 64 bits into the smallest number.
-    wait_until(whole((seconds * 1000.0).ceil()), now)
+    let is_infinite = || parse_double(text).is_some_and(f64::is_infinite);
+    // Of a number that has no place in 64 bits Redis's conversion makes the smallest.
+    let millis = long_double::thousandfold(text).or_else(|| is_infinite().then_some(i64::MIN));
+    wait_until(millis.ok_or(Failure::new("ERR timeout is not a float or out of range"))?, now)
 }
 
 /// The same for milliseconds.

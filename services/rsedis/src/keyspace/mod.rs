@@ -169,8 +169,9 @@ impl Database {
         for (entry, &hash) in entries.iter_mut().zip(hashes) {
             *entry = table(hash).guess(hash);
         }
-        let kinds = entries.iter().flatten().fold(0, |all, entry| all ^ entry.touch());
-        std::hint::black_box((buckets, kinds));
+        let begins = entries.iter().flatten().fold(0, |all, entry| all ^ entry.touch());
+        let ends = entries.iter().flatten().fold(0, |all, entry| all ^ entry.touch_end());
+        std::hint::black_box((buckets, begins, ends));
     }
 
     /// What is there.

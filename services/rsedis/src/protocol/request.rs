@@ -368,8 +368,8 @@ impl Parser {
 
     fn inline(&mut self, bytes: &[u8]) -> Result<Option<usize>, ProtocolError> {
         // What has been searched needs not be searched again.
-        let Some(newline) = memchr::memchr(b'\n', &bytes[self.at..]).map(|offset| self.at + offset) else {
-            self.at = bytes.len();
+        let Some(newline) = end_of_line(b'\n', &bytes[self.at..]).map(|offset| self.at + offset) else {
+            self.at = memchr::memchr(0, &bytes[self.at..]).map_or(bytes.len(), |offset| self.at + offset);
             let is_too_big = bytes.len() > LINE_BYTES_MAX;
             return if is_too_big { Err(ProtocolError::InlineTooBig) } else { Ok(None) };
         };
@@ -388,6 +388,11 @@ impl Parser {
     }
 }
 
+/// Where a line ends, if it does: Redis looks no further than to a zero, so that a line with one never ends.
+fn end_of_line(end: u8, line: &[u8]) -> Option<usize> {
+    memchr::memchr2(end, 0, line).filter(|&at| line[at] == end)
+}
+
 /// The integer in the line that begins at an offset, if it is one, and where the next line begins. Nothing: the line does not end
 /// yet.
 #[inline]
@@ -404,7 +409,7 @@ fn number(
     if let [first @ b'1'..=b'9', second @ b'0'..=b'9', b'\r', _, ..] = *line {
         return Ok(Some((Some(i64::from(first - b'0') * 10 + i64::from(second - b'0')), from + 4)));
     }
-    match memchr::memchr(b'\r', line) {
+    match end_of_line(b'\r', line) {
         None if line.len() > LINE_BYTES_MAX => Err(too_big()),
         Some(end) if end + 1 < line.len() => Ok(Some((parse_integer(&line[..end]), from + end + 2))),
         _ => Ok(None),
@@ -592,6 +597,20 @@ mod tests {
             let (_, error) = read(&[bytes], limits);
             assert_eq!(error.map(|error| error.to_string()).as_deref(), Some(expected));
         }
+    }
+
+    #[test]
+    fn a_line_with_a_zero_never_ends() {
+        for line in
+            ["PING\0\r\n", "\0\n", "ECHO \"a\0\"\r\nPING\r\n", "*1\0\r\n$4\r\nPING\r\n", "*1\r\n$4\0\r\nPING\r\n"]
+        {
+            let (head, tail) = line.as_bytes().split_at(line.len() - 2);
+            for pieces in [&[line.as_bytes()][..], &[head, tail]] {
+                assert_eq!(read(pieces, LIMITS), (vec![], None), "{line:?}");
+            }
+        }
+        let (_, error) = read(&[&[b"PING\0\r\n".as_slice(), &[b'x'; LINE_BYTES_MAX]].concat()], LIMITS);
+        assert_eq!(error, Some(ProtocolError::InlineTooBig));
     }
 
     #[test]

@@ -7,8 +7,11 @@ local function refuse() error("Attempt to modify a readonly table", 2) end
 setmetatable(locked, {__newindex = refuse, __metatable = locked})
 local find, gsub, match = string.find, string.gsub, string.match
 
+-- What stands behind a table that cannot be written, for who lists it.
+local behind = {}
+
 local function readonly(table_, missing)
-    return setmetatable({}, {
+    local shown = setmetatable({}, {
         __index = function(_, key)
             local value = table_[key]
             if value == nil and missing then
@@ -19,6 +22,8 @@ local function readonly(table_, missing)
         __newindex = refuse,
         __metatable = locked,
     })
+    behind[shown] = table_
+    return shown
 end
 
 -- What was raised, as a script may see it.
@@ -130,6 +135,24 @@ local function unless_locked(change)
     end)
 end
 
+-- Lua's own, which see what stands behind a table, and do not give it away. What is no table is told as Lua tells it.
+local function seeing(name, callback)
+    return function(...)
+        local table_ = ...
+        if type(table_) ~= "table" then
+            local kind = select("#", ...) == 0 and "no value" or type(table_)
+            error("bad argument #1 to '" .. name .. "' (table expected, got " .. kind .. ")", 2)
+        end
+        return callback(...)
+    end
+end
+local seeing_next = seeing("next", function(table_, key) return next(behind[table_] or table_, key) end)
+local seeing_pairs = seeing("pairs", function(table_)
+    if behind[table_] then return seeing_next, table_, nil end
+    return pairs(table_)
+end)
+local seeing_rawget = seeing("rawget", function(table_, ...) return rawget(behind[table_] or table_, ...) end)
+
 -- What ends a script must not be caught by it.
 local function pass_on(is_well, ...)
     if is_well then return is_well, ... end
@@ -170,7 +193,8 @@ local coroutines = {
 
 local globals = {
     xpcall = checked_xpcall, pcall = checked_pcall, error = error, assert = assert, tostring = tostring, tonumber = tonumber, type = type,
-    next = next, pairs = pairs, ipairs = ipairs, select = select, unpack = checked_unpack, rawget = rawget, rawset = unless_locked(rawset),
+    next = seeing_next, pairs = seeing_pairs, ipairs = ipairs, select = select, unpack = checked_unpack, rawget = seeing_rawget,
+    rawset = unless_locked(rawset),
     rawequal = rawequal, setmetatable = unless_locked(setmetatable), getmetatable = getmetatable, collectgarbage = collectgarbage,
     load = checked_load, loadstring = checked_loadstring, gcinfo = gcinfo, _VERSION = _VERSION,
     string = readonly(string), table = readonly(table), math = readonly(math), coroutine = readonly(coroutines),

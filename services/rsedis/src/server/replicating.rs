@@ -2,6 +2,7 @@
 
 use super::{Request, Server};
 use crate::keyspace::Database;
+use crate::log;
 use crate::protocol::push_command;
 use crate::replication::{Link, Master, Replica, Replication, Stage};
 use crate::session::Session;
@@ -169,6 +170,7 @@ impl Server {
             None => self.effects.selected_database(),
         };
         self.replication.master = Some(master);
+        log::set_role(true);
         self.choose_effects();
     }
 
@@ -221,6 +223,7 @@ impl Server {
         if self.replication.master.take().is_none() {
             return;
         }
+        log::set_role(false);
         self.effects.split_transaction();
         self.effects.mark_replicated();
         let id = self.random.name();

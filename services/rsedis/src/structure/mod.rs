@@ -3,6 +3,5 @@
 pub mod intset;
 pub mod listpack;
 pub mod ordered;
-pub mod pair;
 pub mod room;
 pub mod table;

@@ -53,6 +53,22 @@ fn tag_at(bucket: &Bucket, place: usize) -> u8 {
     (bucket[place / 4] >> (place % 4 * 8)) as u8
 }
 
+/// The places that have a tag, from the first on: all twelve are compared at once.
+#[inline]
+fn places_of(bucket: &Bucket, tag: u8) -> impl Iterator<Item = usize> + use<> {
+    const ONES: u128 = 0x0101_0101_0101_0101_0101_0101;
+    let tags = u128::from(bucket[0]) | u128::from(bucket[1]) << 32 | u128::from(bucket[2]) << 64;
+    let difference = tags ^ (u128::from(tag) * ONES);
+    // A bit in each byte that is zero; bytes above the first may be marked in error.
+    let mut marks = difference.wrapping_sub(ONES) & !difference & (ONES << 7);
+    let marked = std::iter::from_fn(move || {
+        let place = (marks != 0).then_some(marks.trailing_zeros() as usize / 8)?;
+        marks &= marks - 1;
+        Some(place)
+    });
+    marked.filter(move |&place| (tags >> (place * 8)) as u8 == tag)
+}
+
 fn set_tag(bucket: &mut Bucket, place: usize, tag: u8) {
     let shift = place % 4 * 8;
     let word = &mut bucket[place / 4];
@@ -110,22 +126,11 @@ impl Index {
         if self.buckets.is_empty() {
             return None;
         }
-        let tag = tag_of(hash);
-        let pattern = u32::from(tag) * 0x0101_0101;
         let mut number = self.home(hash);
         loop {
             let bucket = self.at(number);
-            for (word, tags) in bucket[..3].iter().enumerate() {
-                let difference = tags ^ pattern;
-                // A bit in each byte that is zero; bytes above the first may be marked in error.
-                let mut marks = difference.wrapping_sub(0x0101_0101) & !difference & 0x8080_8080;
-                while marks != 0 {
-                    let place = word * 4 + marks.trailing_zeros() as usize / 8;
-                    if tag_at(bucket, place) == tag && is_it(bucket[3 + place]) {
-                        return Some(Position { bucket: number, place });
-                    }
-                    marks &= marks - 1;
-                }
+            if let Some(place) = places_of(bucket, tag_of(hash)).find(|place| is_it(bucket[3 + place])) {
+                return Some(Position { bucket: number, place });
             }
             number = self.next(bucket)?;
         }
@@ -135,7 +140,7 @@ impl Index {
         let mut number = self.home(hash);
         loop {
             let bucket = self.at_mut(number);
-            if let Some(place) = (0..PLACES).find(|&place| tag_at(bucket, place) == 0) {
+            if let Some(place) = places_of(bucket, 0).next() {
                 set_tag(bucket, place, tag_of(hash));
                 bucket[3 + place] = element;
                 return;
@@ -271,7 +276,7 @@ impl<E: Element> Table<E> {
             return None;
         }
         let bucket = &self.index.buckets[self.index.home(hash)];
-        let place = (0..PLACES).find(|&place| tag_at(bucket, place) == tag_of(hash))?;
+        let place = places_of(bucket, tag_of(hash)).next()?;
         Some(self.get(bucket[3 + place]))
     }
 

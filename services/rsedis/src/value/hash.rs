@@ -1,11 +1,10 @@
 //! A hash: fields and values packed one after the other, or a table of pairs.
 
-use thin::Bytes;
+use thin::{Bytes, pair};
 
 use super::Packing;
 use crate::hash;
 use crate::structure::listpack::{Item, Listpack};
-use crate::structure::pair::{self, Head};
 use crate::structure::room::room_for;
 use crate::structure::table::{Element, Table};
 
@@ -15,12 +14,13 @@ pub struct Pair(Bytes);
 
 impl Pair {
     fn new(field: &[u8], value: &[u8]) -> Self {
-        Self(Bytes::bytes(0, [Head::new(field.len()).as_slice(), field, value]))
+        Self(pair::with_head(field.len(), |head| Bytes::bytes(0, [head, field, value])))
     }
 
     #[inline]
     fn split(&self) -> (&[u8], &[u8]) {
-        pair::split(self.0.as_slice())
+        let bytes = self.0.as_slice();
+        (pair::name(bytes), pair::rest(bytes))
     }
 
     /// Puts another value in the place of this one, in the same memory if it fits exactly.
@@ -29,7 +29,7 @@ impl Pair {
         let (_, at) = pair::span(bytes);
         match bytes.len() - at == value.len() {
             true => bytes[at..].copy_from_slice(value),
-            false => *self = Self::new(self.split().0, value),
+            false => *self = Self::new(self.key(), value),
         }
     }
 }
@@ -37,7 +37,7 @@ impl Pair {
 impl Element for Pair {
     #[inline]
     fn key(&self) -> &[u8] {
-        self.split().0
+        pair::name(self.0.as_slice())
     }
 }
 

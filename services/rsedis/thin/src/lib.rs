@@ -1,13 +1,8 @@
 //! One word that owns bytes, or a box.
 //!
 //! Rust's own `Box<[u8]>` takes two words, and an enum of it and of a `Box` as well. Where there is one for each of millions of keys,
-//! the second word is a tenth of all memory. [`Thin`] takes one: the length lies in front of the bytes, and what it owns, with two
-//! bits that are the caller's, stands in the low bits of the address.
-//!
-//! | bytes | field |
-//! | --- | --- |
-//! | 1, or 5 | length; 255: the length follows in 4 bytes, little-endian |
-//! | | the bytes |
+//! the second word is a tenth of all memory. [`Thin`] takes one: the length lies in front of the bytes (as in a [`pair`]), and what it
+//! owns, with two bits that are the caller's, stands in the low bits of the address.
 //!
 //! Nothing but what is needed is allocated. All of it is safe to use, whatever the caller does.
 //!
@@ -33,6 +28,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, copy_nonoverlapping};
 use std::slice;
 
+pub mod pair;
 #[cfg(test)]
 mod tests;
 
@@ -43,8 +39,6 @@ const BITS: usize = ALIGNMENT - 1;
 const BOXED: usize = 4;
 /// Marks that the caller can give to bytes: 0 to 3.
 pub const MARKS: u8 = BOXED as u8;
-/// In place of a length that takes four bytes more.
-const LONG: usize = 255;
 
 // Sizes below are sums of a u32 and a few bytes.
 const _: () = assert!(usize::BITS == 64, "a length of 32 bits and its head fit into a size");
@@ -82,16 +76,10 @@ unsafe impl<T: Send> Send for Thin<T> {}
 // SAFETY: who has `&Thin` gets `&[u8]` or `&T`, and nothing is changed behind a shared reference.
 unsafe impl<T: Sync> Sync for Thin<T> {}
 
-/// Bytes in front of so many.
-#[inline]
-const fn head(length: usize) -> usize {
-    if length < LONG { 1 } else { 5 }
-}
-
 /// Of so many bytes, which are at most `u32::MAX`, with their length.
 #[inline]
 fn layout(length: usize) -> Layout {
-    match Layout::from_size_align(head(length) + length, ALIGNMENT) {
+    match Layout::from_size_align(pair::head_bytes(length) + length, ALIGNMENT) {
         Ok(layout) => layout,
         // Never: the size is below 2^33. Whoever finds a way here gets no memory instead of too little.
         Err(_) => handle_alloc_error(Layout::new::<u8>()),
@@ -121,12 +109,7 @@ impl<T> Thin<T> {
                 to.add(bytes.len())
             };
         };
-        if length < LONG {
-            append(&[length as u8]);
-        } else {
-            let [a, b, c, d] = (length as u32).to_le_bytes();
-            append(&[LONG as u8, a, b, c, d]);
-        }
+        pair::with_head(length, &mut append);
         for part in parts {
             append(part);
         }
@@ -162,16 +145,12 @@ impl<T> Thin<T> {
     unsafe fn extent(&self) -> (*mut u8, usize) {
         let start = self.start();
         // SAFETY: at least one byte was allocated, and written, since bytes are owned. Whoever has `&self` keeps it from being freed.
-        let short = usize::from(unsafe { start.read() });
-        if short < LONG {
-            // SAFETY: behind a head of one byte are the bytes, or the end of the allocation.
-            return (unsafe { start.add(1) }, short);
-        }
-        // SAFETY: `bytes` has written a length of four bytes behind this first one, and there are at least LONG bytes more.
-        unsafe {
-            let length = start.add(1).cast::<[u8; 4]>().read();
-            (start.add(5), u32::from_le_bytes(length) as usize)
-        }
+        let first = usize::from(unsafe { start.read() });
+        // SAFETY: `bytes` has written a head there that begins with this byte, which tells how long it is.
+        let head = unsafe { slice::from_raw_parts(start, pair::head_bytes(first)) };
+        let (from, to) = pair::span(head);
+        // SAFETY: behind the head are the bytes, or the end of the allocation.
+        (unsafe { start.add(from) }, to - from)
     }
 
     /// What is owned.

@@ -3,10 +3,11 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use mlua::{Lua, Table, Value};
+use mlua::{Lua, Table, Value, Variadic};
 
 use super::json_settings::{self, Invalid, Settings};
-use super::{DEPTH_MAX, failed};
+use super::{DEPTH_MAX, failed, text_at, wrong};
+use crate::hexadecimal;
 use crate::number::general_text;
 
 fn push_json_string(out: &mut Vec<u8>, text: &[u8]) {
@@ -131,6 +132,45 @@ fn encode_json(value: &Value, out: &mut Vec<u8>, depth: usize, settings: Setting
     Ok(())
 }
 
+/// What JSON is made of.
+enum Token {
+    /// `{`, `}`, `[`, `]`, `:` or `,`.
+    Sign(u8),
+    Text(Vec<u8>),
+    Number(f64),
+    Boolean(bool),
+    Null,
+    End,
+    /// Nothing of these: why.
+    Wrong(&'static str),
+}
+
+impl Token {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Sign(b'{') => "T_OBJ_BEGIN",
+            Self::Sign(b'}') => "T_OBJ_END",
+            Self::Sign(b'[') => "T_ARR_BEGIN",
+            Self::Sign(b']') => "T_ARR_END",
+            Self::Sign(b':') => "T_COLON",
+            Self::Sign(_) => "T_COMMA",
+            Self::Text(_) => "T_STRING",
+            Self::Number(_) => "T_NUMBER",
+            Self::Boolean(_) => "T_BOOLEAN",
+            Self::Null => "T_NULL",
+            Self::End => "T_END",
+            Self::Wrong(why) => why,
+        }
+    }
+}
+
+/// A token, and where it begins; a wrong one: where it goes wrong.
+type Placed = (Token, usize);
+
+fn expected<T>(what: &str, (token, at): &Placed) -> mlua::Result<T> {
+    Err(failed(format!("Expected {what} but found {} at character {}", token.name(), at + 1)))
+}
+
 struct Json<'a> {
     lua: &'a Lua,
     text: &'a [u8],
@@ -139,187 +179,197 @@ struct Json<'a> {
 }
 
 impl Json<'_> {
-    fn space(&mut self) {
-        while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.at += 1;
+    fn token(&mut self) -> Placed {
+        let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+        self.at += self.text[self.at..].iter().take_while(is_space).count();
+        let (rest, from) = (&self.text[self.at..], self.at);
+        let (token, length) = match rest {
+            // lua-cjson reads a text of C, which ends where a zero is.
+            [] | [0, ..] => (Token::End, 0),
+            [sign @ (b'{' | b'}' | b'[' | b']' | b':' | b','), ..] => (Token::Sign(*sign), 1),
+            [b'"', ..] => match string(rest) {
+                Ok((text, length)) => (Token::Text(text), length),
+                Err((why, at)) => return (Token::Wrong(why), from + at),
+            },
+            [b'-' | b'0'..=b'9', ..] => self.number(rest),
+            _ if rest.starts_with(b"true") => (Token::Boolean(true), 4),
+            _ if rest.starts_with(b"false") => (Token::Boolean(false), 5),
+            _ if rest.starts_with(b"null") => (Token::Null, 4),
+            _ if is_invalid_number(rest) && self.settings.decodes_invalid => self.number(rest),
+            _ => (Token::Wrong("invalid token"), 0),
+        };
+        self.at += length;
+        (token, from)
+    }
+
+    fn number(&self, text: &[u8]) -> (Token, usize) {
+        let length = if is_invalid_number(text) && !self.settings.decodes_invalid { 0 } else { number_length(text) };
+        let digits = &text[..length];
+        let decimal = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+        match decimal.or_else(|| hexadecimal::double(digits)) {
+            Some(number) => (Token::Number(number), length),
+            None => (Token::Wrong("invalid number"), 0),
         }
     }
 
-    fn expected<T>(&self, what: &str) -> mlua::Result<T> {
-        let found = if self.at >= self.text.len() { "T_END" } else { "invalid token" };
-        Err(failed(format!("Expected {what} but found {found} at character {}", self.at + 1)))
-    }
-
-    fn word(&mut self, word: &str, value: Value) -> mlua::Result<Value> {
-        if self.text[self.at..].starts_with(word.as_bytes()) {
-            self.at += word.len();
-            return Ok(value);
-        }
-        self.expected("value")
-    }
-
-    /// Steps into an array or object, which is at this depth.
-    fn descend(&mut self, depth: usize) -> mlua::Result<()> {
-        self.at += 1;
+    /// Is in an array or object, which is at this depth.
+    fn check_depth(&self, depth: usize) -> mlua::Result<()> {
         match depth as i64 > self.settings.decode_depth_max || depth > DEPTH_MAX {
             true => Err(failed(format!("Found too many nested data structures ({depth}) at character {}", self.at))),
             false => Ok(()),
         }
     }
 
-    /// A number, or what C's `strtod` takes for one.
-    fn number(&mut self) -> mlua::Result<Value> {
-        let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
-        let length = self.text[self.at..].iter().take_while(is_part).count();
-        let text = String::from_utf8_lossy(&self.text[self.at..self.at + length]).to_ascii_lowercase();
-        if text.starts_with(['i', 'n']) && !text.starts_with("inf") && !text.starts_with("nan") {
-            return self.expected("value");
-        }
-        let unsigned = text.trim_start_matches('-');
-        let is_invalid = text.starts_with('+')
-            || unsigned.starts_with(['i', 'n'])
-            || unsigned
-                .strip_prefix('0')
-                .is_some_and(|rest| rest.starts_with(|next: char| next == 'x' || next.is_ascii_digit()));
-        let number = match unsigned.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16).ok().map(|number| number as f64),
-            None => text.parse::<f64>().ok(),
-        };
-        match number.filter(|_| !is_invalid || self.settings.decodes_invalid) {
-            Some(number) => {
-                self.at += length;
-                let is_negative = text.starts_with("-0x");
-                Ok(Value::Number(if is_negative { -number } else { number }))
-            }
-            None => Err(failed(format!("Expected value but found invalid number at character {}", self.at + 1))),
+    /// `depth`: of the arrays and objects around the value, which begins with this token.
+    fn value(&mut self, placed: Placed, depth: usize) -> mlua::Result<Value> {
+        match placed.0 {
+            Token::Sign(b'{') => self.object(depth + 1),
+            Token::Sign(b'[') => self.array(depth + 1),
+            Token::Text(text) => Ok(Value::String(self.lua.create_string(text)?)),
+            Token::Number(number) => Ok(Value::Number(number)),
+            Token::Boolean(is_so) => Ok(Value::Boolean(is_so)),
+            Token::Null => Ok(Value::NULL),
+            _ => expected("value", &placed),
         }
     }
 
-    /// `depth`: of the arrays and objects around the value.
-    fn value(&mut self, depth: usize) -> mlua::Result<Value> {
-        self.space();
-        match self.text.get(self.at) {
-            Some(b'{') => {
-                self.descend(depth + 1)?;
-                let table = self.lua.create_table()?;
-                self.space();
-                if self.text.get(self.at) == Some(&b'}') {
-                    self.at += 1;
-                    return Ok(Value::Table(table));
-                }
-                loop {
-                    self.space();
-                    let key = self.string()?;
-                    self.space();
-                    if self.text.get(self.at) != Some(&b':') {
-                        return self.expected("colon");
-                    }
-                    self.at += 1;
-                    let value = self.value(depth + 1)?;
-                    table.raw_set(self.lua.create_string(key)?, value)?;
-                    self.space();
-                    match self.text.get(self.at) {
-                        Some(b',') => self.at += 1,
-                        Some(b'}') => {
-                            self.at += 1;
-                            return Ok(Value::Table(table));
-                        }
-                        _ => return self.expected("comma or object end"),
-                    }
-                }
-            }
-            Some(b'[') => {
-                self.descend(depth + 1)?;
-                let table = self.lua.create_table()?;
-                self.space();
-                if self.text.get(self.at) == Some(&b']') {
-                    self.at += 1;
-                    return Ok(Value::Table(table));
-                }
-                for place in 1.. {
-                    let value = self.value(depth + 1)?;
-                    table.raw_set(place, value)?;
-                    self.space();
-                    match self.text.get(self.at) {
-                        Some(b',') => self.at += 1,
-                        Some(b']') => break,
-                        _ => return self.expected("comma or array end"),
-                    }
-                }
-                self.at += 1;
-                Ok(Value::Table(table))
-            }
-            Some(b'"') => {
-                let text = self.string()?;
-                Ok(Value::String(self.lua.create_string(text)?))
-            }
-            Some(b't') => self.word("true", Value::Boolean(true)),
-            Some(b'f') => self.word("false", Value::Boolean(false)),
-            Some(b'n') if self.text[self.at..].starts_with(b"null") => self.word("null", Value::NULL),
-            Some(b'-' | b'+' | b'0'..=b'9' | b'i' | b'I' | b'n' | b'N') => self.number(),
-            _ => self.expected("value"),
+    fn object(&mut self, depth: usize) -> mlua::Result<Value> {
+        self.check_depth(depth)?;
+        let table = self.lua.create_table()?;
+        let mut next = self.token();
+        if matches!(next.0, Token::Sign(b'}')) {
+            return Ok(Value::Table(table));
         }
-    }
-
-    fn string(&mut self) -> mlua::Result<Vec<u8>> {
-        if self.text.get(self.at) != Some(&b'"') {
-            return self.expected("object key string");
-        }
-        self.at += 1;
-        let mut out = Vec::new();
         loop {
-            match self.text.get(self.at) {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(out);
-                }
-                Some(b'\\') => {
-                    let escaped = self.text.get(self.at + 1).copied();
-                    self.at += 2;
-                    match escaped {
-                        Some(b'n') => out.push(b'\n'),
-                        Some(b'r') => out.push(b'\r'),
-                        Some(b't') => out.push(b'\t'),
-                        Some(b'b') => out.push(8),
-                        Some(b'f') => out.push(12),
-                        Some(byte @ (b'"' | b'\\' | b'/')) => out.push(byte),
-                        Some(b'u') => self.unicode(&mut out)?,
-                        _ => return self.expected("escape"),
-                    }
-                }
-                Some(0..32) | None => return self.expected("string end"),
-                Some(byte) => {
-                    out.push(*byte);
-                    self.at += 1;
-                }
+            let Token::Text(key) = next.0 else { return expected("object key string", &next) };
+            next = self.token();
+            if !matches!(next.0, Token::Sign(b':')) {
+                return expected("colon", &next);
+            }
+            next = self.token();
+            let value = self.value(next, depth)?;
+            table.raw_set(self.lua.create_string(key)?, value)?;
+            next = self.token();
+            match next.0 {
+                Token::Sign(b'}') => return Ok(Value::Table(table)),
+                Token::Sign(b',') => next = self.token(),
+                _ => return expected("comma or object end", &next),
             }
         }
     }
 
-    fn unit(&mut self) -> mlua::Result<u16> {
-        let digits = self.text.get(self.at..self.at + 4).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u16::from_str_radix(digits, 16).ok()) {
-            Some(unit) => {
-                self.at += 4;
-                Ok(unit)
+    fn array(&mut self, depth: usize) -> mlua::Result<Value> {
+        self.check_depth(depth)?;
+        let table = self.lua.create_table()?;
+        let mut next = self.token();
+        if matches!(next.0, Token::Sign(b']')) {
+            return Ok(Value::Table(table));
+        }
+        let mut place = 1;
+        loop {
+            let value = self.value(next, depth)?;
+            table.raw_set(place, value)?;
+            place += 1;
+            next = self.token();
+            match next.0 {
+                Token::Sign(b']') => return Ok(Value::Table(table)),
+                Token::Sign(b',') => next = self.token(),
+                _ => return expected("comma or array end", &next),
             }
-            None => self.expected("unicode escape"),
         }
     }
+}
 
-    fn unicode(&mut self, out: &mut Vec<u8>) -> mlua::Result<()> {
-        let mut units = vec![self.unit()?];
-        if (0xD800..0xDC00).contains(&units[0]) && self.text[self.at..].starts_with(b"\\u") {
-            self.at += 2;
-            units.push(self.unit()?);
+/// Whether JSON has no such number, but C has.
+fn is_invalid_number(text: &[u8]) -> bool {
+    let unsigned = text.strip_prefix(b"-").unwrap_or(text);
+    let begins = |word: &[u8]| unsigned.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
+    text.starts_with(b"+")
+        || begins(b"inf")
+        || begins(b"nan")
+        || matches!(unsigned, [b'0', b'x' | b'X' | b'0'..=b'9', ..])
+}
+
+/// How far C's `strtod` reads.
+fn number_length(text: &[u8]) -> usize {
+    let count = |from: usize, is_digit: fn(&u8) -> bool| {
+        text.get(from..).unwrap_or_default().iter().take_while(|byte| is_digit(byte)).count()
+    };
+    let sign = |at: usize| usize::from(matches!(text.get(at), Some(b'+' | b'-')));
+    let begin = sign(0);
+    for word in ["infinity", "inf", "nan"] {
+        if text[begin..].get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word.as_bytes())) {
+            return begin + word.len();
         }
-        for letter in char::decode_utf16(units) {
-            let mut bytes = [0; 4];
-            let letter = letter.map_err(|_| failed("invalid unicode escape"))?;
-            out.extend_from_slice(letter.encode_utf8(&mut bytes).as_bytes());
-        }
-        Ok(())
     }
+    let digits = |from: usize, is_digit: fn(&u8) -> bool| {
+        let whole = count(from, is_digit);
+        let fraction = if text.get(from + whole) == Some(&b'.') { count(from + whole + 1, is_digit) } else { 0 };
+        let dot = usize::from(text.get(from + whole) == Some(&b'.'));
+        if whole + fraction == 0 { 0 } else { whole + dot + fraction }
+    };
+    let is_hexadecimal =
+        matches!(text[begin..], [b'0', b'x' | b'X', ..]) && digits(begin + 2, u8::is_ascii_hexdigit) > 0;
+    let (end, mark) = match is_hexadecimal {
+        true => (begin + 2 + digits(begin + 2, u8::is_ascii_hexdigit), b'p'),
+        false => (begin + digits(begin, u8::is_ascii_digit), b'e'),
+    };
+    if end == begin {
+        return 0;
+    }
+    let exponent = end + 1 + sign(end + 1);
+    match text.get(end).map(u8::to_ascii_lowercase) == Some(mark) && count(exponent, u8::is_ascii_digit) > 0 {
+        true => exponent + count(exponent, u8::is_ascii_digit),
+        false => end,
+    }
+}
+
+/// The string that these bytes begin with, and how many of them it has. Errors: why it is none, and where.
+fn string(text: &[u8]) -> Result<(Vec<u8>, usize), (&'static str, usize)> {
+    let (mut out, mut at) = (Vec::new(), 1);
+    loop {
+        match text[at..] {
+            [b'"', ..] => return Ok((out, at + 1)),
+            [] | [0, ..] => return Err(("unexpected end of string", at)),
+            [b'\\', b'u', ref escaped @ ..] => {
+                let (letter, length) = unicode(escaped).ok_or(("invalid unicode escape code", at))?;
+                out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                at += 2 + length;
+            }
+            [b'\\', escaped, ..] => {
+                out.push(match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'f' => 12,
+                    b'"' | b'\\' | b'/' => escaped,
+                    _ => return Err(("invalid escape code", at)),
+                });
+                at += 2;
+            }
+            [b'\\'] => return Err(("invalid escape code", at)),
+            [byte, ..] => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// The character of an escape, of one or two units, and how many bytes it has behind its first `\u`.
+fn unicode(text: &[u8]) -> Option<(char, usize)> {
+    let unit = |at: usize| {
+        let digits = text.get(at..at + 4).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let first = unit(0)?;
+    if !(0xD800..0xE000).contains(&first) {
+        return Some((char::from_u32(first.into())?, 4));
+    }
+    let second = text[4..].starts_with(b"\\u").then(|| unit(6))??;
+    let letter = char::decode_utf16([first, second]).next()?.ok()?;
+    Some((letter, 10))
 }
 
 pub(super) fn cjson(lua: &Lua) -> mlua::Result<Table> {
@@ -327,19 +377,28 @@ pub(super) fn cjson(lua: &Lua) -> mlua::Result<Table> {
     let settings = Rc::new(Cell::new(Settings::default()));
     json_settings::add(lua, &table, &settings)?;
     let kept = Rc::clone(&settings);
-    let encode = lua.create_function(move |lua, value: Value| {
+    let encode = lua.create_function(move |lua, values: Variadic<Value>| {
+        let [value] = &values[..] else { return Err(wrong(1, "encode", "expected 1 argument")) };
         let mut out = Vec::new();
-        encode_json(&value, &mut out, 0, kept.get())?;
+        encode_json(value, &mut out, 0, kept.get())?;
         lua.create_string(out)
     })?;
-    let decode = lua.create_function(move |lua, text: mlua::LuaString| {
+    let decode = lua.create_function(move |lua, values: Variadic<Value>| {
+        if values.len() != 1 {
+            return Err(wrong(1, "decode", "expected 1 argument"));
+        }
+        let text = text_at(lua, &values, 1, "decode")?;
         let text = text.as_bytes();
+        if let [0, _, ..] | [_, 0, ..] = text[..] {
+            return Err(failed("JSON parser does not support UTF-16 or UTF-32"));
+        }
         let mut json = Json { lua, text: &text, at: 0, settings: settings.get() };
-        let value = json.value(0)?;
-        json.space();
-        match json.at == text.len() {
-            true => Ok(value),
-            false => json.expected("the end"),
+        let first = json.token();
+        let value = json.value(first, 0)?;
+        let last = json.token();
+        match last.0 {
+            Token::End => Ok(value),
+            _ => expected("the end", &last),
         }
     })?;
     table.raw_set("encode", encode)?;
