@@ -21,12 +21,12 @@ use service_kit::tls::ClientTls;
 use service_kit::url::Url;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::peers::{Believed, Peer, first_of_all};
+use self::peers::{Believed, Peer, first_of_all, nearest};
 use self::repair::{Turn, repair_from};
 use crate::block::{BLOCK_NUMBERS_END, Builder, Verified};
 use crate::connect::{connect, show_token};
 use crate::messages::{BlockCode, GET_BLOCK, NO_BLOCK, STATUS, SUBSCRIBE, ends_with_proof, item_ranges, proto};
-use crate::node::Node;
+use crate::node::{Gap, Node};
 use crate::publish_stream::{Fed, Fetched};
 
 /// Between two looks at the peers.
@@ -132,6 +132,7 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) -> Infallible {
         let is_moving = std::mem::replace(&mut seen, next) != next;
         let is_published = is_moving && node.publishing(|publishing| publishing.publishers()) > 0;
         let blocks_min = if is_published { FAR_BEHIND_BLOCKS } else { 1 };
+        let mut is_fetching = false;
         for peer in peers.iter_mut().filter(|peer| !peer.is_resting()) {
             match fetch(node, &peer.address, tls, blocks_min).await {
                 Ok(Outcome::BeginsBehind(first, last)) => peer.begins_behind(first, last),
@@ -139,6 +140,7 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) -> Infallible {
                     peer.sent(blocks);
                     if blocks > 0 {
                         tracing::info!(peer = %peer.address, blocks, next = node.reader.next(), "fetched blocks");
+                        is_fetching = true;
                         break;
                     }
                 }
@@ -148,6 +150,9 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) -> Infallible {
                 }
             }
         }
+        let next = node.reader.next();
+        let nearest = nearest(&peers, next).filter(|_| !is_fetching && node.reader.last().is_some());
+        node.has_gap(nearest.map(|nearest| Gap { next, nearest }));
         if node.settings.backfill_greedy && node.reader.last().is_none() {
             match believed.take() {
                 Some(peer) if peer.has_let_down(&peers) => {
@@ -258,8 +263,8 @@ async fn fetch(
         return Ok(Outcome::Fetched(0));
     }
     if first > from {
-        // Not its fault; but who looks after this node must know why it stays behind.
-        tracing::warn!(peer = %address, first, from, "the peer does not have the next block any more");
+        // Not its fault; but who looks after this node must know why it stays behind: see [`Node::has_gap`].
+        tracing::debug!(peer = %address, first, from, "the peer does not have the next block any more");
         return Ok(Outcome::BeginsBehind(first, last));
     }
     let request = proto::SubscribeStreamRequest { start_block_number: from, end_block_number: last, filter: None };

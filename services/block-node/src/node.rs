@@ -82,6 +82,16 @@ pub enum RepairError {
     NotWritten(u64),
 }
 
+/// What no peer fills: none has brought this block, and the nearest one that one of them has is that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no peer has brought block {next}, and the next one that one of them has is block {nearest}")]
+pub struct Gap {
+    /// What this node waits for.
+    pub next: u64,
+    /// What it could be given, and does not take.
+    pub nearest: u64,
+}
+
 /// What readers may see.
 #[derive(Clone, Copy, Debug)]
 pub struct Tip {
@@ -125,6 +135,8 @@ pub struct Node {
     pub filtered: Filtered,
     /// What some of them take compressed.
     pub compressed: Compressed,
+    /// Where this node stays behind its peers, if it does.
+    pub gap: Mutex<Option<Gap>>,
     publishing: Mutex<Publishing<OnItsWay>>,
     /// Blocks that are submitted go through it, and then to the writer.
     packer: Mutex<Option<Packer<OnItsWay>>>,
@@ -163,6 +175,7 @@ impl Node {
             lending: Lending::new(settings.readers_memory_bytes, metrics.lent_bytes.clone()),
             filtered: Filtered::new(settings.cache_bytes / 4),
             compressed: Compressed::new(settings.cache_bytes / 4),
+            gap: Mutex::default(),
             settings,
             metrics,
             readiness,
@@ -266,6 +279,17 @@ impl Node {
     pub fn leave(&self, id: PublisherId) {
         self.publishing(|publishing| publishing.leave(id));
         locked(&self.bells).remove(&id);
+    }
+
+    /// It has been looked what peers have.
+    pub fn has_gap(&self, gap: Option<Gap>) {
+        let before = std::mem::replace(&mut *locked(&self.gap), gap);
+        if let Some(gap) = gap.filter(|_| before.is_none()) {
+            tracing::warn!(
+                "{gap}: this node stays behind until somebody sends that, and never leaves a gap. To begin behind it, stop the node, and start it \
+                 with --backfill-greedy and another --data-dir, or an empty one"
+            );
+        }
     }
 
     /// Tells when a block has become safe.

@@ -1,5 +1,7 @@
 //! What the node says of itself: which blocks it has, and what it has checked of them.
 
+use std::sync::PoisonError;
+
 use bytes::Bytes;
 use service_kit::grpc::encode;
 use wal::files::Directory;
@@ -56,6 +58,12 @@ pub fn detail(node: &Node) -> proto::ServerStatusDetailResponse {
         plugin_feature_names: features,
     };
     let rules = node.proof_rules();
+    let mut plugins = vec![
+        plugin("verification", features(&rules, node.knows_all())),
+        plugin("store", vec!["synced before acknowledgement".into(), "checksummed".into(), "zstd".into()]),
+    ];
+    let gap = node.gap.lock().unwrap_or_else(PoisonError::into_inner);
+    plugins.extend(gap.map(|gap| plugin("backfill", vec![format!("stays behind: {gap}")])));
     let (node_address_book, ranged_address_book_history) = address_books(&rules.record_files);
     proto::ServerStatusDetailResponse {
         node_address_book,
@@ -63,10 +71,7 @@ pub fn detail(node: &Node) -> proto::ServerStatusDetailResponse {
         version_information: Some(proto::BlockNodeVersions {
             stream_proto_version: Some(version(STREAM_PROTO)),
             block_node_version: Some(software()),
-            installed_plugin_versions: vec![
-                plugin("verification", features(&rules, node.knows_all())),
-                plugin("store", vec!["synced before acknowledgement".into(), "checksummed".into(), "zstd".into()]),
-            ],
+            installed_plugin_versions: plugins,
         }),
         available_ranges: ranges.clone(),
         stored_ranges: ranges,

@@ -118,6 +118,11 @@ fn reach(mut last: u64, ranges: &[(u64, u64)]) -> u64 {
     last
 }
 
+/// The first block behind this one that a peer has which does not have this one.
+pub(super) fn nearest(peers: &[Peer], next: u64) -> Option<u64> {
+    peers.iter().filter_map(|peer| peer.begins_behind).map(|(first, _)| first).filter(|first| *first > next).min()
+}
+
 /// With which block an empty node begins, which is the last of who says that it has it, and who that is: of those who keep their word best, and from
 /// whose blocks one comes to the newest that any of them has, the one whose first block is the earliest; when all were asked that can be.
 pub(super) fn first_of_all(peers: &mut [Peer]) -> Option<(u64, u64, &mut Peer)> {

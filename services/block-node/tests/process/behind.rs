@@ -126,3 +126,38 @@ fn who_waits_for_live_blocks_of_an_empty_node_gets_the_first_that_a_peer_still_h
         subscriber.abort();
     });
 }
+
+/// Of the node's state, as far as peers keep it behind.
+async fn gap(server: &Server) -> Vec<String> {
+    let mut channel = connect(&server.address).await.unwrap();
+    let call = channel.call("/org.hiero.block.api.BlockNodeService/serverStatusDetail");
+    let detail: proto::ServerStatusDetailResponse = channel.unary(&call, &proto::ServerStatusRequest {}).await.unwrap();
+    let plugins = detail.version_information.unwrap().installed_plugin_versions;
+    let backfill = plugins.into_iter().find(|plugin| plugin.plugin_id == "backfill");
+    backfill.map(|plugin| plugin.plugin_feature_names).unwrap_or_default()
+}
+
+#[test]
+fn who_stays_behind_since_no_peer_has_the_next_block_says_so_until_it_comes() {
+    let (ours, theirs) = (harness::folder(), harness::folder());
+    let peer = Server::start(theirs.path(), &["--block-node-earliest-managed-block", "20"]);
+    let server = Server::start(ours.path(), &["--backfill-peers", &peer.address, "--backfill-greedy"]);
+    run(async {
+        publish(&publisher(&server, 0, 3)).await.unwrap();
+        assert!(gap(&server).await.is_empty());
+        publish(&publisher(&peer, 20, 5)).await.unwrap();
+        let is_said = async |said: &[&str]| {
+            let wait = async {
+                while gap(&server).await != said {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            tokio::time::timeout(harness::LONG, wait).await.expect("what the status says");
+        };
+        let said = "stays behind: no peer has brought block 3, and the next one that one of them has is block 20";
+        is_said(&[said]).await;
+        assert_eq!(status(&server).await.next_expected_block, 3);
+        publish(&publisher(&server, 3, 30)).await.unwrap();
+        is_said(&[]).await;
+    });
+}

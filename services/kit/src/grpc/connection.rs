@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use h2::server::{Connection, SendResponse};
-use h2::{Ping, RecvStream};
+use h2::{Ping, Reason, RecvStream};
 use http::{Method, Request, StatusCode, Uri, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
@@ -40,6 +40,10 @@ const PONG_DELAY: Duration = Duration::from_millis(50);
 /// How long a client may go on to send on a stream that is answered in full; what comes is thrown away. When its stream is reset before
 /// it has read the answer, the gRPC client of the Java consensus node (on Helidon) loses that, though HTTP/2 says that it must not.
 pub(crate) const HEARING_OUT: Duration = Duration::from_secs(5);
+
+/// When the server stops, how long a client may take to say that it has heard so once its calls have ended; and then, how long it may go on
+/// to send. A socket that is closed while something comes resets the connection, and the client hears of that and not of what it was told.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// What a connection may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,18 +131,24 @@ pub async fn serve<S: Service, T>(
     let asked = Rc::new(Asked::default());
     let mut calls = Calls { service, peer, limits, memory, stop: stop.clone(), running, asked: Rc::clone(&asked) };
     let mut stop = pin!(stopped(stop));
-    let mut is_stopping = false;
+    let (mut is_stopping, mut closing) = (false, None);
     let mut accepted = Vec::new();
-    poll_fn(|context| {
+    let run = poll_fn(|context| {
         if !is_stopping && stop.as_mut().poll(context).is_ready() {
             is_stopping = true;
             connection.graceful_shutdown();
+            closing = Some(Box::pin(sleep(CLOSING)));
         }
         calls.memory.set_blocked(cork.is_blocked());
         if pulse.as_mut().is_some_and(|pulse| pulse.poll_dead(context).is_ready()) {
             return Poll::Ready(());
         }
         loop {
+            let is_late = closing.as_mut().is_some_and(|closing| closing.as_mut().poll(context).is_ready());
+            if is_late && calls.running.is_empty() {
+                closing = None;
+                connection.abrupt_shutdown(Reason::NO_ERROR);
+            }
             let mut is_over = false;
             while let Poll::Ready(next) = connection.poll_accept(context) {
                 match next {
@@ -173,8 +183,13 @@ pub async fn serve<S: Service, T>(
                 };
             }
         }
-    })
-    .await;
+    });
+    run.await;
+    drop((calls, connection));
+    if is_stopping {
+        // An error: it has gone.
+        let _ = tokio::time::timeout(CLOSING, cork.read_out()).await;
+    }
 }
 
 async fn stopped(mut stop: watch::Receiver<bool>) {

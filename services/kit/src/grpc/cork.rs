@@ -4,6 +4,7 @@
 //! once for the answers. A write to a socket costs more than all else that an answer costs.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -32,6 +33,23 @@ struct Held<T> {
 pub(crate) fn cork<T>(io: T) -> (Corked<T>, Cork<T>) {
     let held = Rc::new(RefCell::new(Held { io, buffer: BytesMut::new(), is_blocked: false }));
     (Corked(Rc::clone(&held)), Cork(held))
+}
+
+impl<T: AsyncRead + Unpin> Cork<T> {
+    /// Reads what still comes, and throws it away, until the other side has closed.
+    pub(crate) async fn read_out(&self) {
+        let mut space = [0; 4 << 10];
+        poll_fn(|context| {
+            loop {
+                let mut buffer = ReadBuf::new(&mut space);
+                let read = ready!(Pin::new(&mut self.0.borrow_mut().io).poll_read(context, &mut buffer));
+                if read.is_err() || buffer.filled().is_empty() {
+                    return Poll::Ready(());
+                }
+            }
+        })
+        .await;
+    }
 }
 
 impl<T: AsyncWrite + Unpin> Cork<T> {
@@ -123,8 +141,6 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Corked<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
