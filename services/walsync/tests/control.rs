@@ -53,12 +53,16 @@ impl Scene {
     }
 
     fn metrics(&self) -> String {
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
+        metrics_at(self.port)
     }
+}
+
+fn metrics_at(port: u16) -> String {
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 fn said(output: &Output) -> (bool, String) {
@@ -241,4 +245,26 @@ fn where_there_is_nothing_to_watch_and_nothing_can_come_it_ends_at_once() {
     }
     let (code, text) = said(&["snapshot", "*.none", "--to", "store"]);
     assert!(code == Some(1) && text.contains("no file matches"), "{code:?} {text}");
+}
+
+#[test]
+fn every_query_of_the_dashboard_has_its_metric_and_every_metric_its_query() {
+    let folder = folder();
+    let config = folder.path().join("walsync.yml");
+    let here = folder.path().display();
+    let text = format!(
+        "store: file://{here}/store\nrestore-drill: {{folder: {here}}}\ndatabases: [{{path: {here}/app.db}}]\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let _application = Application::start(&folder.path().join("app.db"), "CREATE TABLE t(id INTEGER PRIMARY KEY)");
+    let port = free_port();
+    let mut command = walsync();
+    command.arg("watch").arg("--config").arg(&config).arg(format!("--listen=http://127.0.0.1:{port}"));
+    let mut watching = Walsync::start(command, &folder.path().join("log"));
+    watching.wait_durable(1);
+    // What has a sample for each of some databases has none where all is well: its type is told all the same.
+    let said = metrics_at(port).replace("# TYPE ", "");
+    harness::dashboard::check("walsync.json", "walsync_", &said);
+    harness::dashboard::check_rules("walsync-rules.yaml", "walsync_", &said);
+    watching.stop();
 }

@@ -15,6 +15,16 @@ pub fn check(dashboard: &str, prefix: &str, exposition: &str) {
     assert_eq!(asked, said, "{dashboard} asks for the left, and the server says the right");
 }
 
+/// Fails unless every metric whose name begins with `prefix` that `grafana/services/RULES` asks for is one that `exposition` has.
+#[track_caller]
+pub fn check_rules(rules: &str, prefix: &str, exposition: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../grafana/services").join(rules);
+    let asked = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let (asked, said) = (metrics(prefix, &asked), metrics(prefix, exposition));
+    let missing: Vec<_> = asked.difference(&said).collect();
+    assert!(asked.len() > 3 && missing.is_empty(), "{rules} asks for {missing:?}, which the server does not say");
+}
+
 /// Names of metrics in a text, without the endings that a histogram or a counter gives them.
 fn metrics<'a>(prefix: &str, text: &'a str) -> BTreeSet<&'a str> {
     let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
