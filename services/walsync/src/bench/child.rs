@@ -123,8 +123,14 @@ fn processor_seconds(who: UsageWho) -> anyhow::Result<f64> {
     Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6)
 }
 
-/// Runs a program to its end. No other child may end meanwhile. An error within says how it failed; it is given up when `stop` is set.
-pub fn run(command: &mut Command, log: &Path, stop: &AtomicBool) -> anyhow::Result<Result<Usage, String>> {
+/// Runs a program to its end. No other child may end meanwhile. An error within says how it failed, also where it takes longer than it may; it is
+/// given up when `stop` is set.
+pub fn run(
+    command: &mut Command,
+    log: &Path,
+    within: Duration,
+    stop: &AtomicBool,
+) -> anyhow::Result<Result<Usage, String>> {
     let before = processor_seconds(UsageWho::RUSAGE_CHILDREN)?;
     // Of the last run nothing is told again.
     let _ = fs::remove_file(log);
@@ -138,6 +144,9 @@ pub fn run(command: &mut Command, log: &Path, stop: &AtomicBool) -> anyhow::Resu
         anyhow::ensure!(!stop.load(Ordering::Acquire), super::STOPPED);
         if let Some(status) = status {
             break status;
+        }
+        if begun.elapsed() > within {
+            return Ok(Err(format!("not done after {within:?}")));
         }
         // The kernel's own peak: what is missed is what it grows by after the last look.
         let status = fs::read_to_string(&status_file).unwrap_or_default();
@@ -164,6 +173,16 @@ pub fn ourselves(action: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<
 mod tests {
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_program_that_does_not_end_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, short) = (folder.path().join("sleep.log"), Duration::from_millis(50));
+        let failed = run(Command::new("sleep").arg("60"), &log, short, &AtomicBool::new(false)).unwrap().unwrap_err();
+        assert_eq!(failed, "not done after 50ms");
+    }
+
     #[test]
     fn lines_of_proc_are_read_by_their_first_word() {
         let text = "Name:\twalsync\nVmRSS:\t    5944 kB\nPss_Anon:  1 kB\nPss:                2100 kB\n";
@@ -178,7 +197,7 @@ mod tests {
         let log = folder.path().join("sh.log");
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "echo one; echo two >&2; exit 3"]);
-        let failed = run(&mut command, &log, &AtomicBool::new(false)).unwrap().unwrap_err();
+        let failed = run(&mut command, &log, LONG, &AtomicBool::new(false)).unwrap().unwrap_err();
         assert_eq!(failed, "sh has ended (exit status: 3): one; two");
     }
 
@@ -187,7 +206,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]);
-        let usage = run(&mut command, &folder.path().join("sh.log"), &AtomicBool::new(false)).unwrap().unwrap();
+        let usage = run(&mut command, &folder.path().join("sh.log"), LONG, &AtomicBool::new(false)).unwrap().unwrap();
         assert!(usage.processor_seconds > 0.01 && usage.processor_seconds < usage.seconds * 1.5, "{usage:?}");
         assert!(usage.peak_mib.unwrap() > 0.1, "{usage:?}");
     }

@@ -20,7 +20,14 @@ impl Place {
     pub fn open(store: Option<&str>, s3: &S3Options, folder: &Path) -> Result<Place, ConfigError> {
         let default = format!("file://{}", folder.join("store").display());
         let given = store.unwrap_or(&default);
-        // What is wrong in it is told in the words that other verbs have.
+        let is_known = ["s3://", "file://"].iter().any(|scheme| given.starts_with(scheme));
+        if given.contains("://") && !is_known {
+            return Err(wrong(
+                "store",
+                format!("{given}: a bench knows s3://bucket/prefix, file:///folder and a folder's path"),
+            ));
+        }
+        // What else is wrong in it is told in the words that other verbs have.
         Location::open(given, s3)?;
         let mut s3 = s3.clone();
         let (url, query) = match given.split_once('?') {
@@ -34,11 +41,8 @@ impl Place {
                 _ => {}
             }
         }
-        let url = if url.starts_with("s3://") || url.starts_with("file://") {
+        let url = if is_known {
             url.to_owned()
-        } else if url.contains("://") {
-            let problem = format!("{url}: a bench knows s3://bucket/prefix and folders");
-            return Err(wrong("store", problem));
         } else {
             format!("file://{}", std::path::absolute(url).unwrap_or_else(|_| url.into()).display())
         };

@@ -180,7 +180,8 @@ impl Bench {
         };
         let log = self.log(&format!("restore by {}", by.name()));
         let mut command = command;
-        child::run(&mut command, &log, &self.stop)
+        let megabytes = self.options.megabytes.iter().max().copied().unwrap_or_default();
+        child::run(&mut command, &log, PATIENCE * 5 + Duration::from_secs(1) * megabytes, &self.stop)
     }
 }
 
