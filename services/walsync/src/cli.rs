@@ -1,5 +1,6 @@
 //! Words of the command line: walsync's, and those of Litestream that a user may already have in scripts.
 
+mod bench;
 mod control;
 mod follow;
 mod inspect;
@@ -56,6 +57,8 @@ enum Verb {
     Status(AskArgs),
     /// Wait until what is committed in a database is durable
     Sync(SyncArgs),
+    /// Measure what this does and costs on this machine, and Litestream beside it where that is there; everything is removed at the end
+    Bench(bench::BenchArgs),
     /// Litestream's: replicate as litestream.yml says
     Replicate(LitestreamArgs),
     /// Litestream's: the databases in litestream.yml
@@ -446,6 +449,7 @@ impl Walsync {
                 let timeout = std::time::Duration::from_secs(arguments.timeout);
                 control::sync(&arguments.ask.replicator()?, &arguments.database, arguments.wait.0, timeout)
             }
+            Verb::Bench(arguments) => crate::bench::run(arguments.options(), watch::stop_flag()?),
             Verb::Replicate(arguments) => watch::replicate(Litestream::read(&arguments.config)?),
             Verb::Databases(arguments) => {
                 for database in Litestream::read(&arguments.config)?.databases {

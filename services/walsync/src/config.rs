@@ -541,6 +541,11 @@ impl Location {
         Location::open_as(url, options.into(), false)
     }
 
+    /// The store, and what keys below the place begin with.
+    pub fn store(&self) -> (&Arc<dyn Store>, &str) {
+        (&self.store, &self.prefix)
+    }
+
     /// What Litestream 0.3 has written to the place itself.
     pub fn legacy(&self) -> LegacyReplica {
         LegacyReplica::new(self.store.clone(), &self.prefix)

@@ -1,5 +1,6 @@
 //! `walsync`: see `walsync --help`. Exit code 0: done; 1: it failed; 2: wrong words, nothing was touched.
 
+mod bench;
 mod cli;
 
 use clap::Parser;

@@ -93,6 +93,14 @@ impl Replica {
         Ok(files)
     }
 
+    /// Files of a level behind one of them, in order.
+    pub fn files_after(&self, level: u8, after: Option<FileName>) -> Result<Vec<RemoteFile>, StoreError> {
+        let prefix = format!("{}{}", self.prefix, self.layout.level(level));
+        let after = after.map_or_else(String::new, |name| self.key(level, name));
+        let objects = retry(TRIES, || self.store.list_after(&prefix, &after))?;
+        Ok(objects.iter().filter_map(|object| self.parse(object)).collect())
+    }
+
     /// Names of replicas below this place: what who named a folder of replicas may have meant.
     pub fn names_below(&self) -> Result<BTreeSet<String>, StoreError> {
         let objects = retry(TRIES, || self.store.list(&self.prefix))?;

@@ -155,7 +155,7 @@ fn time(field: &str, text: &str) -> Result<Duration, ConfigError> {
 }
 
 /// A host as Litestream takes it, with or without `https://`.
-pub(super) fn endpoint(text: &str) -> String {
+pub fn endpoint(text: &str) -> String {
     if text.contains("://") { text.to_owned() } else { format!("https://{text}") }
 }
 
