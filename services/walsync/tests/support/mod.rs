@@ -323,6 +323,7 @@ type BeforePart = Box<dyn Fn(&MemoryStore, &str, u64) + Send + Sync>;
 pub struct Meddled {
     store: Arc<MemoryStore>,
     before_part: BeforePart,
+    before_get: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Meddled {
@@ -331,7 +332,12 @@ impl Meddled {
         store: Arc<MemoryStore>,
         before_part: impl Fn(&MemoryStore, &str, u64) + Send + Sync + 'static,
     ) -> Meddled {
-        Meddled { store, before_part: Box::new(before_part) }
+        Meddled { store, before_part: Box::new(before_part), before_get: Box::new(|_| {}) }
+    }
+
+    /// The same, with what is done just before an object is read whole, or its beginning; it has the key.
+    pub fn before_get(self, before_get: impl Fn(&str) + Send + Sync + 'static) -> Meddled {
+        Meddled { before_get: Box::new(before_get), ..self }
     }
 }
 
@@ -341,6 +347,7 @@ impl Store for Meddled {
     }
 
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
+        (self.before_get)(key);
         self.store.get(key, range)
     }
 
