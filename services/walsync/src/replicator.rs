@@ -22,7 +22,9 @@ pub mod risk;
 mod shown;
 mod staging;
 mod tracked;
+mod upload;
 mod wheel;
+mod whole;
 mod work;
 mod yielding;
 
@@ -58,7 +60,7 @@ pub struct Settings {
     pub levels: Vec<Duration>,
     /// What is kept of what was merged; nothing is removed where absent.
     pub retention: Option<Policy>,
-    /// Uploads at once.
+    /// Uploads at once, beside one of a large file and one of a snapshot.
     pub uploads: usize,
     /// Memory for what is staged, all databases together.
     pub arena_bytes: usize,
@@ -159,6 +161,9 @@ struct Shared {
     /// One for each [`staging::Work`].
     staging: [Queue; 4],
     uploading: Queue,
+    /// Files that take long, but for snapshots.
+    uploading_large: Queue,
+    snapshots: Queue,
     maintaining: Queue,
     recovery: recovery::Recovery,
     totals: Totals,
@@ -242,6 +247,8 @@ impl Replicator {
             databases: RwLock::default(),
             staging: Default::default(),
             uploading: Queue::default(),
+            uploading_large: Queue::default(),
+            snapshots: Queue::default(),
             maintaining: Queue::default(),
             recovery: recovery::Recovery::default(),
             totals: Totals::default(),
@@ -270,10 +277,20 @@ impl Replicator {
         for _ in 0..uploads {
             spawn("uploader", |shared| {
                 while let Some(next) = shared.uploading.pop(&shared.stop) {
-                    shared.upload(&next)
+                    shared.upload(&next, false)
                 }
             })?;
         }
+        spawn("uploader of large", |shared| {
+            while let Some(next) = shared.uploading_large.pop(&shared.stop) {
+                shared.upload(&next, true)
+            }
+        })?;
+        spawn("snapshots", |shared| {
+            while let Some(next) = shared.snapshots.pop(&shared.stop) {
+                shared.send_snapshot(&next)
+            }
+        })?;
         if let Some(folder) = drill_folder {
             let shared = shared.clone();
             // SQLite is asked for the integrity of what was restored.

@@ -110,7 +110,12 @@ impl Shared {
             }
             Err(error @ RetentionError::Hole(_)) => {
                 tracing::error!(%path, %error, "a snapshot will follow");
-                tracked.lock().mend_hole(snapshot);
+                let mut state = tracked.lock();
+                if state.has_snapshot_under_way() {
+                    // Which may mend it, or be of before.
+                    state.retention_is_due_by(now + RETENTION_INTERVAL);
+                }
+                state.mend_hole(snapshot);
                 Ok(())
             }
             Err(error) => {

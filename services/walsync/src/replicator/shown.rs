@@ -41,9 +41,9 @@ impl Shown {
         self.durable_txid = state.durable_txid;
         self.durable_millis = state.durable_millis;
         self.waiting = state.waiting;
-        // Within a queue the first has waited longest; snapshots have nothing that waits.
+        // Within a queue the first has waited longest; a snapshot among them has nothing that waits.
         self.queued = state.queue.iter().find_map(|outgoing| outgoing.since);
-        self.queue_is_empty = state.queue.is_empty();
+        self.queue_is_empty = state.queue.is_empty() && !state.has_snapshot_under_way();
         if self.snapshot_late != state.snapshot_late {
             self.snapshot_late = state.snapshot_late.clone();
         }

@@ -324,6 +324,7 @@ pub struct Meddled {
     store: Arc<MemoryStore>,
     before_part: BeforePart,
     before_get: Box<dyn Fn(&str) + Send + Sync>,
+    before_create: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Meddled {
@@ -332,17 +333,24 @@ impl Meddled {
         store: Arc<MemoryStore>,
         before_part: impl Fn(&MemoryStore, &str, u64) + Send + Sync + 'static,
     ) -> Meddled {
-        Meddled { store, before_part: Box::new(before_part), before_get: Box::new(|_| {}) }
+        let nothing = || Box::new(|_: &str| {});
+        Meddled { store, before_part: Box::new(before_part), before_get: nothing(), before_create: nothing() }
     }
 
     /// The same, with what is done just before an object is read whole, or its beginning; it has the key.
     pub fn before_get(self, before_get: impl Fn(&str) + Send + Sync + 'static) -> Meddled {
         Meddled { before_get: Box::new(before_get), ..self }
     }
+
+    /// The same, with what is done just before an object is written.
+    pub fn before_create(self, before_create: impl Fn(&str) + Send + Sync + 'static) -> Meddled {
+        Meddled { before_create: Box::new(before_create), ..self }
+    }
 }
 
 impl Store for Meddled {
     fn create(&self, key: &str, body: &mut dyn Body, length: u64, with: &Attributes) -> Result<(), StoreError> {
+        (self.before_create)(key);
         self.store.create(key, body, length, with)
     }
 
