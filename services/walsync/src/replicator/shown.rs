@@ -89,6 +89,18 @@ impl Tracked {
         self.state.try_lock().ok().map(|state| Locked { state, tracked: self })
     }
 
+    /// The state, for who works for all databases, one after another; `None`: somebody is at work for longer than a moment. The next look
+    /// finds what is left to do.
+    pub fn lock_soon(&self) -> Option<Locked<'_>> {
+        let moment = || std::thread::sleep(std::time::Duration::from_micros(50));
+        (0..100).find_map(|_| {
+            self.try_lock().or_else(|| {
+                moment();
+                None
+            })
+        })
+    }
+
     pub fn status(&self, now: Duration) -> Status {
         let shown = super::lock(&self.shown);
         let since = shown.waiting.oldest(shown.queued);

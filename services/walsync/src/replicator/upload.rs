@@ -44,7 +44,10 @@ impl Shared {
     /// Uploads a row of files to its end, or up to one that is for others.
     pub(super) fn upload(&self, tracked: &Arc<Tracked>, sends_large: bool) {
         loop {
-            let mut state = tracked.lock();
+            // Who is at work there for long sees to it in the end, and no other database waits for that.
+            let Some(mut state) = tracked.lock_soon() else {
+                return tracked.uploading.store(false, Ordering::Release);
+            };
             if !sends_large && state.queue.front().is_some_and(Outgoing::is_large) {
                 return self.uploading_large.push(tracked.clone());
             }
