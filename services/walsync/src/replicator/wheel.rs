@@ -12,6 +12,12 @@ pub const TICK: Duration = Duration::from_millis(25);
 /// The same, where somebody makes check points that wait for us: each look too late is a commit that waits.
 pub const QUICK_TICK: Duration = Duration::from_millis(2);
 
+/// The first tick that is not before `at`.
+fn next_tick(at: Duration, grain: Duration) -> Duration {
+    let nanos = at.as_nanos().div_ceil(grain.as_nanos()) * grain.as_nanos();
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
 struct Entry(Duration, Arc<Tracked>);
 
 impl PartialEq for Entry {
@@ -45,7 +51,7 @@ impl Wheel {
     }
 
     fn add_at_grain(&self, tracked: Arc<Tracked>, at: Duration, grain: Duration) {
-        let at = grain * u32::try_from(at.as_nanos().div_ceil(grain.as_nanos())).unwrap_or(u32::MAX);
+        let at = next_tick(at, grain);
         tracked.set_due(at);
         lock(&self.due).push(Reverse(Entry(at, tracked)));
         self.changed.notify_one();
@@ -89,6 +95,20 @@ impl Shared {
                 let grain = if next < now + TICK { QUICK_TICK } else { TICK };
                 self.wheel.add_at_grain(tracked, next.max(now + QUICK_TICK), grain);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_go_on_after_more_of_them_than_32_bits_count() {
+        let days = |days: u64| Duration::from_secs(days * 86_400);
+        for at in [days(1), days(99), days(100), days(36_500)] {
+            assert_eq!((next_tick(at, QUICK_TICK), next_tick(at, TICK)), (at, at));
+            assert_eq!(next_tick(at + Duration::from_micros(1), QUICK_TICK), at + QUICK_TICK);
         }
     }
 }
