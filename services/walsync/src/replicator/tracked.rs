@@ -216,7 +216,7 @@ impl Tracked {
             maintaining: AtomicBool::new(false),
             requested: AtomicU64::new(0),
             is_awaited: AtomicBool::new(false),
-            due_micros: AtomicU64::new(0),
+            due_micros: AtomicU64::new(u64::MAX),
         }
     }
 

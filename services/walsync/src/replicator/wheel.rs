@@ -12,6 +12,9 @@ pub const TICK: Duration = Duration::from_millis(25);
 /// The same, where somebody makes check points that wait for us: each look too late is a commit that waits.
 pub const QUICK_TICK: Duration = Duration::from_millis(2);
 
+/// When a database is due that has no look before it.
+pub const NEVER: Duration = Duration::from_micros(u64::MAX);
+
 /// The first tick that is not before `at`.
 fn next_tick(at: Duration, grain: Duration) -> Duration {
     let nanos = at.as_nanos().div_ceil(grain.as_nanos()) * grain.as_nanos();
@@ -52,13 +55,19 @@ impl Wheel {
 
     fn add_at_grain(&self, tracked: Arc<Tracked>, at: Duration, grain: Duration) {
         let at = next_tick(at, grain);
+        let mut due = lock(&self.due);
+        // It is looked at before, and adds its next look then.
+        if tracked.due() <= at {
+            return;
+        }
         tracked.set_due(at);
-        lock(&self.due).push(Reverse(Entry(at, tracked)));
+        due.push(Reverse(Entry(at, tracked)));
         self.changed.notify_one();
     }
 
-    /// Ends a wait.
+    /// Ends a wait: one that has begun, and one of who has just seen no reason to end.
     pub fn wake(&self) {
+        let _due = lock(&self.due);
         self.changed.notify_all();
     }
 
@@ -68,9 +77,10 @@ impl Wheel {
         let mut ready = Vec::new();
         while due.peek().is_some_and(|Reverse(entry)| entry.0 <= now) {
             if let Some(Reverse(Entry(at, tracked))) = due.pop()
-                // One that was called earlier has another entry by now.
+                // One that was called earlier had another entry.
                 && tracked.due() == at
             {
+                tracked.set_due(NEVER);
                 ready.push(tracked);
             }
         }
@@ -110,5 +120,27 @@ mod tests {
             assert_eq!((next_tick(at, QUICK_TICK), next_tick(at, TICK)), (at, at));
             assert_eq!(next_tick(at + Duration::from_micros(1), QUICK_TICK), at + QUICK_TICK);
         }
+    }
+
+    #[test]
+    fn a_database_has_one_look_and_the_earliest_that_was_asked_for() {
+        let wheel = Wheel::default();
+        let tracked = Arc::new(Tracked::refused("/a.db".into(), "for a test".into(), Duration::ZERO));
+        let at = Duration::from_secs;
+        let add = |seconds| wheel.add(tracked.clone(), at(seconds));
+        let ready = |seconds| wheel.wait(at(seconds)).len();
+        for _ in 0..3 {
+            add(5);
+        }
+        assert_eq!(ready(5), 1, "three calls for one tick");
+        // Somebody calls for it while it is looked at, and then it adds its next look.
+        add(6);
+        add(60);
+        assert_eq!(ready(6), 1, "the earlier one counts");
+        add(70);
+        add(65);
+        assert_eq!((ready(65), lock(&wheel.due).len()), (1, 1));
+        add(70);
+        assert_eq!((ready(70), lock(&wheel.due).len()), (1, 0), "what was overtaken is no second look");
     }
 }
