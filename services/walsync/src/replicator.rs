@@ -131,6 +131,12 @@ impl Queue {
         self.arrived.notify_one();
     }
 
+    /// Ends all waits: those that have begun, and those of who has just seen no reason to end.
+    fn wake(&self) {
+        let _waiting = lock(&self.waiting);
+        self.arrived.notify_all();
+    }
+
     fn pop(&self, stop: &AtomicBool) -> Option<Arc<Tracked>> {
         let mut waiting = lock(&self.waiting);
         loop {
@@ -367,12 +373,32 @@ impl Replicator {
 impl Drop for Replicator {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.staging.iter().for_each(|queue| queue.arrived.notify_all());
-        self.shared.uploading.arrived.notify_all();
-        self.shared.maintaining.arrived.notify_all();
+        let shared = &self.shared;
+        let queues = [&shared.uploading, &shared.uploading_large, &shared.snapshots, &shared.maintaining];
+        shared.staging.iter().chain(queues).for_each(Queue::wake);
         self.shared.wheel.wake();
         self.threads.iter().for_each(|thread| thread.thread().unpark());
         // An upload that hangs ends by its own time limit, or with the process: nobody waits for it here.
         self.threads.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ends_waits_does_not_do_so_between_anothers_look_and_its_wait() {
+        let queue = Arc::new(Queue::default());
+        let looks = lock(&queue.waiting);
+        let (tell, told) = std::sync::mpsc::channel();
+        let of_thread = queue.clone();
+        std::thread::spawn(move || {
+            of_thread.wake();
+            tell.send(())
+        });
+        assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "it would be heard by nobody");
+        drop(looks);
+        told.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 }
