@@ -335,6 +335,7 @@ impl Shared {
 
     /// Asks the store where the replica ends, and whether the WAL still has that place.
     fn begin(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
+        tracked.replica.settle()?;
         let files = tracked.replica.files()?;
         let newest = files.iter().max_by_key(|file| (file.name.max_txid, std::cmp::Reverse(file.level)));
         let whole = files.iter().filter(|file| file.name.min_txid == 1);
