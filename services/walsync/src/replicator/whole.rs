@@ -70,7 +70,7 @@ impl Shared {
             let timestamp_millis = state.last_millis;
             let stamp = Stamp { min_txid: 1, max_txid: last, timestamp_millis, node_id: self.node_id };
             // Whoever wants another one from now on may mean one of what is committed since.
-            state.next_snapshot = now + self.settings.snapshot_interval;
+            state.next_snapshot = now.saturating_add(self.settings.snapshot_interval);
             (SNAPSHOT_LEVEL, stamp, state.position)
         } else if resized {
             // Pages of two sizes cannot follow each other in one restore, nor be merged: what comes next follows a snapshot alone.
@@ -189,7 +189,7 @@ impl Shared {
         match result {
             Ok(()) => {
                 if state.last_txid == Some(1) {
-                    state.next_snapshot = began + self.settings.snapshot_interval;
+                    state.next_snapshot = began.saturating_add(self.settings.snapshot_interval);
                 }
                 if is_snapshot || state.last_txid == Some(1) {
                     state.snapshot_late = None;
