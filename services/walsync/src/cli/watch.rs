@@ -48,12 +48,17 @@ fn add(replicator: &Replicator, found: Found) {
     found.refused.into_iter().for_each(|(path, why)| replicator.refuse(path, why));
 }
 
-fn run(settings: Settings, listen: Option<&Url>, mut look: impl FnMut() -> anyhow::Result<Look>) -> anyhow::Result<()> {
+/// What is done before a replicator is started.
+fn begin() {
     logs();
     // A thread that panics would leave its database unreplicated, and nobody would know.
     service_kit::panics::end_the_process();
     // A database takes four and more.
     service_kit::open_files::raise();
+}
+
+fn run(settings: Settings, listen: Option<&Url>, mut look: impl FnMut() -> anyhow::Result<Look>) -> anyhow::Result<()> {
+    begin();
     let stop = stop_flag()?;
     let listening = listen.map(Listening::bind).transpose()?;
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
@@ -173,7 +178,7 @@ fn refuse_beside_a_watcher(databases: &[(PathBuf, Replica)]) -> anyhow::Result<(
 
 /// Once. `elsewhere`: whoever watches the databases replicates into another place.
 pub fn snapshot(config: &Config, elsewhere: bool) -> anyhow::Result<()> {
-    logs();
+    begin();
     let store = Location::open(&config.store, config)?;
     let settings = Settings { snapshot_interval: Duration::ZERO, drill: None, ..config.settings()? };
     let found = config.databases(&store, &mut Places::default())?;
