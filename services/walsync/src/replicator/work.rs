@@ -361,7 +361,8 @@ impl Shared {
             }
             None => self.settings.snapshot_interval,
         };
-        state.next_snapshot = self.clock.monotonic().saturating_add(self.settings.snapshot_interval.saturating_sub(age));
+        state.next_snapshot =
+            self.clock.monotonic().saturating_add(self.settings.snapshot_interval.saturating_sub(age));
         state.snapshot_txid = snapshot.map_or(0, |snapshot| snapshot.name.max_txid);
         state.durable_txid = newest.map_or(0, |newest| newest.name.max_txid);
         state.durable_millis = state.last_millis;

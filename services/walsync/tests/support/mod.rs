@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
+use walsync::clock::{Clock as _, SystemClock};
+use walsync::restore::Target;
 use walsync::store::memory::MemoryStore;
 use walsync::store::{Attributes, Body, Object, Part, Store, StoreError};
 
@@ -245,6 +247,11 @@ impl Walsync {
         self.signal(rustix::process::Signal::TERM);
         self.process.wait()
     }
+}
+
+/// The newest state not after this time, asked for now.
+pub fn time(millis: i64) -> Target {
+    Target::Time { millis, now_millis: SystemClock::default().unix_millis() }
 }
 
 /// Litestream.
