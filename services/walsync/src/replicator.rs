@@ -314,6 +314,21 @@ impl Replicator {
         }
     }
 
+    /// Lets go of databases whose files are gone and that nobody wants: nobody looks at them any more, until they are added anew. What is staged of
+    /// one is sent first.
+    pub fn forget(&self, is_wanted: impl Fn(&Path) -> bool) {
+        let goes = |tracked: &Tracked| !is_wanted(&tracked.path) && tracked.is_gone();
+        if !self.shared.databases().iter().any(|tracked| goes(tracked)) {
+            return;
+        }
+        let mut databases = self.shared.databases.write().unwrap_or_else(PoisonError::into_inner);
+        for tracked in databases.remove(goes) {
+            tracing::info!(path = %tracked.path.display(), "its file is gone: not watched any more");
+            tracked.is_forgotten.store(true, Ordering::Release);
+            self.shared.drills.forget(&tracked.path);
+        }
+    }
+
     /// Tells of a database that cannot be replicated, for as long as this is at work. Nobody looks at it.
     pub fn refuse(&self, path: PathBuf, why: String) {
         let mut databases = self.shared.databases.write().unwrap_or_else(PoisonError::into_inner);

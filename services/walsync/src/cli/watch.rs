@@ -4,7 +4,7 @@ use super::control::Patterns;
 use super::operations::{self, Listening};
 use service_kit::console;
 use service_kit::url::Url;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,6 +78,11 @@ fn run(settings: Settings, listen: Option<&Url>, mut look: impl FnMut() -> anyho
         if scanned.elapsed() >= RESCAN {
             let problem = match look() {
                 Ok((found, empty)) => {
+                    // What is named is wanted, be it there or not.
+                    let wanted =
+                        found.databases.iter().map(|(path, _)| path).chain(found.refused.iter().map(|(path, _)| path));
+                    let wanted: HashSet<PathBuf> = wanted.cloned().collect();
+                    replicator.forget(|path| wanted.contains(path));
                     add(&replicator, found);
                     patterns.set(empty);
                     None

@@ -88,7 +88,7 @@ impl Drills {
     }
 
     /// What becomes of the replica is nothing that we answer for any more.
-    fn forget(&self, path: &Path) {
+    pub(super) fn forget(&self, path: &Path) {
         lock(&self.0).failing.remove(path);
     }
 }

@@ -133,6 +133,13 @@ impl Tracked {
         shown.staged_request >= request && (gone || sent)
     }
 
+    /// Whether its file is gone, and nothing of it waits to be sent.
+    pub fn is_gone(&self) -> bool {
+        let shown = super::lock(&self.shown);
+        let is_sent = shown.queue_is_empty && !self.uploading.load(Ordering::Acquire);
+        shown.phase == Phase::Waiting(NO_FILE) && is_sent
+    }
+
     /// Whether nothing of it is known that is not in the store. One that waits for its first file has nothing.
     pub fn is_durable(&self) -> bool {
         let shown = super::lock(&self.shown);

@@ -196,6 +196,8 @@ pub struct Tracked {
     /// It is in the maintenance queue or with the maintainer.
     pub maintaining: AtomicBool,
     pub requested: AtomicU64,
+    /// Nobody wants it any more.
+    pub is_forgotten: AtomicBool,
     /// Check points have waited for us of late.
     is_awaited: AtomicBool,
     due_micros: AtomicU64,
@@ -215,6 +217,7 @@ impl Tracked {
             uploading: AtomicBool::new(false),
             maintaining: AtomicBool::new(false),
             requested: AtomicU64::new(0),
+            is_forgotten: AtomicBool::new(false),
             is_awaited: AtomicBool::new(false),
             due_micros: AtomicU64::new(u64::MAX),
         }

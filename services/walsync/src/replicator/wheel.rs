@@ -100,6 +100,9 @@ impl Shared {
     pub(super) fn poll_until_stopped(&self) {
         while !self.stop.load(Ordering::Acquire) {
             for tracked in self.wheel.wait(self.clock.monotonic()) {
+                if tracked.is_forgotten.load(Ordering::Acquire) {
+                    continue;
+                }
                 let now = self.clock.monotonic();
                 let next = self.poll(&tracked, now);
                 let grain = if next < now + TICK { QUICK_TICK } else { TICK };
