@@ -1,6 +1,7 @@
 //! Objects as files below a folder. A file appears whole and synced, by a link.
 
 use crate::{Attributes, Body, Object, Part, Store, StoreError};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -45,7 +46,14 @@ fn make_folder(folder: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     let above = folder.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(above)?.sync_all()
+    sync_folder(above)
+}
+
+/// Makes the names in a folder durable.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    tests::SYNCED.with(|synced| synced.borrow_mut().push(folder.to_owned()));
+    File::open(folder)?.sync_all()
 }
 
 /// A file beside `path` that becomes it, under one name for all who write it: whoever lists the folder, by us or otherwise, knows by that name that
@@ -102,8 +110,10 @@ impl FileStore {
             file.as_file().set_modified(SystemTime::UNIX_EPOCH + Duration::from_millis(millis))?;
         }
         file.as_file().sync_all()?;
-        file.persist_noclobber(path).map_err(|error| error.error)?;
-        File::open(folder)?.sync_all()
+        let placed = file.persist_noclobber(path);
+        // Also where it has been there: whoever put it there may have died before this.
+        sync_folder(folder)?;
+        placed.map(drop).map_err(|error| error.error)
     }
 
     fn open(&self, key: &str) -> Result<(File, PathBuf), StoreError> {
@@ -179,6 +189,23 @@ impl Store for FileStore {
         Ok(objects)
     }
 
+    fn settle(&self, prefix: &str) -> Result<(), StoreError> {
+        let settle = |folder: &Path| match sync_folder(folder) {
+            Err(failure) if failure.kind() == ErrorKind::NotFound => Ok(()),
+            result => result.map_err(|failure| error(folder, &failure)),
+        };
+        let below = self.list_after(prefix, "")?;
+        let mut folders: BTreeSet<PathBuf> = BTreeSet::new();
+        for key in below.iter().map(|object| object.key.as_str()).chain([prefix]) {
+            let folder = self.root.join(key.rsplit_once('/').map_or("", |(folder, _)| folder));
+            // Its own name lies in the one above.
+            let above = folder.ancestors().take_while(|folder| folder.starts_with(&self.root));
+            folders.extend(above.map(Path::to_owned));
+        }
+        folders.extend(self.root.parent().filter(|above| !above.as_os_str().is_empty()).map(Path::to_owned));
+        folders.iter().try_for_each(|folder| settle(folder))
+    }
+
     fn delete(&self, key: &str) -> Result<(), StoreError> {
         let path = self.root.join(key);
         match fs::remove_file(&path) {
@@ -191,6 +218,26 @@ impl Store for FileStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
+
+    thread_local! {
+        pub static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+    }
+
+    #[test]
+    fn what_a_process_put_there_that_died_before_it_was_durable_becomes_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("store");
+        let place = root.join("a/b");
+        fs::create_dir_all(&place).unwrap();
+        fs::write(place.join("first"), "1").unwrap();
+        let store = FileStore::new(root.clone());
+        assert!(matches!(create(&store, "a/b/first", b"1"), Err(StoreError::AlreadyExists(_))));
+        assert_eq!(SYNCED.take(), std::slice::from_ref(&place), "who finds it there may call it durable");
+        store.settle("a/").unwrap();
+        assert_eq!(SYNCED.take(), [folder.path().to_owned(), root.clone(), root.join("a"), place]);
+        FileStore::new(folder.path().join("none")).settle("a/").unwrap();
+    }
 
     fn create(store: &FileStore, key: &str, content: &[u8]) -> Result<(), StoreError> {
         store.create(key, &mut io::Cursor::new(content), content.len() as u64, &Attributes::default())

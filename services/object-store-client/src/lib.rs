@@ -128,6 +128,11 @@ pub trait Store: Send + Sync {
     }
     /// Those of them whose keys come after `after`.
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError>;
+    /// Makes what is listed below `prefix` durable, where a writer that died may have left something that is not yet. Most stores list nothing
+    /// else.
+    fn settle(&self, _prefix: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
     /// Removes an object; one that is not there is no error.
     fn delete(&self, key: &str) -> Result<(), StoreError>;
     /// Removes objects, in as few requests as the store allows. After an error some are gone, and others are not.

@@ -223,14 +223,21 @@ impl S3Store {
         answer
     }
 
-    /// Sends one small object twice; a server that honours the condition refuses the second.
+    /// Sends one small object twice; a server that honours the condition refuses the second. One that refuses the first, and takes it without the
+    /// condition, does not know it.
     fn honours_conditions(&self, key: &str) -> Result<bool, StoreError> {
         if let Some(honours) = self.honours_conditions.get() {
             return Ok(*honours);
         }
         let honours = self.with_probe(key, |probe| {
             let put = || self.put(probe, &mut Cursor::new(b"probe"), 5, vec![("if-none-match", "*".into())]);
-            put()?;
+            match put() {
+                Err(refused @ StoreError::Permanent(_)) => {
+                    let plain = self.put(probe, &mut Cursor::new(b"probe"), 5, Vec::new());
+                    return plain.map(|()| false).map_err(|_| refused);
+                }
+                result => result?,
+            }
             match put() {
                 Err(StoreError::AlreadyExists(_)) => Ok(true),
                 Ok(()) => Ok(false),
@@ -240,7 +247,7 @@ impl S3Store {
         if !honours {
             tracing::warn!(
                 endpoint = self.settings.endpoint,
-                "the store ignores If-None-Match: nothing stops a second writer for certain"
+                "the store ignores or refuses If-None-Match: nothing stops a second writer for certain"
             );
         }
         Ok(*self.honours_conditions.get_or_init(|| honours))

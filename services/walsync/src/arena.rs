@@ -51,6 +51,13 @@ pub struct Staging {
     _reservation: Option<Reservation>,
 }
 
+impl Staging {
+    /// Bytes that were written.
+    pub fn bytes(&self) -> u64 {
+        self.written_bytes
+    }
+}
+
 impl Write for Staging {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.content.write(bytes).map_err(|error| {

@@ -462,10 +462,11 @@ impl Walsync {
 }
 
 fn run_restore(arguments: &RestoreArgs) -> anyhow::Result<()> {
+    let now = jiff::Timestamp::now();
     let target = match (arguments.txid, arguments.timestamp) {
         (Some(txid), _) => Target::Txid(txid),
-        (None, Some(time)) if time > jiff::Timestamp::now() => anyhow::bail!("{time} is in the future"),
-        (None, Some(time)) => Target::Time(time.as_millisecond()),
+        (None, Some(time)) if time > now => anyhow::bail!("{time} is in the future"),
+        (None, Some(time)) => Target::Time { millis: time.as_millisecond(), now_millis: now.as_millisecond() },
         (None, None) => Target::Latest,
     };
     let replica = arguments.place.replica()?;

@@ -108,6 +108,9 @@ const KNOWN: &str = "walsync knows s3://bucket/prefix, gs://bucket/prefix, abs:/
 /// SQLite itself lets a WAL grow to a thousand pages, of 4 KiB as a rule.
 const WAL_BYTES_MAX_LEAST: u64 = 4 << 20;
 
+/// Times are added to those of the machine.
+const SNAPSHOT_INTERVAL_SECONDS_MAX: u64 = 100 * 365 * 86_400;
+
 /// Restores for the sake of knowing that they work.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -266,6 +269,12 @@ impl Config {
         }
         if self.uploads_a_month_max == Some(0) {
             return refuse("uploads-a-month-max", "must be 1 or more: with none nothing would be replicated");
+        }
+        if self.snapshot_interval_seconds.is_some_and(|seconds| seconds > SNAPSHOT_INTERVAL_SECONDS_MAX) {
+            return refuse(
+                "snapshot-interval-seconds",
+                format!("must be {SNAPSHOT_INTERVAL_SECONDS_MAX} or less, a hundred years"),
+            );
         }
         let levels = match &self.levels_millis {
             Some(levels) if levels.len() > 8 => return refuse("levels-millis", "names more than 8 levels"),

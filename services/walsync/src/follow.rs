@@ -54,7 +54,9 @@ pub enum FollowError {
     #[error("cannot write {0}: {1}")]
     NoteUnwritten(PathBuf, io::Error),
     /// Somebody else has committed into it.
-    #[error("{0}: somebody else has written into it, so that it is no copy any more: restore to another path")]
+    #[error(
+        "{0}: somebody else has written into it, moved or removed it, so that it is no copy any more: restore to another path"
+    )]
     Foreign(PathBuf),
     /// The original has pages of another size now, which SQLite cannot change under readers.
     #[error(
@@ -222,6 +224,7 @@ impl Follower {
     /// # Errors
     /// The database is as it was before; see [`FollowError::may_pass`].
     pub fn step(&mut self, stop: &AtomicBool) -> Result<Step, FollowError> {
+        self.refuse_another()?;
         let files = self.replica.files()?;
         let applied = self.note.applied;
         let newest = files.iter().map(|file| file.name.max_txid).max().unwrap_or(0);
@@ -266,6 +269,11 @@ impl Follower {
         Ok(is_proved)
     }
 
+    /// What lies under the copy's name must be the copy: it may have been moved, or removed, at any time.
+    fn refuse_another(&self) -> Result<(), FollowError> {
+        if self.note.is_about(&self.output) { Ok(()) } else { Err(FollowError::Foreign(self.output.clone())) }
+    }
+
     fn write_note(
         &mut self,
         applied: u64,
@@ -288,11 +296,14 @@ impl Follower {
         let failed = |error| FollowError::Sqlite(output.clone(), error);
         // Pages go into a database that is attached: SQLite compares the schema of the main one at each statement, and would read one
         // that is half written.
-        let mut connection = Connection::open_in_memory().map_err(failed)?;
+        // None is made where it is gone.
+        let mut connection =
+            Connection::open_in_memory_with_flags(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(failed)?;
         connection.busy_timeout(BUSY).map_err(failed)?;
         let path = self.output.to_string_lossy();
         connection.execute("ATTACH ?1 AS replica", [&path]).map_err(failed)?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        self.refuse_another()?;
         let seen = data_version(&self.watcher).map_err(failed)?;
         if self.data_version.is_some_and(|known| known != seen) {
             return Err(FollowError::Foreign(self.output.clone()));
@@ -340,6 +351,7 @@ impl Follower {
             insert.execute(rusqlite::params![first, rusqlite::types::Null]).map_err(failed)?;
         }
         drop(insert);
+        self.refuse_another()?;
         // Whatever ends this step from here on, a commit of ours must not be taken for somebody else's.
         self.data_version = None;
         transaction.commit().map_err(failed)?;

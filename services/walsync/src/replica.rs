@@ -101,6 +101,11 @@ impl Replica {
         Ok(objects.iter().filter_map(|object| self.parse(object)).collect())
     }
 
+    /// Makes what is listed durable: a writer that was killed may have left what is there and not durable yet.
+    pub fn settle(&self) -> Result<(), StoreError> {
+        retry(TRIES, || self.store.settle(&self.prefix))
+    }
+
     /// Names of replicas below this place: what who named a folder of replicas may have meant.
     pub fn names_below(&self) -> Result<BTreeSet<String>, StoreError> {
         let objects = retry(TRIES, || self.store.list(&self.prefix))?;

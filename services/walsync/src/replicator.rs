@@ -23,7 +23,9 @@ pub mod risk;
 mod shown;
 mod staging;
 mod tracked;
+mod upload;
 mod wheel;
+mod whole;
 mod work;
 mod yielding;
 
@@ -60,7 +62,7 @@ pub struct Settings {
     pub levels: Vec<Duration>,
     /// What is kept of what was merged; nothing is removed where absent.
     pub retention: Option<Policy>,
-    /// Uploads at once.
+    /// Uploads at once, beside one of a large file and one of a snapshot.
     pub uploads: usize,
     /// Memory for what is staged, all databases together.
     pub arena_bytes: usize,
@@ -134,6 +136,12 @@ impl Queue {
         self.arrived.notify_one();
     }
 
+    /// Ends all waits: those that have begun, and those of who has just seen no reason to end.
+    fn wake(&self) {
+        let _waiting = lock(&self.waiting);
+        self.arrived.notify_all();
+    }
+
     fn pop(&self, stop: &AtomicBool) -> Option<Arc<Tracked>> {
         let mut waiting = lock(&self.waiting);
         loop {
@@ -165,6 +173,9 @@ struct Shared {
     /// One for each [`staging::Work`].
     staging: [Queue; 4],
     uploading: Queue,
+    /// Files that take long, but for snapshots.
+    uploading_large: Queue,
+    snapshots: Queue,
     maintaining: Queue,
     recovery: recovery::Recovery,
     totals: Totals,
@@ -254,6 +265,8 @@ impl Replicator {
             databases: RwLock::default(),
             staging: Default::default(),
             uploading: Queue::default(),
+            uploading_large: Queue::default(),
+            snapshots: Queue::default(),
             maintaining: Queue::default(),
             recovery: recovery::Recovery::default(),
             totals: Totals::default(),
@@ -282,10 +295,20 @@ impl Replicator {
         for _ in 0..uploads {
             spawn("uploader", |shared| {
                 while let Some(next) = shared.uploading.pop(&shared.stop) {
-                    shared.upload(&next)
+                    shared.upload(&next, false)
                 }
             })?;
         }
+        spawn("uploader of large", |shared| {
+            while let Some(next) = shared.uploading_large.pop(&shared.stop) {
+                shared.upload(&next, true)
+            }
+        })?;
+        spawn("snapshots", |shared| {
+            while let Some(next) = shared.snapshots.pop(&shared.stop) {
+                shared.send_snapshot(&next)
+            }
+        })?;
         if let Some(folder) = drill_folder {
             let shared = shared.clone();
             // SQLite is asked for the integrity of what was restored.
@@ -300,6 +323,21 @@ impl Replicator {
         let mut databases = self.shared.databases.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(tracked) = databases.add(path, |path| Tracked::new(path, replica)) {
             self.shared.wheel.add(tracked, self.shared.clock.monotonic());
+        }
+    }
+
+    /// Lets go of databases whose files are gone and that nobody wants: nobody looks at them any more, until they are added anew. What is staged of
+    /// one is sent first.
+    pub fn forget(&self, is_wanted: impl Fn(&Path) -> bool) {
+        let goes = |tracked: &Tracked| !is_wanted(&tracked.path) && tracked.is_gone();
+        if !self.shared.databases().iter().any(|tracked| goes(tracked)) {
+            return;
+        }
+        let mut databases = self.shared.databases.write().unwrap_or_else(PoisonError::into_inner);
+        for tracked in databases.remove(goes) {
+            tracing::info!(path = %tracked.path.display(), "its file is gone: not watched any more");
+            tracked.is_forgotten.store(true, Ordering::Release);
+            self.shared.drills.forget(&tracked.path);
         }
     }
 
@@ -362,12 +400,32 @@ impl Replicator {
 impl Drop for Replicator {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.staging.iter().for_each(|queue| queue.arrived.notify_all());
-        self.shared.uploading.arrived.notify_all();
-        self.shared.maintaining.arrived.notify_all();
+        let shared = &self.shared;
+        let queues = [&shared.uploading, &shared.uploading_large, &shared.snapshots, &shared.maintaining];
+        shared.staging.iter().chain(queues).for_each(Queue::wake);
         self.shared.wheel.wake();
         self.threads.iter().for_each(|thread| thread.thread().unpark());
         // An upload that hangs ends by its own time limit, or with the process: nobody waits for it here.
         self.threads.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ends_waits_does_not_do_so_between_anothers_look_and_its_wait() {
+        let queue = Arc::new(Queue::default());
+        let looks = lock(&queue.waiting);
+        let (tell, told) = std::sync::mpsc::channel();
+        let of_thread = queue.clone();
+        std::thread::spawn(move || {
+            of_thread.wake();
+            tell.send(())
+        });
+        assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "it would be heard by nobody");
+        drop(looks);
+        told.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 }

@@ -6,7 +6,7 @@ mod output;
 
 pub(crate) use output::{remove_abandoned, scratch};
 
-use crate::clock::{CLOCK_STEP_MILLIS, Clock, SystemClock};
+use crate::clock::CLOCK_STEP_MILLIS;
 use crate::follow::Note;
 use crate::replica::{RemoteFile, Replica};
 use crate::store::StoreError;
@@ -33,7 +33,12 @@ pub enum Target {
     /// The state after this transaction.
     Txid(u64),
     /// The newest state not after this Unix time in milliseconds.
-    Time(i64),
+    Time {
+        /// That time.
+        millis: i64,
+        /// What time it is: later ones say nothing.
+        now_millis: i64,
+    },
 }
 
 /// Why nothing was restored. The output is as it was.
@@ -298,11 +303,11 @@ pub fn plan(replica: &Replica, target: Target) -> Result<(u64, Vec<RemoteFile>),
     let point = match target {
         Target::Latest => newest,
         Target::Txid(txid) => txid,
-        Target::Time(millis) => {
+        Target::Time { millis, now_millis } => {
             let files: Vec<RemoteFile> = chain.timed().copied().collect();
             let times = times(replica, &files)?;
             let mut times = times.into_iter();
-            let now = SystemClock::default().unix_millis().saturating_add(CLOCK_STEP_MILLIS);
+            let now = now_millis.saturating_add(CLOCK_STEP_MILLIS);
             chain.point_at(millis, now, |_| Ok(times.next().unwrap_or(i64::MAX)))?
         }
     };

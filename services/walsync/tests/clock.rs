@@ -91,11 +91,11 @@ fn a_restore_by_time_does_not_give_an_old_state_after_a_clock_that_was_ahead() {
     let before = machine.commit(&replicator, [1, 2, 3].map(at));
     machine.commit(&replicator, [4, 5].map(|seconds| at(seconds) + 3 * DAY));
     let after = machine.commit(&replicator, [66, 67, 68].map(at));
-    assert_eq!(machine.restored(Target::Time(at(67))), Ok(after[1]));
-    assert_eq!(machine.restored(Target::Time(at(2))), Ok(before[1]));
-    assert_eq!(machine.restored(Target::Time(now())), Ok(after[2]));
+    assert_eq!(machine.restored(support::time(at(67))), Ok(after[1]));
+    assert_eq!(machine.restored(support::time(at(2))), Ok(before[1]));
+    assert_eq!(machine.restored(support::time(now())), Ok(after[2]));
     // Of those that were committed meanwhile nobody knows when.
-    let error = machine.restored(Target::Time(at(30))).unwrap_err();
+    let error = machine.restored(support::time(at(30))).unwrap_err();
     assert!(error.contains(&format!("TXID {} to {}", before[2], after[0] - 1)), "{error}");
 }
 
@@ -113,7 +113,7 @@ fn a_restore_by_time_names_both_points_that_a_step_of_the_past_makes_of_one_time
             ..0 => (at(2), before[1], stepped[1]),
             _ => (at(67), before[2], after[1]),
         };
-        let error = machine.restored(Target::Time(asked)).unwrap_err();
+        let error = machine.restored(support::time(asked)).unwrap_err();
         assert!(error.contains(&format!("TXID {first} to {last}")), "{step}: {error}");
         assert_eq!(machine.restored(Target::Txid(last)), Ok(last));
     }
@@ -126,7 +126,7 @@ fn a_restore_by_time_tells_that_times_are_of_the_future() {
     let replicator = machine.start(settings(), begin);
     let before = machine.commit(&replicator, [begin + 1000]);
     let ahead = machine.commit(&replicator, [begin + 3 * DAY, begin + 3 * DAY + 1000]);
-    let error = machine.restored(Target::Time(now())).unwrap_err();
+    let error = machine.restored(support::time(now())).unwrap_err();
     assert!(error.contains(&format!("TXID {} to {}", before[0], ahead[1])), "{error}");
     assert_eq!(machine.restored(Target::Latest), Ok(ahead[1]));
 }

@@ -33,3 +33,30 @@ fn a_mistake_has_its_exit_code_when_nobody_reads_errors_either() {
         assert_eq!(status.code(), Some(code), "{arguments:?}");
     }
 }
+
+#[test]
+fn who_asks_a_replicator_at_work_ends_well_when_nobody_reads_its_answer() {
+    let folder = harness::folder();
+    let (database, port) = (folder.path().join("app.db"), harness::free_port());
+    let listen = format!("--listen=http://127.0.0.1:{port}");
+    let application = support::Application::start(&database, "CREATE TABLE t(v)");
+    let mut watch = walsync();
+    watch.arg("watch").arg(&database).arg("--to").arg(folder.path().join("store")).arg(&listen);
+    let mut watching = support::Walsync::start(watch, &folder.path().join("log"));
+    watching.wait_durable(1);
+    for arguments in [&["status"][..], &["sync", database.to_str().unwrap()]] {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let output = walsync().args(arguments).arg(&listen).stdout(writer).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), &*said), (Some(0), ""), "{arguments:?}");
+    }
+    watching.stop();
+    application.close();
+}
+
+#[test]
+#[ignore = "the application of other tests"]
+fn application_process() {
+    support::application_process();
+}

@@ -105,7 +105,7 @@ fn litestream_restores_what_is_merged_as_it_was_latest_by_txid_and_by_time() {
             let time = replica.header(file).unwrap().timestamp_millis;
             assert_eq!(time, file.modified_millis, "the time of a file is that of its last commit");
             assert!(restored(&replica, Target::Txid(txid)) == states[&txid], "level {level}, TXID {txid}");
-            assert!(restored(&replica, Target::Time(time)) == states[&txid], "level {level}, time of TXID {txid}");
+            assert!(restored(&replica, support::time(time)) == states[&txid], "level {level}, time of TXID {txid}");
             let theirs = restored_by_litestream(&url, &["-txid", &format!("{txid:016x}")]);
             assert!(theirs == states[&txid], "level {level}, TXID {txid}, by Litestream");
             // Litestream takes what is before a time, not at it, and no time after the newest.
@@ -199,9 +199,9 @@ fn a_snapshot_taken_later_does_not_move_the_time_of_its_point() {
     application.close();
     // As retention does.
     replica.remove(&of_point().find(|file| file.level == 0).unwrap()).unwrap();
-    assert!(restored(&replica, Target::Time(at(1) + HOUR_MILLIS / 2)) == expected);
-    assert!(restored(&replica, Target::Time(at(1))) == expected);
-    assert!(restored(&replica, Target::Time(at(1) - 1)) != expected);
+    assert!(restored(&replica, support::time(at(1) + HOUR_MILLIS / 2)) == expected);
+    assert!(restored(&replica, support::time(at(1))) == expected);
+    assert!(restored(&replica, support::time(at(1) - 1)) != expected);
     assert!(restored_by_litestream(&format!("file://{}", store.display()), &[]) == expected);
 }
 

@@ -217,6 +217,16 @@ fn what_is_not_replicated_is_told_once_at_the_start_and_when_it_changes() {
     drop((old, others));
     std::fs::remove_file(folder.path().join("old.db")).unwrap();
     until("a database that is gone", || told_again(&status(), "old.db"));
+    // What a pattern stands for and that is gone is watched no more, until there is such a file again.
+    let later = folder.path().join("later-1.db");
+    std::fs::remove_file(&later).unwrap();
+    until("it being let go of", || !status().contains("later-1.db"));
+    assert!(status().contains("later-*.db\twaiting: no file matches"), "{}", status());
+    assert!(told_again(&status(), "old.db"), "what was named is waited for");
+    let again = of("later-1.db");
+    again.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(a)").unwrap();
+    until("it being found", || status().lines().any(|line| line.contains("later-1.db\trunning")));
+    drop(again);
     scene.walsync.kill();
 }
 

@@ -499,3 +499,55 @@ fn a_merged_file_that_its_writer_gave_another_time_is_of_the_replica_that_it_is_
     drop(follower);
     scene.end();
 }
+
+/// Another application's database in the copy's place, which has no WAL.
+fn put_another(output: &Path) -> Vec<u8> {
+    let other = output.with_extension("other");
+    Connection::open(&other).unwrap().execute_batch("CREATE TABLE other(v); INSERT INTO other VALUES (1)").unwrap();
+    let bytes = std::fs::read(&other).unwrap();
+    remove_copy(output);
+    std::fs::rename(&other, output).unwrap();
+    bytes
+}
+
+fn remove_copy(output: &Path) {
+    for suffix in ["", "-wal", "-shm"] {
+        std::fs::remove_file(walsync::database::with_suffix(output, suffix)).unwrap();
+    }
+}
+
+#[test]
+fn another_database_that_has_the_copys_name_since_is_left_as_it_is_and_none_is_made_where_it_is_gone() {
+    let mut scene = Scene::start();
+    let mut follower = scene.follower().unwrap();
+    scene.transfer(1);
+    let bytes = put_another(&scene.output);
+    let error = follower.step(&AtomicBool::new(false)).unwrap_err();
+    assert!(matches!(error, FollowError::Foreign(_)) && !error.may_pass(), "{error}");
+    assert!(std::fs::read(&scene.output).unwrap() == bytes);
+    std::fs::remove_file(&scene.output).unwrap();
+    assert!(matches!(follower.step(&AtomicBool::new(false)), Err(FollowError::Foreign(_))));
+    assert!(!scene.output.exists());
+}
+
+#[test]
+fn a_copy_that_loses_its_name_within_a_step_is_not_committed_to() {
+    let mut scene = Scene::start();
+    let output = scene.output.clone();
+    let meddles = Arc::new(AtomicBool::new(false));
+    let (is_asked, other) = (meddles.clone(), Arc::new(std::sync::OnceLock::new()));
+    let put = other.clone();
+    let store = Meddled::new(scene.store.clone(), |_, _, _| {}).before_get(move |_| {
+        if is_asked.swap(false, Ordering::AcqRel) {
+            put.set(put_another(&output)).unwrap();
+        }
+    });
+    let replica = Replica::new(Arc::new(store), ltx::Layout::Objects, "app.db");
+    let (mut follower, _) = Follower::start(replica, "memory", &scene.output, true).unwrap();
+    scene.transfer(1);
+    assert!(matches!(step(&mut follower), Step::Applied { .. }), "what ends there is known from now on");
+    scene.transfer(2);
+    meddles.store(true, Ordering::Release);
+    assert!(matches!(follower.step(&AtomicBool::new(false)), Err(FollowError::Foreign(_))));
+    assert!(std::fs::read(&scene.output).unwrap() == *other.get().unwrap());
+}

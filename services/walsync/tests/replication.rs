@@ -321,7 +321,7 @@ fn any_object_that_is_missing_is_named() {
         for target in 1..=newest {
             let by_txid = restore(&replica, Target::Txid(target), &output, false);
             let _ = std::fs::remove_file(&output);
-            let by_time = restore(&replica, Target::Time(times[target as usize - 1]), &output, false);
+            let by_time = restore(&replica, support::time(times[target as usize - 1]), &output, false);
             let _ = std::fs::remove_file(&output);
             assert_eq!(by_txid.is_ok(), target < txid, "{txid} is gone, restore to TXID {target}");
             if target > txid || target == txid && txid < newest {

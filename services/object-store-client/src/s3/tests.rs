@@ -185,3 +185,25 @@ fn the_time_of_who_reads_does_not_count() {
     paced.waited = Duration::from_millis(21);
     assert_eq!(paced.read(&mut [0; 10]).unwrap_err().kind(), std::io::ErrorKind::TimedOut);
 }
+
+#[test]
+fn a_store_that_refuses_the_condition_is_used_as_one_that_ignores_it_and_one_that_refuses_all_is_not() {
+    let store_that = |refuses: fn(&str) -> bool| {
+        let (endpoint, seen) = answering(move |request, _| {
+            let status = match request.split(' ').next() {
+                Some("PUT") if refuses(&request.to_ascii_lowercase()) => "501 Not Implemented",
+                Some("GET") => "404 Not Found",
+                _ => "200 OK",
+            };
+            format!("HTTP/1.1 {status}")
+        });
+        (store_at(endpoint), seen)
+    };
+    let create = |store: &S3Store| store.create("a/b", &mut Cursor::new(b"x"), 1, &Attributes::default());
+    let (store, seen) = store_that(|request| request.contains("if-none-match"));
+    create(&store).unwrap();
+    let last = request_lines(&seen).into_iter().next_back();
+    assert_eq!(last.as_deref(), Some("PUT /b/a/b HTTP/1.1"));
+    let (store, _) = store_that(|_| true);
+    assert!(matches!(create(&store), Err(StoreError::Permanent(_))));
+}

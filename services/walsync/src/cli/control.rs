@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, request};
+use service_kit::console;
 use service_kit::grpc::{Caller, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary};
 use service_kit::http::{Body, Incoming, only_get, text, values};
 use service_kit::operations::Operations;
@@ -180,8 +181,7 @@ fn encoded(text: &str) -> String {
 
 /// `status`: prints how each database stands.
 pub fn status(replicator: &Url) -> anyhow::Result<()> {
-    print!("{}", ask(replicator, "/status", ANSWER)?);
-    Ok(())
+    Ok(console::print(format_args!("{}", ask(replicator, "/status", ANSWER)?))?)
 }
 
 /// `sync`: waits until a transaction of a database is durable, or everything that is committed now.
@@ -190,8 +190,7 @@ pub fn sync(replicator: &Url, database: &Path, txid: Option<u64>, timeout: Durat
     let txid = txid.map_or(String::new(), |txid| format!("&txid={txid}"));
     let database = encoded(&database.to_string_lossy());
     let path = format!("/sync?database={database}&timeout_seconds={}{txid}", timeout.as_secs());
-    print!("{}", ask(replicator, &path, timeout + ANSWER)?);
-    Ok(())
+    Ok(console::print(format_args!("{}", ask(replicator, &path, timeout + ANSWER)?))?)
 }
 
 /// One GET of a replicator at work, whose answer is short and plain.

@@ -4,7 +4,7 @@ use super::control::Patterns;
 use super::operations::{self, Listening};
 use service_kit::console;
 use service_kit::url::Url;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,12 +48,17 @@ fn add(replicator: &Replicator, found: Found) {
     found.refused.into_iter().for_each(|(path, why)| replicator.refuse(path, why));
 }
 
-fn run(settings: Settings, listen: Option<&Url>, mut look: impl FnMut() -> anyhow::Result<Look>) -> anyhow::Result<()> {
+/// What is done before a replicator is started.
+fn begin() {
     logs();
     // A thread that panics would leave its database unreplicated, and nobody would know.
     service_kit::panics::end_the_process();
     // A database takes four and more.
     service_kit::open_files::raise();
+}
+
+fn run(settings: Settings, listen: Option<&Url>, mut look: impl FnMut() -> anyhow::Result<Look>) -> anyhow::Result<()> {
+    begin();
     let stop = stop_flag()?;
     let listening = listen.map(Listening::bind).transpose()?;
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
@@ -73,6 +78,11 @@ fn run(settings: Settings, listen: Option<&Url>, mut look: impl FnMut() -> anyho
         if scanned.elapsed() >= RESCAN {
             let problem = match look() {
                 Ok((found, empty)) => {
+                    // What is named is wanted, be it there or not.
+                    let wanted =
+                        found.databases.iter().map(|(path, _)| path).chain(found.refused.iter().map(|(path, _)| path));
+                    let wanted: HashSet<PathBuf> = wanted.cloned().collect();
+                    replicator.forget(|path| wanted.contains(path));
                     add(&replicator, found);
                     patterns.set(empty);
                     None
@@ -173,7 +183,7 @@ fn refuse_beside_a_watcher(databases: &[(PathBuf, Replica)]) -> anyhow::Result<(
 
 /// Once. `elsewhere`: whoever watches the databases replicates into another place.
 pub fn snapshot(config: &Config, elsewhere: bool) -> anyhow::Result<()> {
-    logs();
+    begin();
     let store = Location::open(&config.store, config)?;
     let settings = Settings { snapshot_interval: Duration::ZERO, drill: None, ..config.settings()? };
     let found = config.databases(&store, &mut Places::default())?;

@@ -179,3 +179,14 @@ fn litestreams_words_for_clouds_are_honoured() {
     assert!(read("type: gs, path: p").unwrap_err().contains("needs a bucket"));
     assert!(read("type: nats, bucket: b").unwrap_err().contains("s3, gs, abs and file"));
 }
+
+#[test]
+fn a_time_between_snapshots_to_which_none_can_be_added_is_refused_by_name() {
+    let settings = |seconds: u64| {
+        let text = format!("{{store: /s, snapshot-interval-seconds: {seconds}, databases: [{{path: /a.db}}]}}");
+        Config::parse(&text).unwrap().settings().map_err(|error| error.to_string())
+    };
+    let error = settings(u64::MAX).unwrap_err();
+    assert!(error.starts_with("snapshot-interval-seconds: must be 3153600000 or less"), "{error}");
+    assert!(settings(0).is_ok() && settings(3_153_600_000).is_ok());
+}

@@ -44,6 +44,15 @@ impl Databases {
         Some(tracked)
     }
 
+    /// Lets go of databases, and gives those.
+    pub fn remove(&mut self, goes: impl Fn(&Tracked) -> bool) -> Vec<Arc<Tracked>> {
+        let (gone, stay) = std::mem::take(&mut self.all).into_iter().partition(|tracked| goes(tracked));
+        self.all = stay;
+        let places = self.all.iter().enumerate();
+        self.by_path = places.map(|(place, tracked)| (Key(tracked.path.clone()), place)).collect();
+        gone
+    }
+
     /// The database at `path`.
     pub fn get(&self, path: &Path) -> Option<Arc<Tracked>> {
         let place = self.by_path.get(&Key(path.to_owned()))?;

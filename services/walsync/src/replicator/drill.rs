@@ -88,7 +88,7 @@ impl Drills {
     }
 
     /// What becomes of the replica is nothing that we answer for any more.
-    fn forget(&self, path: &Path) {
+    pub(super) fn forget(&self, path: &Path) {
         lock(&self.0).failing.remove(path);
     }
 }
@@ -222,7 +222,7 @@ impl Shared {
                 self.drills.succeeded(&tracked.path, self.clock.unix_millis());
             }
             // Somebody else's replica is nothing that we answer for.
-            Err(_) if tracked.lock().is_fenced() => {}
+            Err(_) if tracked.is_shown_fenced() => {}
             Err(error) if !error.is_of_replica() => {
                 tracing::warn!(%path, %error, "drill: not run, so that nothing is known of the replica");
                 self.drills.not_run();
@@ -236,13 +236,12 @@ impl Shared {
 }
 
 fn has_replica(tracked: &Tracked) -> bool {
-    let state = tracked.lock();
-    state.durable_txid > 0 && !state.is_fenced()
+    tracked.status(Duration::ZERO).durable_txid > 0 && !tracked.is_shown_fenced()
 }
 
 /// Restores a database, asks SQLite for its integrity, and removes it.
 fn restored(tracked: &Tracked, settings: &DrillSettings) -> Result<Restored, DrillError> {
-    let durable = tracked.lock().durable_txid;
+    let durable = tracked.status(Duration::ZERO).durable_txid;
     let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&settings.folder);
     let folder = folder.map_err(|error| DrillError::Folder(settings.folder.clone(), error))?;
     let replica = tracked.replica.clone().reading_ahead(READ_AHEAD);
@@ -307,8 +306,14 @@ mod tests {
         let database = shared.databases().remove(0);
         let at_work = database.lock();
         let (tell, told) = std::sync::mpsc::channel();
-        let of_thread = shared.clone();
-        std::thread::spawn(move || tell.send(of_thread.drill_report()));
+        let (of_thread, there) = (shared.clone(), database.clone());
+        std::thread::spawn(move || {
+            // Nor do those who work for all databases, one after another.
+            assert!(!has_replica(&there));
+            of_thread.maintain(&there);
+            of_thread.upload(&there, false);
+            tell.send(of_thread.drill_report())
+        });
         let report = told.recv_timeout(Duration::from_secs(5)).expect("an answer");
         assert_eq!(report.failing.len(), 1);
         drop(at_work);

@@ -20,7 +20,11 @@ pub const RETENTION_INTERVAL: Duration = Duration::from_secs(300);
 const IDLE_RETENTION_INTERVAL: Duration = Duration::from_secs(86_400);
 
 impl Shared {
+    /// One database at a time: one at which somebody is at work waits for its next turn, and no other waits for it.
     pub(super) fn maintain(&self, tracked: &Arc<Tracked>) {
+        if tracked.lock_soon().is_none() {
+            return tracked.maintaining.store(false, Ordering::Release);
+        }
         let result = self.merge_what_is_due(tracked).and_then(|()| self.remove_what_is_due(tracked));
         let now = self.clock.monotonic();
         let mut state = tracked.lock();
@@ -42,7 +46,8 @@ impl Shared {
     fn merge_what_is_due(&self, tracked: &Tracked) -> Result<(), StoreError> {
         while !self.stop.load(Ordering::Acquire) {
             let (level, batch) = {
-                let state = tracked.lock();
+                // Whoever is at work there for long is not waited for.
+                let Some(state) = tracked.lock_soon() else { return Ok(()) };
                 let due = state.levels.due(&self.settings.levels, self.clock.monotonic());
                 let Some(level) = due.filter(|_| !state.is_fenced()) else { return Ok(()) };
                 (level, state.levels.batch(level))
@@ -87,7 +92,7 @@ impl Shared {
         let Some(policy) = &self.settings.retention else { return Ok(()) };
         let now = self.clock.monotonic();
         let (confirmed, snapshot) = {
-            let mut state = tracked.lock();
+            let Some(mut state) = tracked.lock_soon() else { return Ok(()) };
             if now < state.next_retention || state.is_fenced() || state.last_txid.is_none() {
                 return Ok(());
             }
@@ -95,7 +100,7 @@ impl Shared {
             (state.durable_txid, state.snapshot_txid)
         };
         let levels = self.settings.levels.len().min(usize::from(SNAPSHOT_LEVEL) - 1) as u8;
-        let goes_on = || !self.stop.load(Ordering::Acquire) && !tracked.lock().is_fenced();
+        let goes_on = || !self.stop.load(Ordering::Acquire) && !tracked.is_shown_fenced();
         let path = tracked.path.display();
         let date = self.date.unix_millis(&*self.clock);
         match enforce(&tracked.replica, policy, levels, date, confirmed, goes_on) {
@@ -110,7 +115,12 @@ impl Shared {
             }
             Err(error @ RetentionError::Hole(_)) => {
                 tracing::error!(%path, %error, "a snapshot will follow");
-                tracked.lock().mend_hole(snapshot);
+                let mut state = tracked.lock();
+                if state.has_snapshot_under_way() {
+                    // Which may mend it, or be of before.
+                    state.retention_is_due_by(now + RETENTION_INTERVAL);
+                }
+                state.mend_hole(snapshot);
                 Ok(())
             }
             Err(error) => {

@@ -41,9 +41,9 @@ impl Shown {
         self.durable_txid = state.durable_txid;
         self.durable_millis = state.durable_millis;
         self.waiting = state.waiting;
-        // Within a queue the first has waited longest; snapshots have nothing that waits.
+        // Within a queue the first has waited longest; a snapshot among them has nothing that waits.
         self.queued = state.queue.iter().find_map(|outgoing| outgoing.since);
-        self.queue_is_empty = state.queue.is_empty();
+        self.queue_is_empty = state.queue.is_empty() && !state.has_snapshot_under_way();
         if self.snapshot_late != state.snapshot_late {
             self.snapshot_late = state.snapshot_late.clone();
         }
@@ -89,6 +89,18 @@ impl Tracked {
         self.state.try_lock().ok().map(|state| Locked { state, tracked: self })
     }
 
+    /// The state, for who works for all databases, one after another; `None`: somebody is at work for longer than a moment. The next look
+    /// finds what is left to do.
+    pub fn lock_soon(&self) -> Option<Locked<'_>> {
+        let moment = || std::thread::sleep(std::time::Duration::from_micros(50));
+        (0..100).find_map(|_| {
+            self.try_lock().or_else(|| {
+                moment();
+                None
+            })
+        })
+    }
+
     pub fn status(&self, now: Duration) -> Status {
         let shown = super::lock(&self.shown);
         let since = shown.waiting.oldest(shown.queued);
@@ -119,6 +131,13 @@ impl Tracked {
         let gone = matches!(shown.phase, Phase::Waiting(_) | Phase::Refused(_) | Phase::Fenced(_));
         let sent = shown.queue_is_empty && !self.uploading.load(Ordering::Acquire);
         shown.staged_request >= request && (gone || sent)
+    }
+
+    /// Whether its file is gone, and nothing of it waits to be sent.
+    pub fn is_gone(&self) -> bool {
+        let shown = super::lock(&self.shown);
+        let is_sent = shown.queue_is_empty && !self.uploading.load(Ordering::Acquire);
+        shown.phase == Phase::Waiting(NO_FILE) && is_sent
     }
 
     /// Whether nothing of it is known that is not in the store. One that waits for its first file has nothing.

@@ -110,14 +110,14 @@ impl Shared {
 }
 
 impl Tracked {
-    /// The state, for who does such work; `None`: somebody has it who does what takes longer.
+    /// The state, for who does such work; `None`: somebody has it who does what takes longer, or reads it whole.
     pub(super) fn lock_for(&self, work: Work) -> Option<Locked<'_>> {
         loop {
             if self.at_work.load(Ordering::Acquire) >> (work as u8 + 1) != 0 {
                 return None;
             }
             if let Some(state) = self.try_lock() {
-                return Some(state);
+                return (!state.is_read).then_some(state);
             }
             std::thread::sleep(MOMENT);
         }

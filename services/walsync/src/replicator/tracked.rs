@@ -108,7 +108,7 @@ pub struct Stall {
 /// What threads change under the lock.
 #[derive(Default)]
 pub struct State {
-    pub files: Option<DatabaseFiles>,
+    pub files: Option<Arc<DatabaseFiles>>,
     pub pin: Option<Box<dyn Pin>>,
     /// Of the last pin, as far as it was told.
     pub pin_kind: Option<PinKind>,
@@ -120,11 +120,20 @@ pub struct State {
     /// Bytes of a page there; 0 where nothing was sent yet.
     pub last_page_size: u32,
     pub queue: VecDeque<Outgoing>,
+    /// A snapshot of where we stood, which moves nothing.
+    pub snapshot: Option<Outgoing>,
+    /// It, or one before, is with who uploads snapshots, or waits for that.
+    pub is_sending: bool,
+    pub snapshot_failures: u32,
+    /// A snapshot is not sent before: it failed.
+    pub next_sending: Duration,
     pub seen: Option<WalIndex>,
     /// What the replica has at this transaction, where that is known and asked for; `None` within: it could not be found out.
     pub compared: Option<(u64, Option<PageChecksums>)>,
     /// The replica is being read for that. Nothing in the WAL need stay meanwhile, for what follows is the whole database.
     pub comparing: bool,
+    /// The whole database is being read. Who does so looks after it, and nobody else.
+    pub is_read: bool,
     /// Something may be there to stage.
     pub dirty: bool,
     pub waiting: Waiting,
@@ -187,6 +196,8 @@ pub struct Tracked {
     /// It is in the maintenance queue or with the maintainer.
     pub maintaining: AtomicBool,
     pub requested: AtomicU64,
+    /// Nobody wants it any more.
+    pub is_forgotten: AtomicBool,
     /// Check points have waited for us of late.
     is_awaited: AtomicBool,
     due_micros: AtomicU64,
@@ -206,8 +217,9 @@ impl Tracked {
             uploading: AtomicBool::new(false),
             maintaining: AtomicBool::new(false),
             requested: AtomicU64::new(0),
+            is_forgotten: AtomicBool::new(false),
             is_awaited: AtomicBool::new(false),
-            due_micros: AtomicU64::new(0),
+            due_micros: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -242,7 +254,7 @@ impl State {
     }
 
     /// Whether everything that `index` tells of is staged.
-    fn has_staged(&self, index: &WalIndex) -> bool {
+    pub(super) fn has_staged(&self, index: &WalIndex) -> bool {
         self.position.is_some_and(|position| position.is_end_of(index))
     }
 
@@ -264,6 +276,7 @@ impl State {
     /// Whether it is time for a snapshot, and anything came since the last one.
     pub fn wants_snapshot(&self, now: Duration) -> bool {
         now >= self.next_snapshot
+            && self.snapshot.is_none()
             && self.position.is_some()
             && self.last_txid.is_some_and(|last| last > self.snapshot_txid)
     }
@@ -295,10 +308,15 @@ impl State {
     /// A hole was found that only a snapshot mends. `before` is [`State::snapshot_txid`] from before the search: one that was staged
     /// since mends it, and a second one of the same name would be taken for another writer's.
     pub(super) fn mend_hole(&mut self, before: u64) {
-        if self.snapshot_txid == before {
+        if self.snapshot_txid == before && !self.has_snapshot_under_way() {
             // Also where the one that is missing was the newest.
             (self.next_snapshot, self.snapshot_txid) = (Duration::ZERO, 0);
         }
+    }
+
+    /// Whether there is a snapshot that the store has not yet.
+    pub(super) fn has_snapshot_under_way(&self) -> bool {
+        self.snapshot.is_some() || self.is_sending
     }
 
     fn wants_maintenance(&self, settings: &Settings, now: Duration) -> bool {
@@ -339,6 +357,7 @@ impl State {
         self.forget_files();
         self.waiting.seen(now);
         self.queue.clear();
+        self.snapshot = None;
         self.enter(path, Phase::Fenced(key));
     }
 
@@ -383,12 +402,10 @@ impl Shared {
         if state.wants_maintenance(&self.settings, now) && !tracked.maintaining.swap(true, Ordering::AcqRel) {
             self.maintaining.push(tracked.clone());
         }
-        if matches!(state.phase, Phase::Failing(_))
-            && now < state.next_stage
-            && self.recovery.is_worth_a_try(state.failed, now)
-        {
-            state.next_stage = now;
+        if state.is_read {
+            return Ok(now + TICK);
         }
+        self.try_again_early(state, now);
         let asked = state.staged_request < tracked.requested.load(Ordering::Acquire);
         let stalled = state.stall.is_some();
         // What finds no room finds none for asking more often.
@@ -484,15 +501,19 @@ impl Shared {
             // None is due any more that who asked would wait for.
             state.staged_request = state.staged_request.max(state.changes_request);
         }
-        if !state.queue.is_empty() && now >= state.next_stage {
-            self.push_upload(tracked);
+        if now >= state.next_stage {
+            self.push_upload(tracked, state);
         }
         Ok(now + if asked { TICK } else { state.interval(&self.settings, now) })
     }
 
-    pub(super) fn push_upload(&self, tracked: &Arc<Tracked>) {
-        if !tracked.uploading.swap(true, Ordering::AcqRel) {
-            self.uploading.push(tracked.clone());
+    /// Where the store failed for a database, and has taken something since, or may.
+    pub(super) fn try_again_early(&self, state: &mut State, now: Duration) {
+        if matches!(state.phase, Phase::Failing(_))
+            && now < state.next_stage
+            && self.recovery.is_worth_a_try(state.failed, now)
+        {
+            state.next_stage = now;
         }
     }
 }

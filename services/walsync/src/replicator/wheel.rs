@@ -12,6 +12,15 @@ pub const TICK: Duration = Duration::from_millis(25);
 /// The same, where somebody makes check points that wait for us: each look too late is a commit that waits.
 pub const QUICK_TICK: Duration = Duration::from_millis(2);
 
+/// When a database is due that has no look before it.
+pub const NEVER: Duration = Duration::from_micros(u64::MAX);
+
+/// The first tick that is not before `at`.
+fn next_tick(at: Duration, grain: Duration) -> Duration {
+    let nanos = at.as_nanos().div_ceil(grain.as_nanos()) * grain.as_nanos();
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
 struct Entry(Duration, Arc<Tracked>);
 
 impl PartialEq for Entry {
@@ -45,14 +54,20 @@ impl Wheel {
     }
 
     fn add_at_grain(&self, tracked: Arc<Tracked>, at: Duration, grain: Duration) {
-        let at = grain * u32::try_from(at.as_nanos().div_ceil(grain.as_nanos())).unwrap_or(u32::MAX);
+        let at = next_tick(at, grain);
+        let mut due = lock(&self.due);
+        // It is looked at before, and adds its next look then.
+        if tracked.due() <= at {
+            return;
+        }
         tracked.set_due(at);
-        lock(&self.due).push(Reverse(Entry(at, tracked)));
+        due.push(Reverse(Entry(at, tracked)));
         self.changed.notify_one();
     }
 
-    /// Ends a wait.
+    /// Ends a wait: one that has begun, and one of who has just seen no reason to end.
     pub fn wake(&self) {
+        let _due = lock(&self.due);
         self.changed.notify_all();
     }
 
@@ -62,9 +77,10 @@ impl Wheel {
         let mut ready = Vec::new();
         while due.peek().is_some_and(|Reverse(entry)| entry.0 <= now) {
             if let Some(Reverse(Entry(at, tracked))) = due.pop()
-                // One that was called earlier has another entry by now.
+                // One that was called earlier had another entry.
                 && tracked.due() == at
             {
+                tracked.set_due(NEVER);
                 ready.push(tracked);
             }
         }
@@ -84,11 +100,50 @@ impl Shared {
     pub(super) fn poll_until_stopped(&self) {
         while !self.stop.load(Ordering::Acquire) {
             for tracked in self.wheel.wait(self.clock.monotonic()) {
+                if tracked.is_forgotten.load(Ordering::Acquire) {
+                    continue;
+                }
                 let now = self.clock.monotonic();
                 let next = self.poll(&tracked, now);
                 let grain = if next < now + TICK { QUICK_TICK } else { TICK };
                 self.wheel.add_at_grain(tracked, next.max(now + QUICK_TICK), grain);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_go_on_after_more_of_them_than_32_bits_count() {
+        let days = |days: u64| Duration::from_secs(days * 86_400);
+        for at in [days(1), days(99), days(100), days(36_500)] {
+            assert_eq!((next_tick(at, QUICK_TICK), next_tick(at, TICK)), (at, at));
+            assert_eq!(next_tick(at + Duration::from_micros(1), QUICK_TICK), at + QUICK_TICK);
+        }
+    }
+
+    #[test]
+    fn a_database_has_one_look_and_the_earliest_that_was_asked_for() {
+        let wheel = Wheel::default();
+        let tracked = Arc::new(Tracked::refused("/a.db".into(), "for a test".into(), Duration::ZERO));
+        let at = Duration::from_secs;
+        let add = |seconds| wheel.add(tracked.clone(), at(seconds));
+        let ready = |seconds| wheel.wait(at(seconds)).len();
+        for _ in 0..3 {
+            add(5);
+        }
+        assert_eq!(ready(5), 1, "three calls for one tick");
+        // Somebody calls for it while it is looked at, and then it adds its next look.
+        add(6);
+        add(60);
+        assert_eq!(ready(6), 1, "the earlier one counts");
+        add(70);
+        add(65);
+        assert_eq!((ready(65), lock(&wheel.due).len()), (1, 1));
+        add(70);
+        assert_eq!((ready(70), lock(&wheel.due).len()), (1, 0), "what was overtaken is no second look");
     }
 }

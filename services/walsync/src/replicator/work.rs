@@ -1,9 +1,9 @@
-//! What stagers and uploaders do.
+//! What stagers do.
 
 use super::risk::Waiting;
 use super::staging::Work;
 use super::tracked::{MAX_QUEUE, NO_FILE, Outgoing, Phase, RESTART_FRAMES, Stall, State, Tracked};
-use super::yielding::{Courtesy, STOPS};
+use super::whole::Reading;
 use super::{Shared, wheel::TICK};
 use crate::clock::CLOCK_STEP_MILLIS;
 use crate::compaction::Levels;
@@ -11,8 +11,7 @@ use crate::database::DatabaseFiles;
 use crate::difference::PageChecksums;
 use crate::pin::{Hold, PinKind};
 use crate::position::resume;
-use crate::replica::PutError;
-use crate::source::{Source, SourceError, Stamp, stage_changes, stage_image};
+use crate::source::{Source, SourceError, Stamp, stage_changes};
 use crate::store::{StoreError, backoff};
 use ltx::SNAPSHOT_LEVEL;
 use std::sync::Arc;
@@ -21,9 +20,6 @@ use std::time::Duration;
 
 /// Until a database that cannot be replicated is looked at again.
 const REFUSED: Duration = Duration::from_secs(5);
-
-/// Between two tries of a snapshot that finds no room. What is committed meanwhile goes on being sent.
-const SNAPSHOT_WITHOUT_ROOM: Duration = Duration::from_secs(300);
 
 /// Until what found no room, on a disk or in a WAL, is tried again: 1 s, 2 s, … 30 s.
 pub(super) fn until_room(tries: u32) -> Duration {
@@ -46,6 +42,8 @@ pub(super) enum Failure {
     Store(StoreError),
     /// None yet: the replica is to be read first, at this transaction, while nobody holds the state.
     Compare(u64),
+    /// None yet: the whole database is to be read, while nobody holds the state.
+    Read(Box<Reading>),
     /// None yet: it takes longer than who tried it may take.
     Later(Work),
     /// The staging folder does not take so many bytes, and why.
@@ -93,6 +91,15 @@ impl Shared {
             }
             state.compared = Some((txid, checksums.ok()));
             result = self.stage_locked(tracked, &mut state, work);
+        }
+        if let Err(Failure::Read(reading)) = result {
+            self.push_upload(tracked, &mut state);
+            state.is_read = true;
+            drop(state);
+            let image = self.read_whole(tracked, &reading);
+            state = tracked.lock();
+            state.is_read = false;
+            result = self.was_read(tracked, &mut state, *reading, image);
         }
         let now = self.clock.monotonic();
         let path = tracked.path.display();
@@ -161,7 +168,7 @@ impl Shared {
                 state.stall = Some(Stall { why, bytes, tries });
             }
             // It was compared at another point: again, from the start.
-            Err(Failure::Compare(_)) => state.next_stage = now + TICK,
+            Err(Failure::Compare(_) | Failure::Read(_)) => state.next_stage = now + TICK,
             Err(Failure::Later(work)) => needed = Some(work),
         }
         // What is read whole needs no frames of before, and may wait long for its turn: no check point does that with it.
@@ -175,11 +182,7 @@ impl Shared {
         if state.position.is_some() || state.files.is_none() {
             state.compared = None;
         }
-        let upload = !state.queue.is_empty();
-        drop(state);
-        if upload {
-            self.push_upload(tracked);
-        }
+        self.push_upload(tracked, &mut state);
         needed
     }
 
@@ -189,7 +192,7 @@ impl Shared {
         self.arena.has_room(stall.bytes).map_err(|_| Failure::NoRoom(stall.bytes, stall.why.clone()))
     }
 
-    fn store_failed(&self, tracked: &Tracked, state: &mut State, error: &StoreError) {
+    pub(super) fn store_failed(&self, tracked: &Tracked, state: &mut State, error: &StoreError) {
         self.totals.failures.fetch_add(1, Ordering::Relaxed);
         state.failures = state.failures.saturating_add(1);
         state.enter(&tracked.path, Phase::Failing(error.to_string()));
@@ -232,26 +235,10 @@ impl Shared {
                 // With the next look: what is committed is staged.
                 _ => return Ok(false),
             }
-            match self.image(tracked, state, snapshot) {
-                Err(Failure::NoRoom(_, why)) if snapshot => {
-                    self.totals.without_room.fetch_add(1, Ordering::Relaxed);
-                    tracing::error!(path = %tracked.path.display(), why, "no snapshot; what is committed is sent all the same");
-                    state.snapshot_is_late(&tracked.path, now, SNAPSHOT_WITHOUT_ROOM, why);
-                    return Ok(true);
-                }
-                // What is committed is staged already: who waits for that does not wait for a snapshot.
-                Err(Failure::Source(SourceError::Busy(why)) | Failure::GaveWay(why)) if snapshot => {
-                    let retry = if state.outgrown > 0 { until_room(state.outgrown) } else { Duration::ZERO };
-                    let wait = self.settings.interval.max(retry);
-                    state.snapshot_is_late(&tracked.path, now, wait, why.to_owned());
-                    return Ok(true);
-                }
-                result => result?,
-            }
-        }
-        if snapshot || state.last_txid == Some(1) {
-            state.next_snapshot = now + self.settings.snapshot_interval;
-            state.snapshot_late = None;
+            return match self.begin_to_read(state, snapshot, now) {
+                Ok(reading) => Err(Failure::Read(Box::new(reading))),
+                Err(failure) => self.after_reading(tracked, state, snapshot, now, Err(failure)),
+            };
         }
         Ok(true)
     }
@@ -262,7 +249,7 @@ impl Shared {
             let next = state.last_txid.unwrap_or(0) + 1;
             let State { files: Some(files), position: Some(position), .. } = state else { return Ok(()) };
             let stamp = self.stamp(next, next, state.last_millis);
-            match stage_changes(files, position, stamp, &self.arena)? {
+            match stage_changes(&**files, position, stamp, &self.arena)? {
                 Ok(None) => {
                     state.dirty = false;
                     state.waiting.staged();
@@ -312,7 +299,7 @@ impl Shared {
 
     /// Time does not go back within a replica, but where the machine's clock was far ahead: to wait until it has caught up would give all
     /// that is committed meanwhile one time of the future.
-    fn stamp(&self, min_txid: u64, max_txid: u64, last_millis: i64) -> Stamp {
+    pub(super) fn stamp(&self, min_txid: u64, max_txid: u64, last_millis: i64) -> Stamp {
         let now = self.clock.unix_millis();
         let is_step = now < last_millis.saturating_sub(CLOCK_STEP_MILLIS);
         let timestamp_millis = if is_step { now } else { now.max(last_millis) };
@@ -348,13 +335,14 @@ impl Shared {
         state.seen = None;
         state.dirty = true;
         state.waiting.seen(self.clock.monotonic());
-        state.files = Some(files);
+        state.files = Some(Arc::new(files));
         state.pin = Some(pin);
         Ok(())
     }
 
     /// Asks the store where the replica ends, and whether the WAL still has that place.
     fn begin(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
+        tracked.replica.settle()?;
         let files = tracked.replica.files()?;
         let newest = files.iter().max_by_key(|file| (file.name.max_txid, std::cmp::Reverse(file.level)));
         let whole = files.iter().filter(|file| file.name.min_txid == 1);
@@ -393,7 +381,8 @@ impl Shared {
             }
             None => self.settings.snapshot_interval,
         };
-        state.next_snapshot = self.clock.monotonic() + self.settings.snapshot_interval.saturating_sub(age);
+        state.next_snapshot =
+            self.clock.monotonic().saturating_add(self.settings.snapshot_interval.saturating_sub(age));
         state.snapshot_txid = snapshot.map_or(0, |snapshot| snapshot.name.max_txid);
         state.durable_txid = newest.map_or(0, |newest| newest.name.max_txid);
         state.durable_millis = state.last_millis;
@@ -401,114 +390,10 @@ impl Shared {
         state.levels = Levels::new(&files, self.settings.levels.len(), self.clock.monotonic());
         Ok(())
     }
-
-    /// Stages the whole database: as a snapshot of where we stand, or as the next transaction.
-    ///
-    /// A snapshot has the time of the commit that it stands for, not its own: it may be the last file that tells it.
-    fn image(&self, tracked: &Tracked, state: &mut State, snapshot: bool) -> Result<(), Failure> {
-        let courtesy = Courtesy::of(state, self.settings.wal_bytes_max);
-        let State { files: Some(files), pin: Some(pin), .. } = state else { return Ok(()) };
-        let last = state.last_txid.unwrap_or(0);
-        let resized = last > 0 && crate::source::page_size(files.database())? != state.last_page_size;
-        // What waits in the queue is not in the replica, with which there is then nothing to compare.
-        let has = match &state.compared {
-            _ if snapshot || resized || last == 0 => None,
-            Some((txid, has)) if *txid == last => has.as_ref(),
-            _ if state.durable_txid != last => None,
-            _ => {
-                pin.hold(Hold::Presence, None)?;
-                return Err(Failure::Compare(last));
-            }
-        };
-        let index = files.wal_index()?;
-        if !pin.hold(Hold::Image, index.as_ref())? {
-            return Err(SourceError::Busy("a check point is running").into());
-        }
-        let (level, stamp, at) = if snapshot {
-            let timestamp_millis = state.last_millis;
-            let stamp = Stamp { min_txid: 1, max_txid: last, timestamp_millis, node_id: self.node_id };
-            (SNAPSHOT_LEVEL, stamp, state.position.as_ref())
-        } else if resized {
-            // Pages of two sizes cannot follow each other in one restore, nor be merged: what comes next follows a snapshot alone.
-            (SNAPSHOT_LEVEL, Stamp { min_txid: 1, ..self.stamp(last + 1, last + 1, state.last_millis) }, None)
-        } else {
-            // The first one as well: Litestream takes the end of level 0 for that of the replica.
-            (0, self.stamp(last + 1, last + 1, state.last_millis), None)
-        };
-        let (files, reads) = (&*files, &*pin);
-        let gives_way = || match self.stop.load(Ordering::Acquire) {
-            true => Ok(Some(STOPS)),
-            false => courtesy.gives_way(files, reads.as_ref()),
-        };
-        let image = stage_image(files, stamp, at, has, &self.arena, gives_way);
-        // From here on the database file may change again.
-        pin.hold(Hold::Frames, index.as_ref())?;
-        let image = match image {
-            Err(SourceError::GaveWay(why)) => return Err(self.give_way(tracked, state, why)),
-            image => image?,
-        };
-        if !snapshot {
-            let is_compared = has.is_some_and(|has| has.page_size() == image.staged.file.header.page_size);
-            let total = if is_compared { &self.totals.compared } else { &self.totals.anchors };
-            total.fetch_add(1, Ordering::Relaxed);
-            let (pages, of) = (image.pages, image.staged.file.header.commit);
-            tracing::info!(path = %tracked.path.display(), pages, of, is_compared, "the whole database was read");
-        }
-        (state.gave_way, state.outgrown) = (0, 0);
-        self.allowance.spend(self.clock.monotonic());
-        state.push(level, image.staged);
-        Ok(())
-    }
-
-    pub(super) fn upload(&self, tracked: &Arc<Tracked>) {
-        loop {
-            let mut state = tracked.lock();
-            let Some(mut outgoing) = state.queue.pop_front() else {
-                tracked.uploading.store(false, Ordering::Release);
-                return;
-            };
-            state.waiting.uploading(outgoing.since);
-            drop(state);
-            let result = tracked.replica.put(outgoing.level, &mut outgoing.file);
-            let mut state = tracked.lock();
-            state.waiting.uploading(None);
-            let path = tracked.path.display();
-            match result {
-                Ok(bytes) => {
-                    if let Some(since) = outgoing.since {
-                        self.totals.durable_after.took(self.clock.monotonic().saturating_sub(since));
-                    }
-                    self.totals.objects.fetch_add(1, Ordering::Relaxed);
-                    self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
-                    let header = &outgoing.file.header;
-                    self.recovery.succeeded(self.clock.monotonic());
-                    state.levels.arrived(outgoing.level, outgoing.file.name(), self.clock.monotonic());
-                    state.durable_txid = state.durable_txid.max(header.max_txid);
-                    if header.max_txid >= state.durable_txid {
-                        state.durable_millis = header.timestamp_millis;
-                    }
-                    state.failures = 0;
-                    state.enter(&tracked.path, Phase::Running);
-                    tracing::info!(%path, level = outgoing.level, txid = header.max_txid, bytes, "durable");
-                }
-                Err(PutError::Fenced(key)) => state.fence(&tracked.path, key, self.clock.monotonic()),
-                Err(PutError::Store(error)) => {
-                    if !state.is_fenced() {
-                        state.queue.push_front(outgoing);
-                    }
-                    self.store_failed(tracked, &mut state, &error);
-                    // What waits again is shown before nobody is at work on it any more.
-                    drop(state);
-                    tracked.uploading.store(false, Ordering::Release);
-                    return;
-                }
-            }
-        }
-    }
 }
 
 impl State {
-    fn push(&mut self, level: u8, staged: crate::source::Staged) {
+    pub(super) fn push(&mut self, level: u8, staged: crate::source::Staged) {
         let max_txid = staged.file.header.max_txid;
         if staged.file.header.is_snapshot() {
             self.snapshot_txid = max_txid;
@@ -526,7 +411,12 @@ impl State {
         if staged.is_before_restart {
             since.into_iter().for_each(|since| self.waiting.seen(since));
         }
-        self.queue.push_back(Outgoing { level, since, file: staged.file });
+        let outgoing = Outgoing { level, since, file: staged.file };
+        if moves {
+            self.queue.push_back(outgoing);
+        } else {
+            self.snapshot = Some(outgoing);
+        }
     }
 
     pub(super) fn forget_files(&mut self) {

@@ -21,6 +21,7 @@ use support::gateway::{Gateway, with_credentials};
 use support::{Application, Walsync, content};
 use tracer::{Calls, End, Tally, Traced};
 use walsync::config::{Location, S3Options};
+use walsync::follow::Note;
 use walsync::replica::Replica;
 use walsync::restore::{Chain, RestoreError, Target, restore};
 
@@ -301,6 +302,58 @@ fn a_removal_that_is_killed_anywhere_takes_nothing_that_is_needed() {
         scene.judge(&format!("place {place}, {end:?}"));
         harness::output(&mut command);
         scene.judge(&format!("place {place}, the second time"));
+        end
+    });
+}
+
+/// Without the bytes that SQLite itself writes into page 1 of a copy.
+fn without_counters(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes[24..28].fill(0);
+    bytes[92..100].fill(0);
+    bytes
+}
+
+#[test]
+fn a_follower_that_is_killed_anywhere_leaves_a_state_that_there_was_and_is_followed_by_another() {
+    let mut scene = Scene::new();
+    let (store, first) = (scene.folder.path().join("store/app.db"), scene.folder.path().join("first"));
+    let copy = |from: &Path, to: &Path| {
+        std::fs::create_dir_all(to).unwrap();
+        harness::output(Command::new("cp").arg("-aT").arg(from).arg(to));
+    };
+    for (number, step) in STEPS.iter().enumerate() {
+        let watching = Walsync::start(scene.watch(), &scene.folder.path().join("log"));
+        until("its answer", || TcpStream::connect(("127.0.0.1", scene.port)).is_ok());
+        scene.run(step);
+        assert!(scene.sync(), "{}", watching.log());
+        watching.stop();
+        if number == 1 {
+            copy(&store, &first);
+        }
+    }
+    let newest = scene.replica.files().unwrap().iter().map(|file| file.name.max_txid).max();
+    let states: Vec<Vec<u8>> = scene.states.iter().cloned().map(without_counters).collect();
+    kill_everywhere("follow", |place, calls| {
+        let into = folder();
+        let (live, output) = (into.path().join("live"), into.path().join("out.db"));
+        copy(&first, &live);
+        let mut command = walsync();
+        command.args(["restore", "--follow", "--follow-interval-millis", "20"]).arg(&live).arg("-o").arg(&output);
+        let applied = || Note::read(&output).unwrap().filter(|note| note.applying.is_none()).map(|note| note.applied);
+        let mut traced = Traced::start(&command, place, calls, log_of(scene.folder.path()));
+        until("the first restore", || output.exists() || traced.is_over());
+        copy(&store, &live);
+        until("the newest state", || output.exists() && applied() == newest || traced.is_over());
+        traced.terminate();
+        let end = traced.end();
+        if output.exists() {
+            let state = without_counters(content(&output));
+            assert!(states.contains(&state), "place {place}, {end:?}: no state that there was");
+        }
+        let next = Walsync::start(command, &into.path().join("log"));
+        until("the newest state, of the next one", || output.exists() && applied() == newest);
+        next.stop();
+        assert!(without_counters(content(&output)) == states[states.len() - 1], "place {place}, {end:?}: in the end");
         end
     });
 }

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
+use walsync::clock::{Clock as _, SystemClock};
+use walsync::restore::Target;
 use walsync::store::memory::MemoryStore;
 use walsync::store::{Attributes, Body, Object, Part, Store, StoreError};
 
@@ -254,6 +256,11 @@ impl Walsync {
     }
 }
 
+/// The newest state not after this time, asked for now.
+pub fn time(millis: i64) -> Target {
+    Target::Time { millis, now_millis: SystemClock::default().unix_millis() }
+}
+
 /// Litestream.
 pub fn litestream() -> Command {
     command(peer("litestream", "litestream"))
@@ -330,6 +337,8 @@ type BeforePart = Box<dyn Fn(&MemoryStore, &str, u64) + Send + Sync>;
 pub struct Meddled {
     store: Arc<MemoryStore>,
     before_part: BeforePart,
+    before_get: Box<dyn Fn(&str) + Send + Sync>,
+    before_create: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Meddled {
@@ -338,16 +347,29 @@ impl Meddled {
         store: Arc<MemoryStore>,
         before_part: impl Fn(&MemoryStore, &str, u64) + Send + Sync + 'static,
     ) -> Meddled {
-        Meddled { store, before_part: Box::new(before_part) }
+        let nothing = || Box::new(|_: &str| {});
+        Meddled { store, before_part: Box::new(before_part), before_get: nothing(), before_create: nothing() }
+    }
+
+    /// The same, with what is done just before an object is read whole, or its beginning; it has the key.
+    pub fn before_get(self, before_get: impl Fn(&str) + Send + Sync + 'static) -> Meddled {
+        Meddled { before_get: Box::new(before_get), ..self }
+    }
+
+    /// The same, with what is done just before an object is written.
+    pub fn before_create(self, before_create: impl Fn(&str) + Send + Sync + 'static) -> Meddled {
+        Meddled { before_create: Box::new(before_create), ..self }
     }
 }
 
 impl Store for Meddled {
     fn create(&self, key: &str, body: &mut dyn Body, length: u64, with: &Attributes) -> Result<(), StoreError> {
+        (self.before_create)(key);
         self.store.create(key, body, length, with)
     }
 
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Box<dyn Read + Send>, StoreError> {
+        (self.before_get)(key);
         self.store.get(key, range)
     }
 
