@@ -11,6 +11,7 @@
 //! [`Lz4Frame`] reads what Litestream 0.3 wrote, which was no LTX yet.
 //!
 //! Every error is one line. Nothing that a file says makes the decoder allocate more than a page.
+#![doc = include_str!("../README.md")]
 
 mod checksum;
 mod decoder;
