@@ -23,7 +23,7 @@ mod merge;
 mod name;
 mod page;
 
-pub use checksum::{CHECKSUM_FLAG, FileChecksum, page_checksum};
+pub use checksum::{CHECKSUM_FLAG, page_checksum};
 pub use decoder::{Decoder, Trailer};
 pub use encoder::Encoder;
 pub use header::{HEADER_SIZE, Header, NO_CHECKSUM, RESERVED_SIZE, lock_page};
