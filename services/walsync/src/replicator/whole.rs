@@ -3,7 +3,7 @@
 
 use super::Shared;
 use super::tracked::{State, Tracked};
-use super::work::{Failure, until_room};
+use super::work::{Failure, next_txid, until_room};
 use super::yielding::{Courtesy, STOPS};
 use crate::database::DatabaseFiles;
 use crate::difference::PageChecksums;
@@ -54,6 +54,7 @@ impl Shared {
         };
         let files = files.clone();
         let last = state.last_txid.unwrap_or(0);
+        let next = if is_snapshot { last } else { next_txid(Some(last))? };
         let resized = last > 0 && crate::source::page_size(files.database())? != state.last_page_size;
         // What waits in the queue is not in the replica, with which there is then nothing to compare.
         let compares = !(is_snapshot || resized || last == 0);
@@ -74,10 +75,10 @@ impl Shared {
             (SNAPSHOT_LEVEL, stamp, state.position)
         } else if resized {
             // Pages of two sizes cannot follow each other in one restore, nor be merged: what comes next follows a snapshot alone.
-            (SNAPSHOT_LEVEL, Stamp { min_txid: 1, ..self.stamp(last + 1, last + 1, state.last_millis) }, None)
+            (SNAPSHOT_LEVEL, Stamp { min_txid: 1, ..self.stamp(next, next, state.last_millis) }, None)
         } else {
             // The first one as well: Litestream takes the end of level 0 for that of the replica.
-            (0, self.stamp(last + 1, last + 1, state.last_millis), None)
+            (0, self.stamp(next, next, state.last_millis), None)
         };
         let compared = if compares && is_compared { state.compared.take() } else { None };
         Ok(Reading { files, index, level, stamp, at, compared, is_snapshot, began: now, courtesy })

@@ -71,6 +71,17 @@ impl From<StoreError> for Failure {
     }
 }
 
+/// The transaction ID after this one.
+pub(super) fn next_txid(last: Option<u64>) -> Result<u64, SourceError> {
+    let last = last.unwrap_or(0);
+    if last < ltx::TXID_MAX {
+        return Ok(last + 1);
+    }
+    Err(SourceError::Refused(format!(
+        "its replica ends with TXID {last}, the last one that there is, as nobody's who counts from 1: give the database another place"
+    )))
+}
+
 impl Shared {
     /// Stages what is committed, if that takes no more than such work; otherwise says what it takes.
     pub(super) fn stage(&self, tracked: &Arc<Tracked>, work: Work) -> Option<Work> {
@@ -246,8 +257,9 @@ impl Shared {
     /// Stages what was committed since, if that can be proved to be all.
     pub(super) fn changes(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
         loop {
-            let next = state.last_txid.unwrap_or(0) + 1;
+            let next = next_txid(state.last_txid);
             let State { files: Some(files), position: Some(position), .. } = state else { return Ok(()) };
+            let next = next?;
             let stamp = self.stamp(next, next, state.last_millis);
             match stage_changes(&**files, position, stamp, &self.arena)? {
                 Ok(None) => {
