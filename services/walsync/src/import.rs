@@ -15,7 +15,7 @@ use crate::arena::Arena;
 use crate::replica::{LtxFile, PutError, Replica};
 use crate::source::{SourceError, page_size};
 use crate::store::{Object, Store, StoreError, retry};
-use crate::wal_reader::{Changes, FRAME_HEADER_SIZE, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes};
+use crate::wal_reader::{Changes, FRAME_HEADER_SIZE, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes, size_max};
 use ltx::{Encoder, Header, Lz4Frame, NO_CHECKSUM};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -265,6 +265,16 @@ impl Import<'_> {
         Ok(())
     }
 
+    /// Takes over the size after a piece, which may be no larger than it can be.
+    fn grow(&mut self, object: &Object, changes: &Changes) -> Result<(), ImportError> {
+        if u64::from(changes.size) > size_max(self.size, changes.end.frames, self.page_size) {
+            let what = format!("it says that the database has {} pages, which cannot be", changes.size);
+            return Err(ImportError::Damaged(object.key.clone(), what));
+        }
+        self.size = changes.size;
+        Ok(())
+    }
+
     /// The first state: a snapshot, and all of its WAL over it.
     fn begin(&mut self, snapshot: &Object, pieces: &BTreeMap<u64, Object>) -> Result<(), ImportError> {
         let damaged = |what: String| ImportError::Damaged(snapshot.key.clone(), what);
@@ -290,7 +300,7 @@ impl Import<'_> {
                 database.write_all_at(&page, u64::from(number - 1) * bytes)?;
             }
             if changes.commits > 0 {
-                self.size = changes.size;
+                self.grow(object, &changes)?;
                 database.set_len(u64::from(changes.size) * bytes)?;
             }
         }
@@ -302,21 +312,20 @@ impl Import<'_> {
     fn go_on(&mut self, pieces: &BTreeMap<u64, Object>) -> Result<(), ImportError> {
         let mut wal = Wal::new(self.folder)?;
         for (offset, object) in pieces {
-            let Changes { mut pages, size, smallest, commits, end } =
-                wal.add(self.from, *offset, object, self.page_size)?;
+            let changes = wal.add(self.from, *offset, object, self.page_size)?;
             self.millis = self.millis.max(object.modified_millis);
-            if commits == 0 {
+            if changes.commits == 0 {
                 continue;
             }
+            let before = self.size;
+            self.grow(object, &changes)?;
             // Pages that SQLite took and gave back within a transaction have no frame. Nobody reads them; what restores wants them.
-            for number in self.size.min(smallest).saturating_add(1)..=size {
-                pages.entry(number).or_insert(NO_FRAME);
-            }
-            self.size = size;
-            let numbers: Vec<u32> = pages.keys().copied().collect();
-            self.send(numbers.into_iter(), |number, page| match pages.get(&number) {
-                Some(&frame) if frame != NO_FRAME => wal.page(&end.header, frame, page),
-                _ => {
+            let grown_from = before.min(changes.smallest).saturating_add(1);
+            let before_growth =
+                changes.pages.iter().map(|(number, _)| *number).take_while(|number| *number < grown_from);
+            self.send(before_growth.chain(grown_from..=changes.size), |number, page| match changes.frame_of(number) {
+                Some(frame) => wal.page(&changes.end.header, frame, page),
+                None => {
                     page.fill(0);
                     Ok(())
                 }
@@ -325,9 +334,6 @@ impl Import<'_> {
         Ok(())
     }
 }
-
-/// Frames count from 1.
-const NO_FRAME: u32 = 0;
 
 /// Imports a generation, by default the one that was written last, into a place without a replica. `folder` has room for the database and a WAL.
 pub fn import(

@@ -7,9 +7,8 @@ use crate::difference::PageChecksums;
 use crate::position::{Continuity, Position, continuity};
 use crate::replica::LtxFile;
 use crate::wal_index::WalIndex;
-use crate::wal_reader::{Changes, FRAME_HEADER_SIZE, ReadAt, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes};
+use crate::wal_reader::{FRAME_HEADER_SIZE, ReadAt, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes, size_max};
 use ltx::{Encoder, Header, NO_CHECKSUM};
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -200,18 +199,19 @@ pub fn stage_changes(
         true => position.changes.map(|before| before.wrapping_add(changes.commits)),
         false => counter(index.as_ref(), &changes.end),
     };
+    let new_frames = changes.end.frames.saturating_sub(from.frames);
+    refuse_impossible(changes.size, position.size, new_frames, header.page_size)?;
     // Pages that SQLite took and gave back within a transaction have no frame, and yet the database has them.
-    let mut pages = changes.pages;
-    for number in position.size.min(changes.smallest).saturating_add(1)..=changes.size {
-        pages.entry(number).or_insert(IN_DATABASE);
-    }
+    let grown_from = position.size.min(changes.smallest).saturating_add(1);
+    let before_growth = changes.pages.iter().copied().take_while(|(number, _)| *number < grown_from);
+    let growth = (grown_from..=changes.size).map(|number| (number, changes.frame_of(number).unwrap_or(IN_DATABASE)));
     let position = Position { wal: Some(changes.end), size: changes.size, changes: counted, database: None };
     let header = encode_header(stamp, header.page_size, changes.size, &position);
     let staging = arena.stage();
     let mut encoder = Encoder::new(staging, header)?;
     let mut page = vec![0; changes.end.header.page_size as usize];
     let lock_page = ltx::lock_page(changes.end.header.page_size);
-    for (&number, &frame) in pages.iter().filter(|&(&number, _)| number != lock_page) {
+    for (number, frame) in before_growth.chain(growth).filter(|(number, _)| *number != lock_page) {
         match frame {
             IN_DATABASE => read_page(source.database(), number, &mut page)?,
             frame => read_frame(wal, &changes.end.header, frame, &mut page)?,
@@ -224,6 +224,17 @@ pub fn stage_changes(
     }
     let staged = finish(encoder, position)?;
     Ok(Ok(Some(Staged { is_before_restart: before_restart, ..staged })))
+}
+
+/// Refuses a commit of more pages than there can be: what is made as large as that, of zeros, would take the disk from everybody.
+fn refuse_impossible(size: u32, before: u32, frames: u32, page_size: u32) -> Result<(), SourceError> {
+    if u64::from(size) <= size_max(before, frames, page_size) {
+        return Ok(());
+    }
+    Err(SourceError::Refused(format!(
+        "its WAL says that it has {size} pages, which cannot be: it had {before}, and {frames} frames came since; that WAL is damaged, \
+         or is another database's: have SQLite check it, and restore it if need be"
+    )))
 }
 
 fn finish(encoder: Encoder<Staging>, position: Position) -> Result<Staged, SourceError> {
@@ -302,15 +313,15 @@ pub fn stage_image(
             _ => return Err(SourceError::Busy("its WAL was restarted")),
         },
     };
-    let mut pages = BTreeMap::new();
+    let mut changes = None;
     let mut size = u32::try_from(before.0 / u64::from(page_size)).unwrap_or(u32::MAX);
     let mut position = Position::default();
     if let (Some(wal), Some(header)) = (source.wal(), header) {
         if header.page_size != page_size {
             return Err(SourceError::Busy("its WAL has pages of another size"));
         }
-        let Changes { pages: changed, size: committed, end, .. } =
-            read_changes(wal, WalPosition::start(header), at.or(limit(&header, index.as_ref())))?;
+        let found = read_changes(wal, WalPosition::start(header), at.or(limit(&header, index.as_ref())))?;
+        let end = found.end;
         let attempted = index.filter(|index| index.salts == header.salts()).map_or(0, |index| index.backfill_attempted);
         if end.frames < attempted {
             return Err(SourceError::Busy("its index is ahead of its WAL"));
@@ -318,7 +329,12 @@ pub fn stage_image(
         // After a restart without a transaction the file still holds the generation before, all of it backfilled.
         let restarted = index.is_some_and(|index| is_restarted(&header, &index));
         if end.frames > 0 && !restarted {
-            (pages, size) = (changed, committed);
+            refuse_impossible(found.size, size, end.frames, page_size).or_else(|refused| {
+                // Unless the file was made shorter since.
+                stayed(source, Some(header), index.as_ref(), Some(end)).and(Err(refused))
+            })?;
+            size = found.size;
+            changes = Some(found);
         }
         position = Position { wal: Some(end), size, changes: counter(index.as_ref(), &end), database: None };
         if restarted {
@@ -339,8 +355,8 @@ pub fn stage_image(
         {
             return Err(SourceError::GaveWay(why));
         }
-        match (pages.get(&number), source.wal(), header) {
-            (Some(&frame), Some(wal), Some(header)) => read_frame(wal, &header, frame, &mut page)?,
+        match (changes.as_ref().and_then(|changes| changes.frame_of(number)), source.wal(), header) {
+            (Some(frame), Some(wal), Some(header)) => read_frame(wal, &header, frame, &mut page)?,
             _ => read_page(source.database(), number, &mut page)?,
         }
         // One page goes in any case: the file tells where we stand, and takes the replica over from another writer.

@@ -17,7 +17,6 @@
 //!
 //! Pure: bytes come through [`ReadAt`].
 
-use std::collections::BTreeMap;
 use std::io;
 
 /// Bytes before the first frame.
@@ -167,8 +166,8 @@ impl WalPosition {
 /// What lies between two positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
-    /// Of every page that changed, the last frame that has it. Pages beyond the size are left out.
-    pub pages: BTreeMap<u32, u32>,
+    /// Every page that changed, ordered by its number, and the last frame that has it. Pages beyond the size are left out.
+    pub pages: Vec<(u32, u32)>,
     /// Size of the database in pages after the last commit; zero without a commit.
     pub size: u32,
     /// The smallest size after any of the commits: what lies beyond was cut off for a while.
@@ -179,18 +178,43 @@ pub struct Changes {
     pub end: WalPosition,
 }
 
+impl Changes {
+    /// The last frame that has this page.
+    pub fn frame_of(&self, page: u32) -> Option<u32> {
+        self.pages.binary_search_by_key(&page, |(page, _)| *page).ok().map(|at| self.pages[at].1)
+    }
+}
+
+/// The most pages that a database of `before` pages can have after so many more frames. A page that it grows by is in a frame, or was taken and
+/// given back within a transaction: then a page that is in a frame names it as free, and has room for the names of a quarter of its bytes. The lock
+/// page is in none.
+pub fn size_max(before: u32, frames: u32, page_size: u32) -> u64 {
+    u64::from(before) + u64::from(frames) * u64::from(page_size / 4) + 1
+}
+
+/// Of each page the last frame alone; `pages` is ordered afterwards.
+fn keep_last(pages: &mut Vec<(u32, u32)>) {
+    pages.sort_unstable_by_key(|&(page, frame)| (page, std::cmp::Reverse(frame)));
+    pages.dedup_by_key(|(page, _)| *page);
+}
+
+/// Entries that are not worth being looked through for pages that come again.
+const FEW_PAGES: usize = 8192;
+
 /// Reads `wal` from `from` to the last valid commit, but not beyond frame `limit`.
 ///
-/// Memory: a buffer of 256 KiB at most, and a map entry for each page that changed. Frames that are being written while
-/// this reads do not pass their checksum, and end the reading.
+/// Memory: a buffer of 256 KiB at most, and 8 bytes for each page that changed, twice as many for a while, and for each frame of the transaction that
+/// is being read. Frames that are being written while this reads do not pass their checksum, and end the reading.
 ///
 /// # Errors
 /// Only those of `wal`. Damage is not an error: it ends the log, as it does for SQLite.
 pub fn read_changes<R: ReadAt + ?Sized>(wal: &R, from: WalPosition, limit: Option<u32>) -> io::Result<Changes> {
     let header = from.header;
     let frame_size = header.frame_size() as usize;
-    let mut changes = Changes { pages: BTreeMap::new(), size: 0, smallest: u32::MAX, commits: 0, end: from };
-    let mut uncommitted: Vec<(u32, u32)> = Vec::new();
+    let mut changes = Changes { pages: Vec::new(), size: 0, smallest: u32::MAX, commits: 0, end: from };
+    // What is committed comes first.
+    let (mut pages, mut committed): (Vec<(u32, u32)>, usize) = (Vec::new(), 0);
+    let mut many = FEW_PAGES;
     let mut chain = from.checksum;
     let mut frame = from.frames;
     let mut buffer = Vec::new();
@@ -211,9 +235,13 @@ pub fn read_changes<R: ReadAt + ?Sized>(wal: &R, from: WalPosition, limit: Optio
                 break 'reading;
             }
             frame += 1;
-            uncommitted.push((page, frame));
+            pages.push((page, frame));
             if size != 0 {
-                changes.pages.extend(uncommitted.drain(..));
+                if pages.len() >= many {
+                    keep_last(&mut pages);
+                    many = FEW_PAGES.max(2 * pages.len());
+                }
+                committed = pages.len();
                 changes.size = size;
                 changes.smallest = changes.smallest.min(size);
                 changes.commits = changes.commits.saturating_add(1);
@@ -224,11 +252,10 @@ pub fn read_changes<R: ReadAt + ?Sized>(wal: &R, from: WalPosition, limit: Optio
             break;
         }
     }
+    pages.truncate(committed);
+    keep_last(&mut pages);
     // A shrunken database ends at its size, even where earlier transactions wrote beyond.
-    if changes.commits > 0
-        && let Some(beyond) = changes.size.checked_add(1)
-    {
-        changes.pages.split_off(&beyond);
-    }
+    pages.truncate(pages.partition_point(|(page, _)| *page <= changes.size));
+    changes.pages = pages;
     Ok(changes)
 }

@@ -188,7 +188,7 @@ proptest! {
         }
         let whole = read_changes(read().as_slice(), start, None).unwrap();
         prop_assert_eq!((whole.end, whole.commits), (position, commits));
-        prop_assert_eq!(whole.pages, pages);
+        prop_assert_eq!(whole.pages, pages.into_iter().collect::<Vec<_>>());
     }
 
     #[test]
