@@ -8,13 +8,14 @@ use std::io::Write;
 
 /// Writes one file: [`Encoder::new`] the header, [`Encoder::page`] for every page in ascending order, [`Encoder::finish`].
 ///
-/// A snapshot must hold every page but the lock page. Memory: a page twice, and about 10 bytes of index a page.
+/// A snapshot must hold every page but the lock page. Memory: a page twice, and about 3 bytes a page for the index.
 pub struct Encoder<W> {
     writer: W,
     header: Header,
     checksum: FileChecksum,
     offset: u64,
     previous: u32,
+    /// Of each page how far its number is from the one before, and how long its data are: where they lie follows from that.
     index: Vec<u8>,
     buffer: Vec<u8>,
 }
@@ -26,6 +27,23 @@ pub(crate) fn put_uvarint(output: &mut Vec<u8>, mut value: u64) {
     }
     output.push(value as u8);
 }
+
+/// The next number of what [`put_uvarint`] wrote; zero at the end.
+fn take_uvarint(bytes: &mut &[u8]) -> u64 {
+    let (mut value, mut shift) = (0, 0);
+    while let Some((byte, rest)) = bytes.split_first() {
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    value
+}
+
+/// Bytes of the index that are written at once, or a few more.
+const INDEX_BYTES: usize = 4096;
 
 impl<W: Write> Encoder<W> {
     /// Writes the header, which must be valid and without checksums of the database.
@@ -79,8 +97,7 @@ impl<W: Write> Encoder<W> {
         self.checksum.update(page);
         compress(page, &mut self.buffer);
         self.writer.write_all(&self.buffer).map_err(Error::Write)?;
-        put_uvarint(&mut self.index, number.into());
-        put_uvarint(&mut self.index, self.offset);
+        put_uvarint(&mut self.index, (number - self.previous).into());
         put_uvarint(&mut self.index, self.buffer.len() as u64);
         self.offset += self.buffer.len() as u64;
         self.previous = number;
@@ -93,10 +110,25 @@ impl<W: Write> Encoder<W> {
             let number = self.next_of_snapshot();
             return Err(Error::Page { number, what: "the snapshot ends before it" });
         }
-        put_uvarint(&mut self.index, 0);
         let mut end = vec![0; PAGE_HEADER_SIZE];
-        end.append(&mut self.index);
-        end.extend_from_slice(&((end.len() - PAGE_HEADER_SIZE) as u64).to_be_bytes());
+        let (mut number, mut offset, mut length) = (0, HEADER_SIZE as u64, 0);
+        let index = std::mem::take(&mut self.index);
+        let mut entries = index.as_slice();
+        while !entries.is_empty() {
+            number += take_uvarint(&mut entries);
+            let size = take_uvarint(&mut entries);
+            let before = end.len();
+            [number, offset, size].into_iter().for_each(|value| put_uvarint(&mut end, value));
+            length += (end.len() - before) as u64;
+            offset += size;
+            if end.len() >= INDEX_BYTES {
+                self.checksum.update(&end);
+                self.writer.write_all(&end).map_err(Error::Write)?;
+                end.clear();
+            }
+        }
+        put_uvarint(&mut end, 0);
+        end.extend_from_slice(&(length + 1).to_be_bytes());
         // The checksum of the database, which is left out.
         end.extend_from_slice(&0u64.to_be_bytes());
         self.checksum.update(&end);
@@ -104,5 +136,22 @@ impl<W: Write> Encoder<W> {
         end.extend_from_slice(&checksum.to_be_bytes());
         self.writer.write_all(&end).map_err(Error::Write)?;
         Ok((self.writer, checksum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_of_many_pages_takes_little_memory() {
+        let header =
+            Header { flags: crate::NO_CHECKSUM, page_size: 512, commit: 2_000_000, min_txid: 2, ..Header::default() };
+        let mut encoder = Encoder::new(std::io::sink(), Header { max_txid: 2, ..header }).unwrap();
+        for number in 1..=100_000 {
+            encoder.page(number * 19, &[number as u8; 512]).unwrap();
+        }
+        assert!(encoder.index.len() <= 300_000, "{}", encoder.index.len());
+        encoder.finish().unwrap();
     }
 }
