@@ -92,7 +92,7 @@ impl FollowError {
     /// Whether it may pass: a store that fails, a disk that is full, a lock.
     pub fn may_pass(&self) -> bool {
         use FollowError::{NoteUnwritten, Restore, Sqlite};
-        matches!(self, Restore(RestoreError::Store(_)) | Sqlite(..) | NoteUnwritten(..))
+        matches!(self, Restore(RestoreError::Store(_) | RestoreError::Damaged { .. }) | Sqlite(..) | NoteUnwritten(..))
     }
 }
 

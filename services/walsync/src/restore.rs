@@ -2,16 +2,19 @@
 //!
 //! A hole is an error for every kind of target. [`Chain`] is pure: it knows from names alone which points can be restored.
 
+mod integrity;
 mod output;
+mod steps;
 
+pub use integrity::check_integrity;
 pub(crate) use output::{remove_abandoned, scratch};
+pub use steps::{Applied, Judged};
 
 use crate::clock::{CLOCK_STEP_MILLIS, Clock, SystemClock};
 use crate::follow::Note;
 use crate::replica::{RemoteFile, Replica};
 use crate::store::StoreError;
 use output::PageWriter;
-use rusqlite::ffi;
 use service_kit::directory::sync_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -57,6 +60,18 @@ pub enum RestoreError {
     NoSuchPoint {
         /// What was asked.
         what: String,
+        /// The nearest point before the target.
+        below: Option<u64>,
+        /// The nearest point after it.
+        above: Option<u64>,
+    },
+    /// A file on the way is damaged, or says what cannot be.
+    #[error("{why}; nearest points that do not need this file: {}", nearest(.below, .above))]
+    Damaged {
+        /// What is wrong with it.
+        why: String,
+        /// The file.
+        file: RemoteFile,
         /// The nearest point before the target.
         below: Option<u64>,
         /// The nearest point after it.
@@ -131,6 +146,11 @@ impl Chain {
         self.reachable.contains_key(&point)
     }
 
+    /// The file that a restore of this point ends with.
+    pub fn last_file(&self, point: u64) -> Option<&RemoteFile> {
+        self.reachable.get(&point)
+    }
+
     fn around(&self, point: u64) -> (Option<u64>, Option<u64>) {
         let below = self.reachable.range(..point).next_back().map(|(point, _)| *point);
         let above = self.reachable.range(point.saturating_add(1)..).next().map(|(point, _)| *point);
@@ -173,15 +193,20 @@ impl Chain {
             if file.name.min_txid == 1 {
                 break;
             }
-            // Of the points that this file can follow, the newest snapshot, or else the oldest: what it repeats need not be read.
-            let mut follows = self.reachable.range(file.name.min_txid - 1..point);
-            let snapshot = follows.clone().rfind(|(_, file)| file.name.min_txid == 1);
-            let before = snapshot.or_else(|| follows.next());
-            let Some((before, _)) = before else { return Err(self.hole(target)) };
-            point = *before;
+            point = self.before(file).ok_or_else(|| self.hole(target))?;
         }
         plan.reverse();
         Ok(plan)
+    }
+
+    /// Of the points that a file can follow, the newest snapshot, or else the oldest: what it repeats need not be read. `None`: it follows nothing.
+    fn before(&self, file: &RemoteFile) -> Option<u64> {
+        if file.name.min_txid == 1 {
+            return None;
+        }
+        let mut follows = self.reachable.range(file.name.min_txid - 1..file.name.max_txid);
+        let snapshot = follows.clone().rfind(|(_, file)| file.name.min_txid == 1);
+        snapshot.or_else(|| follows.next()).map(|(point, _)| *point)
     }
 
     /// Of each point the file that tells its time: of the lowest level, for that is as it was committed.
@@ -381,6 +406,11 @@ fn restore_pages(replica: &Replica, target: Target, scratch: &File, output: &Pat
         match result {
             // A file that retention removed since it was listed is replaced by another, or else the new plan names the hole.
             Err(RestoreError::Store(StoreError::NotFound(_))) if tries < PLANS => {}
+            Err(RestoreError::Damaged { why, file, .. }) => {
+                let (below, above) =
+                    Chain::new(replica.files().unwrap_or_default()).around_without(&file, progress.restored.txid);
+                return Err(RestoreError::Damaged { why, file, below, above });
+            }
             result => return result.map(|()| progress.restored),
         }
     }
@@ -443,20 +473,24 @@ fn apply_all(
         let mut fetch = replica.fetch(files).map_err(StoreError::from)?;
         let mut writer = PageWriter::start(scope, scratch).map_err(failed)?;
         for file in files {
-            let mut unwritten = None;
+            let damaged = |why| RestoreError::Damaged { why, file: *file, below: None, above: None };
+            let (mut unwritten, mut pages) = (None, 0);
             let decoded = replica.decode(file, fetch.next_object(), |header, number, page| {
+                pages += 1;
                 let written = writer.write(u64::from(number - 1) * u64::from(header.page_size), page);
                 written.map_err(|error| unwritten.insert(error).kind().into())
             });
             if let Some(error) = unwritten {
                 return Err(failed(error));
             }
-            let (header, checksum) = decoded?;
+            let (header, checksum) = decoded.map_err(|error| match error {
+                StoreError::Damaged(why) => damaged(why),
+                error => error.into(),
+            })?;
             writer.flush().map_err(failed)?;
-            if restored.page_size != 0 && restored.page_size != header.page_size {
-                let key = replica.key(file.level, file.name);
-                return Err(StoreError::Damaged(format!("{key}: its page size is not that of the files before")).into());
-            }
+            let before = Applied { page_size: restored.page_size, pages: restored.pages, files: 0 };
+            let after = before.then(&header, pages);
+            after.map_err(|why| damaged(format!("{}: {why}", replica.key(file.level, file.name))))?;
             let length = u64::from(header.commit) * u64::from(header.page_size);
             scratch.set_len(length).map_err(failed)?;
             restored.time_millis = header.timestamp_millis;
@@ -468,82 +502,4 @@ fn apply_all(
         }
         Ok(())
     })
-}
-
-/// SQLite's own integrity check. Opens the file as one that nobody changes, so that no WAL is made beside it. `Some`: it cannot be asked, and why. An
-/// index may need a collation or a function that the application gives SQLite, and that nobody has here.
-pub fn check_integrity(path: &Path) -> Result<Option<String>, RestoreError> {
-    let failed = |error: rusqlite::Error| match sqlite_code(&error) {
-        Some(ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB) => RestoreError::Integrity(error.to_string()),
-        _ => RestoreError::Output(path.to_owned(), io::Error::other(error)),
-    };
-    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_URI;
-    let text = path.to_str().ok_or_else(|| RestoreError::Integrity("the path is not UTF-8".into()))?;
-    let text = text.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-    let connection =
-        rusqlite::Connection::open_with_flags(format!("file:{text}?immutable=1"), flags).map_err(failed)?;
-    match connection.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0)) {
-        Ok(result) if result == "ok" => Ok(None),
-        Ok(result) => Err(RestoreError::Integrity(result)),
-        Err(error) if sqlite_code(&error) == Some(ffi::SQLITE_ERROR) => Ok(Some(error.to_string())),
-        Err(error) => Err(failed(error)),
-    }
-}
-
-/// SQLite's own code of an error, without what extends it.
-fn sqlite_code(error: &rusqlite::Error) -> Option<i32> {
-    match error {
-        rusqlite::Error::SqliteFailure(error, _) | rusqlite::Error::SqlInputError { error, .. } => {
-            Some(error.extended_code & 0xff)
-        }
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A database whose index is as if the application had given SQLite what it needs.
-    fn database(folder: &Path, index: &str, needs: (&str, &str)) -> PathBuf {
-        let path = folder.join(format!("{}.db", needs.1));
-        let connection = rusqlite::Connection::open(&path).unwrap();
-        let rows = "INSERT INTO t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) SELECT -i FROM n";
-        connection.execute_batch(&format!("CREATE TABLE t(v); {rows}; CREATE INDEX i ON t({index})")).unwrap();
-        let (from, to) = needs;
-        let schema = format!("UPDATE sqlite_schema SET sql = replace(sql, '{from}', '{to}') WHERE name = 'i'");
-        connection.execute_batch(&format!("PRAGMA writable_schema = ON; {schema}")).unwrap();
-        path
-    }
-
-    #[test]
-    fn a_sound_database_that_needs_its_application_cannot_be_asked_and_is_not_damaged() {
-        let folder = tempfile::tempdir().unwrap();
-        let sound = database(folder.path(), "v", ("none", "none"));
-        assert_eq!(check_integrity(&sound).unwrap(), None);
-        for (index, needs) in [("v COLLATE NOCASE", ("NOCASE", "THEIRS")), ("abs(v)", ("abs", "theirs"))] {
-            let why = check_integrity(&database(folder.path(), index, needs)).unwrap();
-            assert!(why.as_ref().is_some_and(|why| why.contains(needs.1)), "{index}: {why:?}");
-        }
-    }
-
-    #[test]
-    fn what_sqlite_finds_wrong_is_damage() {
-        let folder = tempfile::tempdir().unwrap();
-        let sound = database(folder.path(), "v", ("none", "none"));
-        // A row that the index has not; no database; a page of nothing.
-        let other_index = database(folder.path(), "abs(v)", ("abs(v)", "v"));
-        let bytes = std::fs::read(&sound).unwrap();
-        let damaged = |name: &str, at: usize, what: &[u8]| {
-            let path = folder.path().join(name);
-            let mut bytes = bytes.clone();
-            bytes[at..at + what.len()].copy_from_slice(what);
-            std::fs::write(&path, bytes).unwrap();
-            path
-        };
-        for path in [other_index, damaged("header", 0, b"other"), damaged("page", 4096, &[0xff; 4096])] {
-            let result = check_integrity(&path);
-            assert!(matches!(result, Err(RestoreError::Integrity(_))), "{}: {result:?}", path.display());
-        }
-    }
 }

@@ -3,9 +3,13 @@
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod support;
+
+use ltx::{FileName, Header, Layout};
 use rusqlite::Connection;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use support::walsync;
 use walsync::arena::Arena;
 use walsync::database::{DatabaseFiles, with_suffix};
 use walsync::position::Position;
@@ -100,5 +104,75 @@ fn a_database_that_grows_by_much_in_one_transaction_is_replicated() {
         let staged = changes(&path, &mut position).unwrap().unwrap();
         assert!(staged.position.size > 20_000_000 / page_size, "{page_size}: {} pages", staged.position.size);
         image(&path).unwrap();
+    }
+}
+
+/// A file of a replica, with these pages.
+fn put(replica: &Path, txids: (u64, u64), page_size: u32, commit: u32, pages: &[u32]) {
+    let (min_txid, max_txid) = txids;
+    let timestamp_millis = 1_790_000_000_000 + (max_txid % 1000) as i64 * 1000;
+    let flags = ltx::NO_CHECKSUM;
+    let header = Header { flags, page_size, commit, min_txid, max_txid, timestamp_millis, ..Header::default() };
+    let mut encoder = ltx::Encoder::new(Vec::new(), header).unwrap();
+    for number in pages {
+        encoder.page(*number, &vec![*number as u8; page_size as usize]).unwrap();
+    }
+    let path = replica.join(Layout::Files.key(0, FileName { min_txid, max_txid }));
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, encoder.finish().unwrap().0).unwrap();
+}
+
+/// Exit code and words of a verb.
+fn said(verb: &str, replica: &Path, more: &[&str]) -> (Option<i32>, String) {
+    let mut command = walsync();
+    command.arg(verb).arg(replica);
+    if verb == "restore" {
+        command.arg("-o").arg(replica.join("restored.db")).args(more);
+    }
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (output.status.code(), text)
+}
+
+#[test]
+fn a_file_that_cannot_follow_is_told_by_verify_as_by_a_restore_and_so_is_what_restores_without_it() {
+    type Put = fn(&Path);
+    let large: Put = |replica| put(replica, (4, 4), 4096, 0xf000_0000, &[1]);
+    let other_pages: Put = |replica| put(replica, (4, 4), 512, 2, &[1]);
+    let damaged: Put = |replica| {
+        put(replica, (4, 4), 4096, 2, &[1]);
+        let path = replica.join(Layout::Files.key(0, FileName { min_txid: 4, max_txid: 4 }));
+        let mut bytes = std::fs::read(&path).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    };
+    for (put_fourth, why) in [
+        (large, "it says that the database has 4026531840 pages, which cannot be: it had 2, and 1 are in this file"),
+        (other_pages, "its page size is not that of the files before"),
+        (damaged, "file checksum mismatch"),
+    ] {
+        let folder = harness::folder();
+        let replica = folder.path().join("a.db");
+        put(&replica, (1, 1), 4096, 2, &[1, 2]);
+        (2..=3).for_each(|txid| put(&replica, (txid, txid), 4096, 2, &[1]));
+        put_fourth(&replica);
+        (5..=6).for_each(|txid| put(&replica, (txid, txid), 4096, 2, &[1]));
+        let fourth = "ltx/0/0000000000000004-0000000000000004.ltx";
+        let (code, text) = said("restore", &replica, &[]);
+        assert!(code == Some(1) && text.contains(fourth) && text.contains(why), "{text}");
+        assert!(text.contains("nearest points that do not need this file: TXID 3 before, none after"), "{text}");
+        assert!(!replica.join("restored.db").exists());
+        let (code, text) = said("verify", &replica, &[]);
+        assert!(code == Some(1) && text.contains(&format!("TXID 4 to 6 need {fourth}")), "{text}");
+        assert!(text.contains("newest point that restores: TXID 3, committed 2026-09-21T14:13:23Z"), "{text}");
+        assert!(!text.contains("TXID 6, restores"), "{text}");
+        let (code, text) = said("restore", &replica, &["--txid", "3"]);
+        assert_eq!(code, Some(0), "{text}");
+        // A snapshot that came later does without it.
+        put(&replica, (1, 7), 4096, 2, &[1, 2]);
+        std::fs::remove_file(replica.join("restored.db")).unwrap();
+        let (code, text) = said("restore", &replica, &["--txid", "5"]);
+        assert!(code == Some(1) && text.contains("this file: TXID 3 before, TXID 7 after"), "{text}");
     }
 }

@@ -14,8 +14,8 @@
 //! | 72 | 8 | node ID |
 //! | 80 | 20 | reserved; Litestream ignores them |
 
-use crate::Error;
 use crate::checksum::CHECKSUM_FLAG;
+use crate::{Error, TXID_MAX};
 
 /// Bytes of a header.
 pub const HEADER_SIZE: usize = 100;
@@ -139,11 +139,17 @@ impl Header {
         if !(512..=65_536).contains(&self.page_size) || !self.page_size.is_power_of_two() {
             return refuse("page size", self.page_size.into(), "is not a power of two from 512 to 65536");
         }
+        if self.commit == 0 {
+            return refuse("commit", 0, "is not 1 or more: a database has a page at least");
+        }
         if self.min_txid == 0 {
             return refuse("min TXID", 0, "is not 1 or more");
         }
         if self.min_txid > self.max_txid {
             return refuse("max TXID", self.max_txid, "is less than the min TXID");
+        }
+        if self.max_txid > TXID_MAX {
+            return refuse("max TXID", self.max_txid, "is greater than the last one, 2^63 - 1");
         }
         if self.wal_offset == 0 && (self.wal_size != 0 || self.wal_salt1 != 0 || self.wal_salt2 != 0) {
             return refuse("WAL offset", 0, "is not that of a frame, though the file is from a WAL");

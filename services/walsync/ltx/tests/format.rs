@@ -174,3 +174,16 @@ fn a_name_from_which_nobody_could_count_on_is_nobodys() {
         assert_eq!(Layout::Objects.parse(&key(beyond)), None, "{beyond}");
     }
 }
+
+#[test]
+fn a_database_of_no_pages_and_a_transaction_beyond_the_last_one_are_refused() {
+    let said = |header: Header| {
+        let written = Encoder::new(Vec::new(), header.clone()).map(drop).unwrap_err().to_string();
+        let read = Header::decode(&header.encode()).unwrap_err().to_string();
+        assert_eq!(written, read);
+        read
+    };
+    assert!(said(header((2, 2), 0, PAGE)).starts_with("header field commit: 0 is not 1 or more"));
+    let beyond = Header { max_txid: ltx::TXID_MAX + 1, ..header((2, 2), 1, PAGE) };
+    assert!(said(beyond).starts_with("header field max TXID: 9223372036854775808 is greater than the last one"));
+}

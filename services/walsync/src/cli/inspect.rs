@@ -84,10 +84,18 @@ pub fn verify(place: &PlaceArgs) -> anyhow::Result<()> {
     if files.is_empty() {
         return Err(place.no_replica(&replica));
     }
-    let (mut bytes, mut damaged, mut newest) = (0, 0, None);
+    let (mut bytes, mut damaged, mut read) = (0, 0, BTreeMap::new());
     for file in &files {
-        match retry(5, || replica.read(file, |_, _, _| Ok(()))) {
-            Ok((header, _)) => newest = newest.max(Some((header.max_txid, header.timestamp_millis))),
+        let holds = retry(5, || {
+            let mut pages = 0;
+            let (header, _) = replica.read(file, |_, _, _| {
+                pages += 1;
+                Ok(())
+            })?;
+            Ok((header, pages))
+        });
+        match holds {
+            Ok(held) => drop(read.insert((file.level, file.name), held)),
             Err(error) => {
                 damaged += 1;
                 console::print(format_args!("damaged: {error}\n"))?;
@@ -97,23 +105,35 @@ pub fn verify(place: &PlaceArgs) -> anyhow::Result<()> {
     }
     console::print(format_args!("{} files, {bytes} bytes read, {damaged} damaged\n", files.len()))?;
     let chain = Chain::new(files);
-    let mut holes = 0;
-    if let Some(point) = chain.newest() {
-        match chain.plan(point) {
-            Ok(plan) => {
-                console::print(format_args!("the newest point, TXID {point}, restores from {} files\n", plan.len()))?
-            }
-            Err(error) => {
-                holes += 1;
-                console::print(format_args!("{error}\n"))?;
-            }
+    let judged = chain.judge(|file| read.get(&(file.level, file.name)));
+    let newest = chain.newest().unwrap_or(0);
+    let restores = judged.iter().rev().find_map(|(point, after)| after.ok().map(|after| (*point, after.files)));
+    match (restores, chain.plan(newest)) {
+        (Some((point, files)), _) if point == newest => {
+            console::print(format_args!("the newest point, TXID {point}, restores from {files} files\n"))?;
         }
+        (_, Err(error)) => console::print(format_args!("{error}\n"))?,
+        (_, Ok(_)) => {}
     }
     print_stranded(&chain)?;
-    if let Some((txid, millis)) = newest {
-        console::print(format_args!("newest file that holds: TXID {txid}, committed {}\n", time(millis)))?;
+    let mut needed: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for (point, file) in judged.iter().filter_map(|(point, after)| Some((*point, after.err()?))) {
+        needed.entry(replica.key(file.level, file.name)).or_insert((point, point)).1 = point;
     }
-    anyhow::ensure!(damaged == 0 && holes == 0, "the replica is not whole");
+    for (key, (first, last)) in needed {
+        let points = if first == last { format!("TXID {first} needs") } else { format!("TXID {first} to {last} need") };
+        console::print(format_args!("not restorable: {points} {key}, which is damaged or cannot follow\n"))?;
+    }
+    match restores {
+        Some((point, _)) => {
+            let last = chain.last_file(point).and_then(|file| read.get(&(file.level, file.name)));
+            let time = last.map_or_else(String::new, |(header, _)| time(header.timestamp_millis));
+            console::print(format_args!("newest point that restores: TXID {point}, committed {time}\n"))?;
+        }
+        None => console::print(format_args!("no point restores\n"))?,
+    }
+    let is_whole = damaged == 0 && restores.is_some_and(|(point, _)| point == newest);
+    anyhow::ensure!(is_whole, "the replica is not whole");
     Ok(())
 }
 

@@ -140,11 +140,11 @@ enum DrillError {
 impl DrillError {
     /// Whether it tells that the replica does not restore; otherwise it tells of a disk, or of a store that is away or lets nobody in.
     fn is_of_replica(&self) -> bool {
-        use RestoreError::{Busy, Empty, Hole, Integrity, NoSuchPoint, Output, OutputExists, Store};
+        use RestoreError::{Busy, Damaged, Empty, Hole, Integrity, NoSuchPoint, Output, OutputExists, Store};
         match self {
             DrillError::Folder(..) | DrillError::NoRoom { .. } => false,
             DrillError::Short { .. } => true,
-            DrillError::Restore(Empty | Hole { .. } | NoSuchPoint { .. } | Integrity(_)) => true,
+            DrillError::Restore(Empty | Hole { .. } | NoSuchPoint { .. } | Damaged { .. } | Integrity(_)) => true,
             DrillError::Restore(Store(error)) => matches!(error, StoreError::NotFound(_) | StoreError::Damaged(_)),
             DrillError::Restore(OutputExists(_) | Busy(_) | Output(..)) => false,
         }
