@@ -9,7 +9,7 @@ use ltx::{FileName, Header, Layout};
 use rusqlite::Connection;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use support::walsync;
+use support::{Walsync, walsync};
 use walsync::arena::Arena;
 use walsync::database::{DatabaseFiles, with_suffix};
 use walsync::position::Position;
@@ -175,4 +175,19 @@ fn a_file_that_cannot_follow_is_told_by_verify_as_by_a_restore_and_so_is_what_re
         let (code, text) = said("restore", &replica, &["--txid", "5"]);
         assert!(code == Some(1) && text.contains("this file: TXID 3 before, TXID 7 after"), "{text}");
     }
+}
+
+#[test]
+fn after_the_last_transaction_nothing_is_called_durable() {
+    let folder = harness::folder();
+    let (path, store, log) = (folder.path().join("app.db"), folder.path().join("store"), folder.path().join("log"));
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(v)").unwrap();
+    put(&store.join("app.db"), (1, 1), 4096, 2, &[1, 2]);
+    put(&store.join("app.db"), (2, ltx::TXID_MAX), 4096, 2, &[1]);
+    let running = Walsync::watch(&[&path], &store, &log);
+    harness::until("a refusal", || running.log().contains("not replicated"));
+    assert!(running.log().contains("the last one that there is"), "{}", running.log());
+    assert!(!running.log().contains(" durable "), "{}", running.log());
+    running.kill();
 }

@@ -73,6 +73,17 @@ impl From<StoreError> for Failure {
     }
 }
 
+/// The transaction ID after this one.
+fn next_txid(last: Option<u64>) -> Result<u64, SourceError> {
+    let last = last.unwrap_or(0);
+    if last < ltx::TXID_MAX {
+        return Ok(last + 1);
+    }
+    Err(SourceError::Refused(format!(
+        "its replica ends with TXID {last}, the last one that there is, as nobody's who counts from 1: give the database another place"
+    )))
+}
+
 impl Shared {
     /// Stages what is committed, if that takes no more than such work; otherwise says what it takes.
     pub(super) fn stage(&self, tracked: &Arc<Tracked>, work: Work) -> Option<Work> {
@@ -255,8 +266,9 @@ impl Shared {
     /// Stages what was committed since, if that can be proved to be all.
     pub(super) fn changes(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
         loop {
-            let next = state.last_txid.unwrap_or(0) + 1;
+            let next = next_txid(state.last_txid);
             let State { files: Some(files), position: Some(position), .. } = state else { return Ok(()) };
+            let next = next?;
             let stamp = self.stamp(next, next, state.last_millis);
             match stage_changes(files, position, stamp, &self.arena)? {
                 Ok(None) => {
@@ -389,6 +401,7 @@ impl Shared {
         let courtesy = Courtesy::of(state, self.settings.wal_bytes_max);
         let State { files: Some(files), pin: Some(pin), .. } = state else { return Ok(()) };
         let last = state.last_txid.unwrap_or(0);
+        let next = if snapshot { last } else { next_txid(Some(last))? };
         let resized = last > 0 && crate::source::page_size(files.database())? != state.last_page_size;
         // What waits in the queue is not in the replica, with which there is then nothing to compare.
         let has = match &state.compared {
@@ -410,10 +423,10 @@ impl Shared {
             (SNAPSHOT_LEVEL, stamp, state.position.as_ref())
         } else if resized {
             // Pages of two sizes cannot follow each other in one restore, nor be merged: what comes next follows a snapshot alone.
-            (SNAPSHOT_LEVEL, Stamp { min_txid: 1, ..self.stamp(last + 1, last + 1, state.last_millis) }, None)
+            (SNAPSHOT_LEVEL, Stamp { min_txid: 1, ..self.stamp(next, next, state.last_millis) }, None)
         } else {
             // The first one as well: Litestream takes the end of level 0 for that of the replica.
-            (0, self.stamp(last + 1, last + 1, state.last_millis), None)
+            (0, self.stamp(next, next, state.last_millis), None)
         };
         let (files, reads) = (&*files, &*pin);
         let gives_way = || match self.stop.load(Ordering::Acquire) {
