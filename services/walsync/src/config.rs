@@ -327,10 +327,23 @@ impl Config {
                 }
                 (None, name) => name.flatten().unwrap_or_default().to_owned(),
             };
-            if name.is_empty() || name.split('/').any(|part| matches!(part, "" | "..")) {
-                return refuse("databases.name", format!("\"{name}\" cannot be a folder in the store"));
+            if place::is_ambiguous(&name) {
+                let problem =
+                    format!("\"{name}\" cannot be a folder in the store: no part may be empty, \".\" or \"..\"");
+                return refuse("databases.name", problem);
             }
             let place = store.place(&name);
+            if place.is_bucket() && name.contains('?') {
+                let problem = format!(
+                    "{} would be called {name}, and no place in a bucket can be written with a ? in it: give it another name, as in name: app",
+                    path.display()
+                );
+                if !is_pattern(&options.path) {
+                    return refuse("databases.name", problem);
+                }
+                found.refused.push((path, problem));
+                continue;
+            }
             match known.get(&path) {
                 Some(before) if *before != place && !is_pattern(&options.path) => {
                     return refuse("databases.path", place::named_twice(&path, before, &place));
@@ -445,6 +458,9 @@ impl Location {
     }
 
     fn open_as(url: &str, options: StoreOptions, logs_in: bool) -> Result<Location, ConfigError> {
+        if url.is_empty() {
+            return refuse("store", format!("is empty, and would be the current folder; for that write ./; {KNOWN}"));
+        }
         if let Some(path) = url.strip_prefix("file://").filter(|path| path.starts_with('/')) {
             return Ok(Location::folder(path.into()));
         }
@@ -514,7 +530,7 @@ impl Location {
             certificates: options.certificates.clone(),
             ..found
         };
-        let prefix = prefix.trim_matches('/').to_owned();
+        let prefix = place::prefix(url, prefix)?;
         let place = Place::bucket(&settings.endpoint, bucket, &prefix);
         let store = S3Store::new(settings, credentials)?;
         let store: Arc<dyn Store> = match options.part_bytes {

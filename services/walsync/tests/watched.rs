@@ -214,7 +214,7 @@ fn two_databases_that_have_one_place_are_refused_at_the_start() {
         );
         assert!(said.contains(&expected.replace("STORE", there)), "{said}");
     }
-    let configuration = "{store: STORE, databases: [{path: STORE/one.db, name: a}, {path: STORE/other.db, name: ./a}]}";
+    let configuration = "{store: STORE, databases: [{path: STORE/one.db, name: a}, {path: STORE/other.db, name: a}]}";
     let said = refused_at_the_start(&["watch", "--config"], &configuration.replace("STORE", there));
     let expected = format!("{there}/one.db and {there}/other.db would both be replicated to {there}/a");
     assert!(said.contains(&expected), "{said}");

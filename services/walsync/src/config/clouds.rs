@@ -61,7 +61,7 @@ pub(super) fn parse(
     };
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (first, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    let prefix = prefix.trim_matches('/').to_owned();
+    let prefix = super::place::prefix(url, prefix)?;
     let mut endpoint = None;
     for word in query.split('&').filter(|word| !word.is_empty()) {
         match word.split_once('=').unwrap_or((word, "")) {

@@ -1,6 +1,7 @@
 //! Where in which store a replica lies, written in one way, whatever way it was named in: of two databases that have one place each would take
 //! the other for another process that writes there, and stop.
 
+use super::{ConfigError, refuse};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
@@ -29,6 +30,24 @@ impl fmt::Display for Place {
             Kind::Bucket(scheme, Some(host)) => write!(formatter, "{scheme}://{} at {host}", self.path),
         }
     }
+}
+
+/// Whether a store that keeps its objects as files would have an object of these parts where another name is: it, or the one that reads it, would
+/// look elsewhere. Parts of nothing are such, too.
+pub(super) fn is_ambiguous(key: &str) -> bool {
+    key.split('/').any(|part| matches!(part, "" | "." | ".."))
+}
+
+/// What keys in a bucket begin with, as a place names it.
+pub(super) fn prefix(url: &str, prefix: &str) -> Result<String, ConfigError> {
+    let prefix = prefix.trim_matches('/');
+    if !prefix.is_empty() && is_ambiguous(prefix) {
+        return refuse(
+            "store",
+            format!("{url}: no part of a place in a bucket may be empty, \".\" or \"..\": leave it out"),
+        );
+    }
+    Ok(prefix.to_owned())
 }
 
 /// The path without links, as far as it is there, and without `.` and `..`.
@@ -74,6 +93,11 @@ impl Place {
     pub(super) fn cloud(scheme: &'static str, endpoint: &str, home: &str, bucket: &str, prefix: &str) -> Place {
         let host = Some(host(endpoint)).filter(|host| host != home);
         Place { kind: Kind::Bucket(scheme, host), path: format!("{bucket}/{prefix}").trim_end_matches('/').to_owned() }
+    }
+
+    /// Whether a `?` in a name could not be written: what stands behind it would be read as words about the bucket.
+    pub(super) fn is_bucket(&self) -> bool {
+        matches!(self.kind, Kind::Bucket(..))
     }
 
     /// What is called `name` there; the place itself where that is empty.

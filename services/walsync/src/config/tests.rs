@@ -179,3 +179,54 @@ fn litestreams_words_for_clouds_are_honoured() {
     assert!(read("type: gs, path: p").unwrap_err().contains("needs a bucket"));
     assert!(read("type: nats, bucket: b").unwrap_err().contains("s3, gs, abs and file"));
 }
+
+#[test]
+fn a_place_in_a_bucket_is_written_in_one_way_and_no_place_is_no_folder() {
+    let (access_key_id, secret_access_key) = (Some("a".into()), Some("s".into()));
+    let options = S3Options { access_key_id, secret_access_key, ..S3Options::default() };
+    let open = |url: &str| Location::open(url, &options);
+    for url in ["s3://b/./p", "s3://b/p/.", "s3://b/p/../q", "s3://b/..", "s3://b/p//q", "gs://b/./p", "abs://a@b/p/.."]
+    {
+        let refusal = open(url).map(drop).unwrap_err().to_string();
+        assert!(refusal.contains(&format!("{url}: no part of a place in a bucket may be empty")), "{refusal}");
+    }
+    for url in
+        ["s3://b", "s3://b/", "s3://b/p/", "s3://b/.p/a..b/...", "s3://b/p?endpoint=http://s", "file:///a/./b//c", "./"]
+    {
+        assert!(open(url).is_ok(), "{url}");
+    }
+    let refusal = open("").map(drop).unwrap_err().to_string();
+    assert!(refusal.starts_with("store: is empty"), "{refusal}");
+    let refusal = Config::parse("{store: '', databases: [{path: /a.db}]}").map(|config| open(&config.store).is_err());
+    assert!(refusal.unwrap());
+}
+
+#[test]
+fn a_name_that_no_place_could_be_written_with_is_refused_with_what_to_do() {
+    let (access_key_id, secret_access_key) = (Some("a".into()), Some("s".into()));
+    let options = S3Options { access_key_id, secret_access_key, ..S3Options::default() };
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["w?.db", "x.db"] {
+        std::fs::write(folder.path().join(file), "").unwrap();
+    }
+    let found = |store: &str, databases: &str| {
+        let text =
+            format!("{{store: '{store}', databases: [{databases}]}}").replace("HERE", folder.path().to_str().unwrap());
+        Config::parse(&text).unwrap().databases(&Location::open(store, &options).unwrap(), &mut Places::default())
+    };
+    let refusal = |store: &str, databases: &str| found(store, databases).map(drop).unwrap_err().to_string();
+    for name in ["./app", "app/.", ".", "..", "a//b", "/app"] {
+        let said = refusal("s3://b/p", &format!("{{path: HERE/x.db, name: '{name}'}}"));
+        assert!(said.contains(&format!("\"{name}\" cannot be a folder in the store")), "{said}");
+    }
+    let said = refusal("s3://b/p", "{path: 'HERE/w?.db'}");
+    assert!(said.starts_with("databases.name: ") && said.contains("as in name: app"), "{said}");
+    let of_pattern = found("s3://b/p", "{path: 'HERE/*.db'}").unwrap();
+    assert!(of_pattern.databases.len() == 1 && of_pattern.refused[0].1.contains("as in name: app"));
+    assert_eq!(found("s3://b/p", "{path: 'HERE/w?.db', name: w}").unwrap().databases.len(), 1);
+    assert_eq!(
+        found("file:///backup", "{path: 'HERE/*.db'}").unwrap().databases.len(),
+        2,
+        "of a folder any can be written"
+    );
+}
