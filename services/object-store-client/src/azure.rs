@@ -7,14 +7,13 @@
 
 use crate::cloud::{LISTING_BYTES_MAX, PART_BYTES, Server, check_length, metadata, modified_millis};
 use crate::http::{Answer, Request, TRIES, bytes_of, failure, is_near, object_bytes_of};
-use crate::listing::element;
+use crate::listing::{Pages, element};
 use crate::signature::encode;
 use crate::token::Token;
 use crate::{Attributes, Body, Object, Part, Store, StoreError, retry};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
-use std::collections::BTreeSet;
 use std::io::{Cursor, Read, SeekFrom};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -358,7 +357,7 @@ impl Store for AzureStore {
     }
 
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
-        let (mut objects, mut begun) = (Vec::new(), BTreeSet::new());
+        let mut pages = Pages::default();
         let mut marker = String::new();
         loop {
             let mut parameters = vec![("comp", "list"), ("include", "metadata"), ("prefix", prefix)];
@@ -383,6 +382,7 @@ impl Store for AzureStore {
             if !text.contains("<EnumerationResults") || !text.contains("</EnumerationResults>") {
                 return Err(wrong("is not one of Azure's"));
             }
+            let mut objects = Vec::new();
             for blob in text.split("<Blob>").skip(1) {
                 // A name that XML cannot write is nobody's whom we know.
                 if blob.trim_start().starts_with("<Name Encoded") {
@@ -390,15 +390,13 @@ impl Store for AzureStore {
                 }
                 objects.push(self.object(blob).ok_or_else(|| wrong("has an object without name or size"))?);
             }
-            match element(&text, "NextMarker").filter(|next| !next.is_empty()) {
-                // Pages that go round in a circle would never end.
-                Some(next) if !begun.insert(next.clone()) => return Err(wrong("begins a page where another began")),
+            match pages.take(objects, element(&text, "NextMarker").filter(|next| !next.is_empty()))? {
                 Some(next) => marker = next,
                 None => break,
             }
         }
+        let mut objects = pages.into_objects();
         objects.retain(|object| object.key.starts_with(prefix) && *object.key > *after);
-        objects.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(objects)
     }
 

@@ -7,11 +7,12 @@
 
 use crate::cloud::{LISTING_BYTES_MAX, PART_BYTES, Server, check_length, metadata, modified_millis};
 use crate::http::{Answer, Request, TRIES, bytes_of, failure, is_near, object_bytes_of};
+use crate::listing::Pages;
 use crate::signature::encode;
 use crate::token::Token;
 use crate::{Attributes, Body, Object, Part, Store, StoreError, backoff};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{Cursor, Read, SeekFrom};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -321,7 +322,7 @@ impl Store for GcsStore {
     }
 
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
-        let (mut objects, mut begun) = (Vec::new(), BTreeSet::new());
+        let mut pages = Pages::default();
         let start = if after.is_empty() { String::new() } else { format!("&startOffset={}", encode(after, false)) };
         let fields = encode("items(name,size,updated,metadata),nextPageToken", false);
         let query = format!("prefix={}{start}&fields={fields}", encode(prefix, false));
@@ -338,20 +339,17 @@ impl Store for GcsStore {
             if !json.is_object() {
                 return Err(wrong("is not one of Google's"));
             }
-            for item in json.get("items").and_then(Value::as_array).into_iter().flatten() {
-                objects.push(self.object(item).ok_or_else(|| wrong("has an object without name or size"))?);
-            }
-            match json.get("nextPageToken").and_then(Value::as_str).filter(|token| !token.is_empty()) {
-                // Pages that go round in a circle would never end.
-                Some(token) if !begun.insert(token.to_owned()) => {
-                    return Err(wrong("begins a page where another began"));
-                }
-                Some(token) => page = format!("&pageToken={}", encode(token, false)),
+            let items = json.get("items").and_then(Value::as_array).into_iter().flatten();
+            let objects = items.map(|item| self.object(item)).collect::<Option<Vec<_>>>();
+            let objects = objects.ok_or_else(|| wrong("has an object without name or size"))?;
+            let next = json.get("nextPageToken").and_then(Value::as_str).filter(|token| !token.is_empty());
+            match pages.take(objects, next.map(str::to_owned))? {
+                Some(token) => page = format!("&pageToken={}", encode(&token, false)),
                 None => break,
             }
         }
+        let mut objects = pages.into_objects();
         objects.retain(|object| object.key.starts_with(prefix) && *object.key > *after);
-        objects.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(objects)
     }
 

@@ -1,6 +1,50 @@
 //! A page of S3's `ListObjectsV2`, as a store answers it in XML. Of that only a few elements without attributes are looked for.
 
 use crate::{Object, StoreError};
+use std::collections::BTreeSet;
+
+/// Objects of one listing, at most: those of half a year with one each second, some gigabytes of memory.
+const OBJECTS_MAX: usize = 16_000_000;
+/// Pages of one listing, at most: stores send a thousand objects with each, and some send empty ones now and then.
+const PAGES_MAX: usize = 100_000;
+
+/// The pages of a listing, one after another, of whatever store: it comes to an end.
+#[derive(Debug, Default)]
+pub struct Pages {
+    objects: Vec<Object>,
+    /// Tokens with which pages were asked for.
+    begun: BTreeSet<String>,
+}
+
+impl Pages {
+    /// Takes a page over; gives the token of the next one, if there is one.
+    ///
+    /// # Errors
+    /// [`StoreError::Permanent`] where it would never end: a token comes again, or there is too much of it.
+    pub fn take(&mut self, objects: Vec<Object>, next: Option<String>) -> Result<Option<String>, StoreError> {
+        let wrong = |what: &str| Err(StoreError::Permanent(format!("the store's listing {what}")));
+        self.objects.extend(objects);
+        let Some(next) = next else { return Ok(None) };
+        if !self.begun.insert(next.clone()) {
+            return wrong("begins a page where another began");
+        }
+        if self.begun.len() >= PAGES_MAX || self.objects.len() >= OBJECTS_MAX {
+            return wrong(&format!(
+                "does not end: it has {} pages and {} objects so far",
+                self.begun.len(),
+                self.objects.len()
+            ));
+        }
+        Ok(Some(next))
+    }
+
+    /// What was in them, ordered by key: not every store lists keys in order.
+    pub fn into_objects(self) -> Vec<Object> {
+        let mut objects = self.objects;
+        objects.sort_by(|a, b| a.key.cmp(&b.key));
+        objects
+    }
+}
 
 /// A page of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +117,19 @@ mod tests {
         assert_eq!(Page::of(text).unwrap(), Page { objects: objects.clone(), next: Some("x\"".into()) });
         let last = text.replace(">true<", ">false<");
         assert_eq!(Page::of(&last).unwrap(), Page { objects, next: None });
+    }
+
+    #[test]
+    fn a_listing_of_empty_pages_or_of_pages_in_turns_ends_in_an_error() {
+        let error = |token: fn(usize) -> String| {
+            let mut pages = Pages::default();
+            let found = (0..=PAGES_MAX).find_map(|page| pages.take(Vec::new(), Some(token(page))).err());
+            (found.unwrap().to_string(), pages.begun.len())
+        };
+        let (said, pages) = error(|page| (page % 2).to_string());
+        assert!(said.contains("begins a page where another began") && pages == 2, "{said}");
+        let (said, pages) = error(|page| page.to_string());
+        assert!(said.contains("does not end") && pages == PAGES_MAX, "{said}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod removal;
 
 use crate::credentials::Provider;
 use crate::http::{self, Answer, Client, TRIES, bytes_of, failure, object_bytes_of, parse_endpoint};
-use crate::listing::{Page, element};
+use crate::listing::{Page, Pages, element};
 use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
 use crate::{Attributes, Body, Object, Part, Store, StoreError, retry};
 use ring::digest;
@@ -295,7 +295,7 @@ impl Store for S3Store {
     }
 
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
-        let (mut objects, mut begun) = (Vec::new(), BTreeSet::new());
+        let (mut pages, mut begun) = (Pages::default(), BTreeSet::new());
         let mut token = String::new();
         loop {
             let prefix = encode(prefix, false);
@@ -319,19 +319,11 @@ impl Store for S3Store {
             if page.objects.first().is_some_and(|first| !begun.insert(first.key.clone())) {
                 return Err(StoreError::Permanent("the store's listing begins a page where another began".into()));
             }
-            objects.extend(page.objects);
-            match page.next {
-                Some(next) if next == token => {
-                    return Err(StoreError::Permanent(
-                        "the store's listing begins its next page where this one does".into(),
-                    ));
-                }
+            match pages.take(page.objects, page.next)? {
                 Some(next) => token = next,
-                None => break,
+                None => return Ok(pages.into_objects()),
             }
         }
-        objects.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(objects)
     }
 
     fn delete(&self, key: &str) -> Result<(), StoreError> {

@@ -144,7 +144,7 @@ fn a_listing_that_never_ends_is_an_error() {
     assert_eq!(PAGE.split_once("\r\n\r\n").unwrap().1.len(), 141);
     let store = store(PAGE, drop);
     let error = in_time(move || store.list("")).unwrap_err();
-    assert!(matches!(&error, StoreError::Permanent(text) if text.contains("next page")), "{error}");
+    assert!(matches!(&error, StoreError::Permanent(text) if text.contains("where another began")), "{error}");
 }
 
 /// A page of one key, again and again, of which each names another one as the next.
@@ -154,6 +154,21 @@ fn next_page(mut socket: TcpStream) {
     let next = format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>");
     let object = "<Contents><Key>k</Key><Size>1</Size></Contents>";
     let _ = socket.write_all(format!("<ListBucketResult>{next}{object}</ListBucketResult>").as_bytes());
+}
+
+/// An empty page, of which each names the other one as the next.
+fn other_page(mut socket: TcpStream) {
+    static PAGES: AtomicUsize = AtomicUsize::new(0);
+    let token = PAGES.fetch_add(1, Ordering::Relaxed) % 2;
+    let next = format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>");
+    let _ = socket.write_all(format!("<ListBucketResult>{next}</ListBucketResult>").as_bytes());
+}
+
+#[test]
+fn a_listing_of_two_empty_pages_that_follow_each_other_is_an_error() {
+    let store = store("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n", other_page);
+    let error = in_time(move || store.list("")).unwrap_err();
+    assert!(matches!(&error, StoreError::Permanent(text) if text.contains("where another began")), "{error}");
 }
 
 #[test]
