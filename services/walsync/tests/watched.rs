@@ -8,6 +8,7 @@ mod support;
 use harness::{Process, folder, until};
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use support::{Application, Walsync, content, walsync};
 
 #[test]
@@ -58,6 +59,36 @@ fn a_link_that_is_turned_to_another_database_is_seen_in_a_path_and_at_its_end() 
         first.close();
         second.close();
     }
+}
+
+#[test]
+fn a_database_that_takes_the_place_of_an_idle_one_is_seen_with_the_next_look() {
+    let folder = folder();
+    let (path, store, next) =
+        (folder.path().join("app.db"), folder.path().join("store"), folder.path().join("next.db"));
+    Application::start(&path, TABLE).close();
+    let interval = Duration::from_secs(3);
+    let mut running = Walsync::watch_each(3000, &[&path], &store, &folder.path().join("log"));
+    running.wait_durable(1);
+    for _ in 0..2 {
+        let mut application = Application::start(&path, TABLE);
+        let before = running.durable();
+        application.run(INSERT);
+        running.wait_durable(before + 1);
+        // Idle from 2 s after a change on.
+        std::thread::sleep(Duration::from_secs(6));
+        let before = running.durable();
+        Application::start(&next, TABLE).close();
+        application.close();
+        for suffix in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(walsync::database::with_suffix(&path, suffix));
+        }
+        std::fs::rename(&next, &path).unwrap();
+        let replaced = Instant::now();
+        running.wait_durable(before + 1);
+        assert!(replaced.elapsed() < interval + Duration::from_secs(2), "{:?}", replaced.elapsed());
+    }
+    running.stop();
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub const MAX_QUEUE: usize = 64;
 pub(super) const RESTART_FRAMES: u32 = 1000;
 /// For how long after a change a database is looked at with every tick.
 const ACTIVE: Duration = Duration::from_secs(2);
-/// Looks at an idle database between two of its file's identity.
+/// Looks at an idle database between two of its WAL's and index's identity; that of the database itself is looked at each time.
 const LOOKS_PER_IDENTITY: u32 = 3;
 
 /// Why a database waits that nobody has looked at.
@@ -411,7 +411,12 @@ impl Shared {
         {
             pin.settle()?;
         }
-        if (without_wal || idle && state.looks.is_multiple_of(LOOKS_PER_IDENTITY)) && !files.is_current()? {
+        let is_current = if without_wal || idle && state.looks.is_multiple_of(LOOKS_PER_IDENTITY) {
+            files.is_current()?
+        } else {
+            !idle || files.is_database_current()?
+        };
+        if !is_current {
             // Somebody has opened it, and may well make check points.
             state.last_change = now;
             state.dirty = true;
