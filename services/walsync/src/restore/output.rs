@@ -4,6 +4,7 @@ use super::RestoreError;
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -22,11 +23,19 @@ pub(super) fn folder(output: &Path) -> &Path {
     output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What an output is called until it is whole.
+/// Bytes of a file's name at most, as file systems have it.
+const NAME_BYTES_MAX: usize = 255;
+
+/// What an output is called until it is whole: the same for all who restore to it.
 fn scratch_name(output: &Path) -> io::Result<OsString> {
     let name = output.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it has no name of a file"))?;
     let mut scratch = OsString::from(".walsync-restore-");
-    scratch.push(name);
+    if scratch.len() + name.len() <= NAME_BYTES_MAX {
+        scratch.push(name);
+    } else {
+        // What tells it from others is enough.
+        scratch.push(format!("{:016x}", ltx::page_checksum(1, name.as_bytes())));
+    }
     Ok(scratch)
 }
 
@@ -230,6 +239,17 @@ mod tests {
         assert_eq!(std::fs::read(&output).unwrap(), b"ours", "what is whole is no leftover");
         drop(scratch(&folder.path().join("b.db")).unwrap());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "an error leaves nothing");
+    }
+
+    #[test]
+    fn a_name_as_long_as_names_can_be_is_restored_to_by_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        for length in [238, 239, 250] {
+            let (output, other) = (folder.path().join("n".repeat(length)), folder.path().join("m".repeat(length)));
+            let first = scratch(&output).unwrap();
+            assert!(matches!(scratch(&output), Err(RestoreError::Busy(path)) if path == output));
+            drop((first, scratch(&other).unwrap()));
+        }
     }
 
     #[test]
