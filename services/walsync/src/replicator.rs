@@ -206,7 +206,13 @@ impl Observer {
 
     /// Asks for everything to be staged that is committed in a database now; `None`: none of this path is watched.
     pub fn request_sync(&self, path: &Path) -> Option<SyncRequest> {
-        let tracked = self.0.databases.read().unwrap_or_else(PoisonError::into_inner).get(path)?;
+        let named = self.0.databases.read().unwrap_or_else(PoisonError::into_inner).get(path);
+        let tracked = named.or_else(|| {
+            // By another way to it.
+            let there = path.canonicalize().ok()?;
+            let is_there = |one: &Arc<Tracked>| one.path.canonicalize().is_ok_and(|path| path == there);
+            self.0.databases().into_iter().find(is_there)
+        })?;
         let number = tracked.request_sync();
         self.0.wheel.add(tracked.clone(), self.0.clock.monotonic());
         Some(SyncRequest { tracked, number })

@@ -67,6 +67,25 @@ fn said(output: &Output) -> (bool, String) {
 }
 
 #[test]
+fn a_database_is_asked_for_by_whatever_way_leads_to_it() {
+    let (scene, mut application) = Scene::start("50");
+    let (link, outside) = (scene.folder.path().join("link.db"), scene.folder.path().join("other.db"));
+    std::os::unix::fs::symlink(&scene.database, &link).unwrap();
+    std::fs::write(&outside, "").unwrap();
+    std::fs::create_dir(scene.folder.path().join("sub")).unwrap();
+    for way in [link, scene.folder.path().join("sub/../app one.db")] {
+        application.run("INSERT INTO t(v) VALUES (1)");
+        let output = scene.ask("sync", &[way.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{}: {said}", way.display());
+    }
+    let output = scene.ask("sync", &[outside.to_str().unwrap()]);
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("is not watched here"));
+    scene.walsync.stop();
+    application.close();
+}
+
+#[test]
 fn what_sync_has_waited_for_is_durable() {
     // So rare that nothing becomes durable unasked.
     let (scene, mut application) = Scene::start("60000");

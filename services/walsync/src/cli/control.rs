@@ -53,7 +53,7 @@ impl Patterns {
 
     fn lines(&self) -> String {
         let empty = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        empty.iter().map(|pattern| format!("{}\twaiting: {NO_MATCH}\t0\t-\t0.000\n", pattern.display())).collect()
+        empty.iter().map(|pattern| format!("{}\twaiting: {NO_MATCH}\t0\t-\t0.000\n", shown(pattern))).collect()
     }
 }
 
@@ -101,6 +101,12 @@ impl Service for Control {
 
 const HEAD: &str = "database\tstate\tdurable_txid\tcommitted\tat_risk_seconds";
 
+/// A path in a line of fields: what would end either is escaped.
+fn shown(path: &Path) -> String {
+    let escaped = |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.into() };
+    path.to_string_lossy().chars().map(escaped).collect()
+}
+
 fn line(status: &Status) -> String {
     let (txid, at_risk) = (status.durable_txid, status.at_risk.as_secs_f64());
     let committed = if txid == 0 { "-".into() } else { super::time(status.durable_millis) };
@@ -109,7 +115,7 @@ fn line(status: &Status) -> String {
     let let_go = status.let_go.map_or(String::new(), |(since, why)| {
         format!("; frames were let go of {} s ago, and are found by comparing: {why}", since.as_secs())
     });
-    format!("{}\t{}{late}{let_go}\t{txid}\t{committed}\t{at_risk:.3}", status.path.display(), state(&status.phase))
+    format!("{}\t{}{late}{let_go}\t{txid}\t{committed}\t{at_risk:.3}", shown(&status.path), state(&status.phase))
 }
 
 fn state(phase: &Phase) -> String {
@@ -217,6 +223,13 @@ fn ask(replicator: &Url, path: &str, limit: Duration) -> anyhow::Result<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_with_newlines_and_tabs_is_one_field_of_one_line() {
+        let status = Status { path: "/a\nb\tc \u{1b}ü.db".into(), ..Status::default() };
+        let line = line(&status);
+        assert!(line.starts_with("/a\\nb\\tc \\u{1b}ü.db\twaiting") && !line.contains('\n'), "{line}");
+    }
 
     #[test]
     fn any_path_survives_its_way_in_a_query() {
