@@ -59,7 +59,7 @@ fn words(block: &[u8; BLOCK]) -> [u64; LANES] {
 }
 
 /// The checksum of a file while it is read or written: of pages what they hold, not what is stored.
-pub struct FileChecksum(u64);
+pub(crate) struct FileChecksum(u64);
 
 impl FileChecksum {
     pub(crate) fn new() -> Self {

@@ -11,6 +11,7 @@
 //! [`Lz4Frame`] reads what Litestream 0.3 wrote, which was no LTX yet.
 //!
 //! Every error is one line. Nothing that a file says makes the decoder allocate more than a page.
+#![doc = include_str!("../README.md")]
 
 mod checksum;
 mod decoder;
@@ -22,7 +23,7 @@ mod merge;
 mod name;
 mod page;
 
-pub use checksum::{CHECKSUM_FLAG, FileChecksum, page_checksum};
+pub use checksum::{CHECKSUM_FLAG, page_checksum};
 pub use decoder::{Decoder, Trailer};
 pub use encoder::Encoder;
 pub use header::{HEADER_SIZE, Header, NO_CHECKSUM, RESERVED_SIZE, lock_page};
