@@ -193,6 +193,10 @@ pub struct Flags {
     /// node is behind by it fetches in any case
     #[arg(long, env = "BACKFILL_GREEDY")]
     pub backfill_greedy: bool,
+    /// Take from peers whatever continues the block before it for a last block that is damaged together with its root hash, so that nothing here
+    /// tells which it was. For one start, with peers whom you trust
+    #[arg(long, env = "BLOCK_NODE_TRUST_PEERS_WITH_LAST_BLOCK", requires = "backfill_peers")]
+    pub trust_peers_with_last_block: bool,
     /// File of the token that is shown to peers
     #[arg(long, env = "BLOCK_NODE_BACKFILL_TOKEN_FILE", value_name = "FILE")]
     pub backfill_token_file: Option<PathBuf>,
@@ -270,6 +274,8 @@ pub struct Settings {
     pub backfill_peers: Vec<Url>,
     /// Whether an empty node begins with the first block that one of them has.
     pub backfill_greedy: bool,
+    /// Whether one of them may say which the last block was, where that is lost.
+    pub trusts_peers_with_last_block: bool,
     /// Where the token stands that is shown to them.
     pub backfill_token_file: Option<PathBuf>,
     /// How peers that speak TLS are checked, and what is shown to them.
@@ -337,6 +343,7 @@ impl Flags {
             compression_level: self.compression_level,
             backfill_peers: self.backfill_peers.clone(),
             backfill_greedy: self.backfill_greedy,
+            trusts_peers_with_last_block: self.trust_peers_with_last_block,
             backfill_token_file: self.backfill_token_file.clone(),
             backfill_tls: self.backfill_tls_authority.clone().map(|authority| ClientTlsFiles {
                 authority: Some(authority),

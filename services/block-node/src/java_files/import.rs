@@ -94,6 +94,12 @@ pub enum ImportError {
     /// A block that is not what it should be, in each of the files that have it.
     #[error("block {0} is refused: {1}")]
     Refused(u64, String),
+    /// What they must continue is lost.
+    #[error(
+        "the last block of the store, {0}, is damaged together with its root hash: start the node with --backfill-peers whom you trust, and \
+         --trust-peers-with-last-block"
+    )]
+    LostLast(u64),
     /// The store.
     #[error(transparent)]
     Store(#[from] store::AppendError),
@@ -308,6 +314,9 @@ pub fn import<D: Directory>(
     let mut imported = Imported { passed_over: source.passed_over, ..Imported::default() };
     if store.chain().next() < source.first {
         return Err(ImportError::TooLate(store.chain().next(), source.first));
+    }
+    if !store.knows_last() {
+        return Err(ImportError::LostLast(store.chain().next() - 1));
     }
     let mut chain = store.chain().clone();
     let mut trainer = Trainer::new(store.dictionary());

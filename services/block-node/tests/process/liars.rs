@@ -17,15 +17,15 @@ const FIRST: u64 = 2_000;
 
 /// A peer that says at its first, second, … answer that it has the blocks from one number to another, and gives few of them, or none.
 #[derive(Clone)]
-struct Liar {
-    says: fn(u64) -> (u64, u64),
-    answers: Arc<AtomicU64>,
+pub struct Liar {
+    pub says: fn(u64) -> (u64, u64),
+    pub answers: Arc<AtomicU64>,
     /// Blocks that somebody asked it for.
-    asked: Arc<AtomicU64>,
+    pub asked: Arc<AtomicU64>,
     /// Blocks that it shows to who asks for one, …
-    shows: Arc<BTreeMap<u64, Bytes>>,
+    pub shows: Arc<BTreeMap<u64, Bytes>>,
     /// … and how many of them it sends to subscribers.
-    sends: usize,
+    pub sends: usize,
 }
 
 impl Service for Liar {
@@ -74,7 +74,7 @@ impl Service for Liar {
 }
 
 impl Liar {
-    fn new(says: fn(u64) -> (u64, u64)) -> Liar {
+    pub fn new(says: fn(u64) -> (u64, u64)) -> Liar {
         Liar { says, answers: Arc::default(), asked: Arc::default(), shows: Arc::default(), sends: 0 }
     }
 
@@ -87,7 +87,7 @@ impl Liar {
 }
 
 /// A server that says and gives what the liar does, for as long as the scene takes.
-async fn beside(liar: &Liar, scene: impl AsyncFnOnce(String)) {
+pub async fn beside(liar: &Liar, scene: impl AsyncFnOnce(String)) {
     let bound = Bound::bind(&[Group { urls: &[address("127.0.0.1:0").unwrap()], grpc: true, http: true }]).unwrap();
     let of_server = liar.clone();
     let mut lying = bound.start(Default::default(), move |_| of_server.clone()).unwrap();
