@@ -90,6 +90,7 @@ pub async fn run(
             connection_window_bytes: settings.window_bytes.max(8 << 20),
             frame_bytes_max: settings.window_bytes.min(FRAME_BYTES_MAX),
             streams_max: settings.streams_max,
+            answer_patience: settings.subscriber_timeout,
             ..Limits::default()
         },
         memory: Memory::new(settings.messages_memory_bytes),
