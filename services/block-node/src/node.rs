@@ -263,7 +263,7 @@ impl Node {
     pub fn join(&self, client: &str, publishers_max: usize) -> Option<(PublisherId, Arc<Notify>)> {
         let now = self.now_micros();
         let join = |publishing: &mut Publishing<OnItsWay>| {
-            publishing.has_place(publishers_max, now).then(|| publishing.join(client))
+            publishing.has_place(client, publishers_max, now).then(|| publishing.join(client))
         };
         let id = self.publishing(join)?;
         let bell = Arc::new(Notify::new());

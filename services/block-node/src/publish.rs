@@ -186,6 +186,8 @@ pub struct Publishing<B> {
     due: Vec<PublisherId>,
     /// The last time that was given.
     now_micros: u64,
+    /// When a block became safe last.
+    safe_micros: u64,
 }
 
 impl<B> Publishing<B> {
@@ -206,6 +208,7 @@ impl<B> Publishing<B> {
             over,
             due: Vec::new(),
             now_micros: 0,
+            safe_micros: 0,
         }
     }
 
@@ -380,7 +383,7 @@ impl<B> Publishing<B> {
 
     /// All blocks up to this one are safe.
     pub fn safe(&mut self, last: u64, now_micros: u64) {
-        self.now_micros = now_micros;
+        (self.now_micros, self.safe_micros) = (now_micros, now_micros);
         debug_assert!(last < self.chain.next());
         while self.base <= last {
             if let Some(slot) = self.slots.pop_front() {
