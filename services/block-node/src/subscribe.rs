@@ -163,15 +163,21 @@ async fn send(
     let encoding = encoding.filter(|_| filter.is_none());
     let subscriber = Subscriber { node, encoding, responses };
     responses.open().map_err(|_| Undelivered::Gone)?;
-    let mut number = plan.from;
+    // The next block that becomes safe, whichever that is.
+    let is_live = request.start_block_number == NO_BLOCK && request.end_block_number == NO_BLOCK;
+    let (mut number, mut has_begun) = (plan.from, false);
     loop {
         let now = *tip.borrow_and_update();
         if now.is_stopping {
             return Ok(SubscribeCode::Success);
         }
-        if number == plan.from && request.start_block_number == NO_BLOCK && request.end_block_number == NO_BLOCK {
-            // An empty node may have begun later than with the block that was next.
-            number = number.max(node.reader.first());
+        if is_live && !has_begun {
+            if plan.from > now.next {
+                // An empty node has gone back to an earlier block, and this subscriber would miss what comes before the one that was next.
+                return Ok(SubscribeCode::NotAvailable);
+            }
+            // It may have begun later than with that, too.
+            number = plan.from.max(node.reader.first());
         }
         if number >= now.next {
             if tip.changed().await.is_err() {
@@ -179,6 +185,7 @@ async fn send(
             }
             continue;
         }
+        has_begun = true;
         // A block at a time: what it takes beyond its bytes a second is bounded by that.
         call.turn().await;
         match &filter {

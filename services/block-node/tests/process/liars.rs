@@ -1,6 +1,7 @@
 //! Peers that say of themselves what is not so, beside one that is honest, and a node without a block that may begin anywhere.
 
 use block_node::connect::address;
+use block_node::messages::SubscribeCode;
 use bytes::Bytes;
 use prost::Message as _;
 use service_kit::grpc::{Caller, Requests, Responses, Service, Stream, Unary, encode};
@@ -165,11 +166,16 @@ fn a_greedy_node_that_believed_a_peer_in_vain_takes_publishers_where_it_stood_be
     run(beside(&liar, async |address| {
         let server = Server::start(folder.path(), &["--backfill-peers", &address, "--backfill-greedy"]);
         status_becomes(&server, |status| status.next_expected_block == 50).await;
+        let flags = consumer(&server, None, None);
+        let live = tokio::spawn(async move { read(&flags, |_| ()).await });
         status_becomes(&server, |status| status.next_expected_block == 0).await;
         let published = async {
             while publish(&publisher(&server, 0, 10)).await.is_ok_and(|published| published.acknowledged.len() < 10) {}
         };
         tokio::time::timeout(harness::LONG, published).await.expect("blocks that are acknowledged");
         assert_eq!(status(&server).await.first_available_block, 0);
+        // What was next for who subscribed then is not any more, and it would miss what came before.
+        let live = tokio::time::timeout(harness::LONG, live).await.expect("it is told").unwrap().unwrap();
+        assert_eq!((live.blocks, live.status), (0, SubscribeCode::NotAvailable.number(WireEra::Today)));
     }));
 }
