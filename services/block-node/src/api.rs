@@ -258,6 +258,7 @@ impl Service for Api {
         let node = Arc::clone(&self.node);
         Unary::Later(Box::pin(async move {
             call.turn().await;
+            call.charge(message.len());
             // Not before: what waits for its turn takes no memory.
             let answer = match answer(&node, method, encoding, message) {
                 Unary::Now(answer) => answer,
