@@ -1,6 +1,7 @@
 //! A server, put together: store, node, sockets; and how it stops.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,17 @@ pub enum ServerError {
     /// Sockets.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// Where it shall listen.
+    #[error("--server-host: {0}")]
+    Host(StartError),
+    /// What is shown to peers.
+    #[error("--backfill-token-file: {}: {source}; name a file that holds the token", path.display())]
+    Token {
+        /// Its name.
+        path: PathBuf,
+        /// What the file system said.
+        source: io::Error,
+    },
     /// A thread.
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
@@ -71,7 +83,14 @@ pub async fn run(
     let bound = Bound::bind(&[
         Group { urls: std::slice::from_ref(&settings.listen), grpc: true, http: true },
         Group { urls: health.as_slice(), grpc: false, http: true },
-    ])?;
+    ])
+    .map_err(|error| match error {
+        StartError::Listen(_) => ServerError::Host(error),
+        other => ServerError::Start(other),
+    })?;
+    if let Some(path) = &settings.backfill_token_file {
+        std::fs::read_to_string(path).map_err(|source| ServerError::Token { path: path.clone(), source })?;
+    }
     let tls = settings.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
     let of_peers = settings.backfill_tls.clone().map(ClientTls::open).transpose().map_err(ServerError::PeersTls)?;
     if let (None, Some(peer)) = (&of_peers, settings.backfill_peers.iter().find(|peer| peer.is_tls)) {
