@@ -68,6 +68,9 @@ pub enum ServerError {
         /// What the file system said.
         source: io::Error,
     },
+    /// Descriptors of the services, which the build made.
+    #[error("the descriptors of the services cannot be read: {0}; build it anew")]
+    Descriptors(prost::DecodeError),
     /// A thread.
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
@@ -120,9 +123,10 @@ pub async fn run(
     let node = Node::start(settings, rules, store).map_err(ServerError::Thread)?;
     let of_workers = Arc::clone(&node);
     let operations = Operations { registry: Arc::clone(&node.metrics.registry), readiness: node.readiness.clone() };
+    // It is made anew by each thread; whether it can be is found here.
+    Reflection::new(&[proto::DESCRIPTORS]).map_err(ServerError::Descriptors)?;
     let mut server = bound.start(options, move |_| {
         let api = Api::new(Arc::clone(&of_workers), clients.clone(), operations.clone());
-        // The build made it: a set that cannot be decoded does not pass its test.
         let reflection = Reflection::new(&[proto::DESCRIPTORS]).unwrap_or_default();
         Accompanied::new(api, operations.clone(), reflection)
     })?;
