@@ -28,6 +28,9 @@ use crate::subscribe::subscribe;
 /// A larger answer is made when it is its turn, one after the other: a client may ask for a hundred blocks at once and take none.
 const AT_ONCE_BYTES: usize = 32 << 10;
 
+/// A number, or nothing.
+const SMALL_REQUEST_BYTES_MAX: usize = 16 << 10;
+
 /// The methods that are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -43,6 +46,18 @@ pub enum Method {
     StatusDetail,
     /// getBlockContentsProof.
     ContentsProof,
+}
+
+impl Method {
+    /// Who may call it.
+    fn right(self) -> Option<Right> {
+        match self {
+            Self::Publish => Some(Right::Publish),
+            Self::Subscribe | Self::GetBlock | Self::ContentsProof => Some(Right::Read),
+            // Publishers ask where to begin.
+            Self::Status | Self::StatusDetail => None,
+        }
+    }
 }
 
 /// Where each method is found, and whether it is a stream.
@@ -72,13 +87,7 @@ impl Api {
     /// Begins a call, if whoever calls may.
     fn begin(&self, method: Method, caller: &Caller) -> Result<Call, Status> {
         let Some(clients) = &self.clients else { return Ok(Call::default()) };
-        let right = match method {
-            Method::Publish => Some(Right::Publish),
-            Method::Subscribe | Method::GetBlock | Method::ContentsProof => Some(Right::Read),
-            // Publishers ask where to begin.
-            Method::Status | Method::StatusDetail => None,
-        };
-        clients.begin(&caller.headers, &caller.peer, right)
+        clients.begin(&caller.headers, &caller.peer, method.right())
     }
 
     /// How blocks are compressed for a client with these headers.
@@ -226,6 +235,17 @@ impl Service for Api {
         METHODS.iter().find(|(known, ..)| *known == path).map(|(_, method, is_stream)| (*method, *is_stream))
     }
 
+    fn admit(&self, method: Method, caller: &Caller) -> Result<usize, Status> {
+        if let Some(clients) = &self.clients {
+            clients.admit(&caller.headers, &caller.peer, method.right())?;
+        }
+        Ok(match method {
+            Method::GetBlock | Method::Status | Method::StatusDetail => SMALL_REQUEST_BYTES_MAX,
+            // A request to subscribe that is too long is answered with a code of its own.
+            Method::Publish | Method::Subscribe | Method::ContentsProof => usize::MAX,
+        })
+    }
+
     fn unary(&self, method: Method, caller: Caller, message: Bytes) -> Unary {
         let call = match self.begin(method, &caller) {
             Ok(call) => call,
@@ -238,6 +258,7 @@ impl Service for Api {
         let node = Arc::clone(&self.node);
         Unary::Later(Box::pin(async move {
             call.turn().await;
+            call.charge(message.len());
             // Not before: what waits for its turn takes no memory.
             let answer = match answer(&node, method, encoding, message) {
                 Unary::Now(answer) => answer,

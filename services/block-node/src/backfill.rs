@@ -133,7 +133,8 @@ pub async fn run(node: &Arc<Node>, tls: Option<&ClientTls>) -> Infallible {
         let is_published = is_moving && node.publishing(|publishing| publishing.publishers()) > 0;
         let blocks_min = if is_published { FAR_BEHIND_BLOCKS } else { 1 };
         let mut is_fetching = false;
-        for peer in peers.iter_mut().filter(|peer| !peer.is_resting()) {
+        // Behind a last block that is not known nothing is taken.
+        for peer in peers.iter_mut().filter(|peer| !peer.is_resting() && node.knows_last()) {
             match fetch(node, &peer.address, tls, blocks_min).await {
                 Ok(Outcome::BeginsBehind(first, last)) => peer.begins_behind(first, last),
                 Ok(Outcome::Fetched(blocks)) => {

@@ -151,17 +151,25 @@ impl Clients {
 
     /// Begins a call of whoever shows this. `None`: whoever is known may do it.
     pub fn begin(&self, headers: &HeaderMap, peer: &Peer, right: Option<Right>) -> Result<Call, Status> {
-        let client = self.find(headers, peer)?;
-        if right.is_some_and(|right| !client.rights.contains(&right)) {
-            let message = format!("client {} may not do this; --clients says who may", client.name);
-            return Err(Status::new(Code::PermissionDenied, message));
-        }
+        let client = self.admit(headers, peer, right)?;
         let one_more = |calls: u32| (calls < client.calls_max).then(|| calls + 1);
         if client.calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
             let message = format!("client {} has {} calls under way, as many as it may", client.name, client.calls_max);
             return Err(Status::new(Code::ResourceExhausted, message));
         }
         Ok(Call(Some(Arc::clone(client))))
+    }
+
+    /// Who shows this, if he may do it.
+    pub fn admit(&self, headers: &HeaderMap, peer: &Peer, right: Option<Right>) -> Result<&Arc<Client>, Status> {
+        let client = self.find(headers, peer)?;
+        match right.is_none_or(|right| client.rights.contains(&right)) {
+            true => Ok(client),
+            false => {
+                let message = format!("client {} may not do this; --clients says who may", client.name);
+                Err(Status::new(Code::PermissionDenied, message))
+            }
+        }
     }
 
     fn find(&self, headers: &HeaderMap, peer: &Peer) -> Result<&Arc<Client>, Status> {

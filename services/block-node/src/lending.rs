@@ -3,7 +3,8 @@
 //! A large block is lent: it takes room for as long as one subscriber sends of it, once for all who send it at the same time. It is
 //! sent in pieces that are copies, so that what a slow client leaves lying in its connection keeps a piece in memory and not the block.
 //! Who waits for a client while others wait for room gives the block back, and takes it again when the client goes on. A small block is a
-//! piece, and is not lent.
+//! piece, and is not lent. Pieces that clients have not taken have an allowance of their own, half as large; where that is used up, everybody is served
+//! in pieces that are much smaller.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,8 +18,12 @@ use crate::recent::Shared;
 
 /// What a subscriber holds of a block in any case, bytes.
 pub const PIECE_BYTES: usize = 256 << 10;
+/// What a subscriber is sent at a time while clients take nothing of so many pieces that there is no room for another, bytes.
+pub const CROWDED_PIECE_BYTES: usize = 16 << 10;
 /// Who wants room waits so long for somebody whose client takes nothing.
 const GRACE: Duration = Duration::from_secs(1);
+/// So many pieces may be with clients in any case.
+const PIECES_MIN: usize = 16;
 /// Room is counted in so many bytes.
 const UNIT_BYTES: usize = 1 << 10;
 
@@ -29,12 +34,15 @@ type Lent = BTreeMap<(u64, Option<ContentCoding>), Weak<Loan>>;
 pub struct Lending {
     room: Arc<Semaphore>,
     units_max: u32,
+    /// For pieces.
+    pieces: Arc<Semaphore>,
     lent: Mutex<Lent>,
     waiting: watch::Sender<usize>,
     lent_bytes: Gauge,
 }
 
-/// Room for a block that is not there yet.
+/// Room for a block that is not there yet, or for a piece.
+#[derive(Debug)]
 pub struct Room(Option<OwnedSemaphorePermit>);
 
 /// A block that takes its room until this is dropped.
@@ -83,7 +91,8 @@ impl Lending {
     pub fn new(bytes_max: usize, lent_bytes: Gauge) -> Self {
         let units_max = units(bytes_max).clamp(1, u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX));
         let room = Arc::new(Semaphore::new(units_max as usize));
-        Self { room, units_max, lent: Mutex::default(), waiting: watch::Sender::new(0), lent_bytes }
+        let pieces = Arc::new(Semaphore::new((units_max as usize / 2).max(PIECES_MIN * PIECE_BYTES / UNIT_BYTES)));
+        Self { room, units_max, pieces, lent: Mutex::default(), waiting: watch::Sender::new(0), lent_bytes }
     }
 
     fn lent(&self) -> MutexGuard<'_, Lent> {
@@ -107,6 +116,18 @@ impl Lending {
             }
         };
         Room(room)
+    }
+
+    /// Room for a piece of so many bytes, if there is; [`PIECE_BYTES`] are counted at most.
+    pub fn piece(&self, bytes: usize) -> Option<Room> {
+        let room = Arc::clone(&self.pieces).try_acquire_many_owned(units(bytes.min(PIECE_BYTES)));
+        room.ok().map(|room| Room(Some(room)))
+    }
+
+    /// The same, as soon as there is.
+    pub async fn piece_later(&self, bytes: usize) -> Room {
+        // It is never closed.
+        Room(Arc::clone(&self.pieces).acquire_many_owned(units(bytes.min(PIECE_BYTES))).await.ok())
     }
 
     /// Lends a block, compressed like this or not, for which there is room; what it does not need is free again.
@@ -175,6 +196,20 @@ mod tests {
         // A small one took none of it, and a larger one than all gets all.
         drop(lending.room(usize::MAX).await);
         drop(small);
+    }
+
+    #[tokio::test]
+    async fn pieces_that_clients_do_not_take_are_bounded() {
+        let lending = Lending::new(8 << 20, Gauge::default());
+        let mut held = Vec::new();
+        while let Some(piece) = lending.piece(PIECE_BYTES) {
+            held.push(piece);
+        }
+        assert_eq!(held.len(), 16);
+        assert!(soon(lending.piece_later(PIECE_BYTES)).await.is_none());
+        held.pop();
+        assert!(lending.piece(usize::MAX).is_some(), "a longer one counts as a piece");
+        assert!(soon(lending.room(8 << 20)).await.is_some(), "blocks have theirs");
     }
 
     async fn soon<T>(future: impl Future<Output = T>) -> Option<T> {

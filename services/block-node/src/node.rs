@@ -31,6 +31,8 @@ use crate::wire::WireError;
 
 /// The check of `/readyz` that fails when no more blocks can be stored.
 const STORE: &str = "store";
+/// The check that fails when it is not known which block was the last.
+const LAST_BLOCK: &str = "last-block";
 /// Proofs of contents that are made at a time: each holds its block, and takes a processor.
 const PROOFS_MAX: usize = 2;
 /// How long the repair of a block may take, others being written before it.
@@ -68,15 +70,12 @@ struct Written {
 pub enum RepairError {
     /// Nothing to compare it with.
     #[error(
-        "block {0}: neither the block before nor the one behind it is whole here, so that nothing tells whether it is the right one"
+        "block {0}: nothing here has its root hash, and the block behind it is not whole: nothing tells whether it is the right one"
     )]
     Alone(u64),
     /// A block of another history.
     #[error("block {0} is not the one that was stored here, or does not stand between those beside it")]
     Another(u64),
-    /// No neighbour vouches for it, and its proof would not be accepted today.
-    #[error("block {0} has a proof that is not accepted, and no block behind it here names its root hash")]
-    Unproven(u64),
     /// The store.
     #[error("block {0} was not written")]
     NotWritten(u64),
@@ -170,6 +169,16 @@ impl Node {
         metrics.accepting.set(1);
         let readiness = Readiness::default();
         readiness.is_there(STORE);
+        if !publishing.knows_last() {
+            let last = publishing.next().0.saturating_sub(1);
+            let why = format!(
+                "block {last} is damaged together with its root hash: none is taken behind it, since nothing tells what it must continue. Start \
+                 with --backfill-peers whom you trust, and --trust-peers-with-last-block"
+            );
+            tracing::error!("{why}");
+            metrics.accepting.set(0);
+            readiness.wait_for(LAST_BLOCK, why);
+        }
         let node = Arc::new(Self {
             recent: Recent::new(settings.cache_bytes),
             lending: Lending::new(settings.readers_memory_bytes, metrics.lent_bytes.clone()),
@@ -267,7 +276,7 @@ impl Node {
     pub fn join(&self, client: &str, publishers_max: usize) -> Option<(PublisherId, Arc<Notify>)> {
         let now = self.now_micros();
         let join = |publishing: &mut Publishing<OnItsWay>| {
-            publishing.has_place(publishers_max, now).then(|| publishing.join(client))
+            publishing.has_place(client, publishers_max, now).then(|| publishing.join(client))
         };
         let id = self.publishing(join)?;
         let bell = Arc::new(Notify::new());
@@ -409,6 +418,13 @@ impl Node {
             }
             Appended::Repaired(number) => {
                 tracing::info!(number, "a damaged block is whole again");
+                if let Some(root) = self.reader.root(number)
+                    && self.publishing(|publishing| publishing.repaired(number, root))
+                {
+                    tracing::info!(number, "the root hash of the last block is known again: blocks are taken");
+                    self.metrics.accepting.set(1);
+                    self.readiness.is_there(LAST_BLOCK);
+                }
                 self.metrics.repaired.inc();
                 self.tip.send_modify(|_| ());
             }
@@ -440,12 +456,12 @@ impl Node {
     }
 
     /// Takes a block of which the copy here is damaged, and waits until it is safe. It must have the root hash of that; where this is not
-    /// known, it must continue the block before it and be continued by the one behind it, as far as these are here, and one must be.
-    pub async fn repair(self: &Arc<Self>, verified: Verified, is_proven: bool) -> Result<(), RepairError> {
+    /// known, the block behind it must name it, and it must continue the one before if that is here.
+    pub async fn repair(self: &Arc<Self>, verified: Verified) -> Result<(), RepairError> {
         let node = Arc::clone(self);
         let number = verified.number;
         let prepare = move || {
-            node.fits(&verified, is_proven)?;
+            node.fits(&verified)?;
             // By itself: what is current for the newest blocks is nothing to an older one.
             Ok(Prepared::with(&verified, None, node.settings.compression_level))
         };
@@ -465,8 +481,9 @@ impl Node {
         }
     }
 
-    /// Whether a block is the one that was stored: it has its root hash, or, where that is not known, stands between those beside it.
-    fn fits(&self, verified: &Verified, is_proven: bool) -> Result<(), RepairError> {
+    /// Whether a block is the one that was stored: it has its root hash, or that which the block behind it names. That it continues the one before
+    /// proves nothing: whoever knows that can make many which do, and proofs for them.
+    fn fits(&self, verified: &Verified) -> Result<(), RepairError> {
         let number = verified.number;
         // The root hash that it was stored with names one block, whatever proofs are accepted today.
         match self.reader.root(number) {
@@ -474,27 +491,31 @@ impl Node {
             Some(_) => return Err(RepairError::Another(number)),
             None => {}
         }
-        let rules = ProofRules::accepted_before();
         let before = number.checked_sub(1).and_then(|before| self.reader.root(before));
-        let behind = self.reader.read(number + 1).ok();
-        let behind = behind.and_then(|behind| Verified::of(&behind.bytes, self.block_limits(), &rules).ok());
-        let continues = before.map(|root| root == verified.footer.previous_root);
-        let is_continued = match (behind, self.with(|publishing| publishing.next())) {
-            (Some(behind), _) => Some(behind.footer.previous_root == verified.root),
-            // What comes next will continue the block that stood here.
-            (None, (next, root)) if next == number + 1 => root.map(|root| root == verified.root),
-            // It is on its way to the disk.
-            (None, _) if self.reader.next() == number + 1 => return Err(RepairError::Alone(number)),
-            (None, _) => None,
-        };
-        match (continues, is_continued) {
-            (None, None) => Err(RepairError::Alone(number)),
-            (Some(false), _) | (_, Some(false)) => Err(RepairError::Another(number)),
-            // Its root hash is known to be that of the block that was stored, whatever proofs are accepted today.
-            (_, Some(true)) => Ok(()),
-            _ if is_proven => Ok(()),
-            _ => Err(RepairError::Unproven(number)),
+        if before.is_some_and(|root| root != verified.footer.previous_root) {
+            return Err(RepairError::Another(number));
         }
+        let (next, last_root) = self.with(|publishing| publishing.next());
+        let behind = self.reader.read(number + 1).ok();
+        let behind = behind
+            .and_then(|behind| Verified::of(&behind.bytes, self.block_limits(), &ProofRules::accepted_before()).ok());
+        let named = match behind {
+            Some(behind) => Some(behind.footer.previous_root),
+            // What comes next will continue the block that stood here.
+            None if next == number + 1 => last_root,
+            None => None,
+        };
+        match named {
+            Some(root) if root == verified.root => Ok(()),
+            Some(_) => Err(RepairError::Another(number)),
+            None if next == number + 1 && self.settings.trusts_peers_with_last_block => Ok(()),
+            None => Err(RepairError::Alone(number)),
+        }
+    }
+
+    /// Whether the root hash of the last block is known, so that what comes next can be compared with it.
+    pub fn knows_last(&self) -> bool {
+        self.with(|publishing| publishing.knows_last())
     }
 
     /// Whether blocks are compared with the tree of all root hashes before.

@@ -186,12 +186,16 @@ pub struct Publishing<B> {
     due: Vec<PublisherId>,
     /// The last time that was given.
     now_micros: u64,
+    /// When a block became safe last.
+    safe_micros: u64,
 }
 
 impl<B> Publishing<B> {
     /// For a store whose first block has this number, and which the next block continues so.
     pub fn new(settings: Settings, first: u64, chain: Chain) -> Self {
         let base = chain.next();
+        // What comes could not be compared with what is there.
+        let over = (first < base && chain.previous().is_none()).then_some(EndCode::Error);
         Self {
             settings,
             chain,
@@ -201,9 +205,10 @@ impl<B> Publishing<B> {
             publishers: BTreeMap::new(),
             next_publisher: 0,
             held_bytes: 0,
-            over: None,
+            over,
             due: Vec::new(),
             now_micros: 0,
+            safe_micros: 0,
         }
     }
 
@@ -378,7 +383,7 @@ impl<B> Publishing<B> {
 
     /// All blocks up to this one are safe.
     pub fn safe(&mut self, last: u64, now_micros: u64) {
-        self.now_micros = now_micros;
+        (self.now_micros, self.safe_micros) = (now_micros, now_micros);
         debug_assert!(last < self.chain.next());
         while self.base <= last {
             if let Some(slot) = self.slots.pop_front() {
@@ -495,6 +500,20 @@ impl<B> Publishing<B> {
     /// The number of the next block to submit, and the root hash of the one before, as far as it is known.
     pub fn next(&self) -> (u64, Option<Hash>) {
         (self.chain.next(), self.chain.previous())
+    }
+
+    /// Whether it is known what the next block must continue; none is taken before.
+    pub fn knows_last(&self) -> bool {
+        self.first == self.base || self.chain.previous().is_some()
+    }
+
+    /// A block that was damaged is whole again, and has this root hash; whether blocks are taken since then, which were not before.
+    pub fn repaired(&mut self, number: u64, root: Hash) -> bool {
+        let is_last = !self.knows_last() && self.chain.know_previous(number, root);
+        if is_last {
+            self.over.take_if(|code| *code == EndCode::Error);
+        }
+        is_last
     }
 
     /// The last block that is safe, or [`NO_BLOCK`].

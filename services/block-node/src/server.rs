@@ -1,6 +1,7 @@
 //! A server, put together: store, node, sockets; and how it stops.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,20 @@ pub enum ServerError {
     /// Sockets.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// Where it shall listen.
+    #[error("--server-host: {0}")]
+    Host(StartError),
+    /// What is shown to peers.
+    #[error("--backfill-token-file: {}: {source}; name a file that holds the token", path.display())]
+    Token {
+        /// Its name.
+        path: PathBuf,
+        /// What the file system said.
+        source: io::Error,
+    },
+    /// Descriptors of the services, which the build made.
+    #[error("the descriptors of the services cannot be read: {0}; build it anew")]
+    Descriptors(prost::DecodeError),
     /// A thread.
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
@@ -71,7 +86,14 @@ pub async fn run(
     let bound = Bound::bind(&[
         Group { urls: std::slice::from_ref(&settings.listen), grpc: true, http: true },
         Group { urls: health.as_slice(), grpc: false, http: true },
-    ])?;
+    ])
+    .map_err(|error| match error {
+        StartError::Listen(_) => ServerError::Host(error),
+        other => ServerError::Start(other),
+    })?;
+    if let Some(path) = &settings.backfill_token_file {
+        std::fs::read_to_string(path).map_err(|source| ServerError::Token { path: path.clone(), source })?;
+    }
     let tls = settings.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
     let of_peers = settings.backfill_tls.clone().map(ClientTls::open).transpose().map_err(ServerError::PeersTls)?;
     if let (None, Some(peer)) = (&of_peers, settings.backfill_peers.iter().find(|peer| peer.is_tls)) {
@@ -90,6 +112,7 @@ pub async fn run(
             connection_window_bytes: settings.window_bytes.max(8 << 20),
             frame_bytes_max: settings.window_bytes.min(FRAME_BYTES_MAX),
             streams_max: settings.streams_max,
+            answer_patience: settings.subscriber_timeout,
             ..Limits::default()
         },
         memory: Memory::new(settings.messages_memory_bytes),
@@ -100,9 +123,10 @@ pub async fn run(
     let node = Node::start(settings, rules, store).map_err(ServerError::Thread)?;
     let of_workers = Arc::clone(&node);
     let operations = Operations { registry: Arc::clone(&node.metrics.registry), readiness: node.readiness.clone() };
+    // It is made anew by each thread; whether it can be is found here.
+    Reflection::new(&[proto::DESCRIPTORS]).map_err(ServerError::Descriptors)?;
     let mut server = bound.start(options, move |_| {
         let api = Api::new(Arc::clone(&of_workers), clients.clone(), operations.clone());
-        // The build made it: a set that cannot be decoded does not pass its test.
         let reflection = Reflection::new(&[proto::DESCRIPTORS]).unwrap_or_default();
         Accompanied::new(api, operations.clone(), reflection)
     })?;

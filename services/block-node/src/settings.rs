@@ -95,7 +95,7 @@ pub struct Flags {
     #[arg(long, env = "SERVER_MAX_MESSAGE_SIZE_BYTES", default_value_t = 131_072_000, value_parser = clap::value_parser!(u32).range(65_536..=1_073_741_824))]
     pub server_max_message_size_bytes: u32,
     /// Calls of a connection at a time
-    #[arg(long, env = "SERVER_HTTP2_MAX_CONCURRENT_STREAMS", default_value_t = 128)]
+    #[arg(long, env = "SERVER_HTTP2_MAX_CONCURRENT_STREAMS", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub server_http2_max_concurrent_streams: u32,
     /// What a client may send ahead on a stream, bytes
     #[arg(long, env = "SERVER_HTTP2_INITIAL_WINDOW_SIZE", default_value_t = 1_048_576, value_parser = clap::value_parser!(u32).range(65_535..=2_147_483_647))]
@@ -149,8 +149,8 @@ pub struct Flags {
     #[arg(long, env = "BLOCK_NODE_COMPRESS_ANSWERS", default_value = "asked", hide_possible_values = true)]
     pub compress_answers: CompressAnswers,
     /// Publishers at a time
-    #[arg(long, env = "BLOCK_NODE_PUBLISHERS_MAX", default_value_t = 64)]
-    pub publishers_max: usize,
+    #[arg(long, env = "BLOCK_NODE_PUBLISHERS_MAX", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub publishers_max: u32,
     /// Blocks that may be under way, from their first item to the sync
     #[arg(long, env = "BLOCK_NODE_PUBLISH_WINDOW_BLOCKS", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub publish_window_blocks: u32,
@@ -170,7 +170,7 @@ pub struct Flags {
     #[arg(long, env = "BLOCK_NODE_SUBSCRIBER_TIMEOUT_MILLIS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub subscriber_timeout_millis: u64,
     /// Size at which a new file for blocks is begun, bytes
-    #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864)]
+    #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864, value_parser = clap::value_parser!(u64).range(65_536..=1_073_741_824))]
     pub segment_bytes: u64,
     /// How hard zstd tries to make blocks small; 3 and 9 take less room and more processor time, see the README
     #[arg(long, env = "BLOCK_NODE_COMPRESSION_LEVEL", default_value_t = store::LEVEL, value_parser = clap::value_parser!(i32).range(1..=19))]
@@ -193,6 +193,10 @@ pub struct Flags {
     /// node is behind by it fetches in any case
     #[arg(long, env = "BACKFILL_GREEDY")]
     pub backfill_greedy: bool,
+    /// Take from peers whatever continues the block before it for a last block that is damaged together with its root hash, so that nothing here
+    /// tells which it was. For one start, with peers whom you trust
+    #[arg(long, env = "BLOCK_NODE_TRUST_PEERS_WITH_LAST_BLOCK", requires = "backfill_peers")]
+    pub trust_peers_with_last_block: bool,
     /// File of the token that is shown to peers
     #[arg(long, env = "BLOCK_NODE_BACKFILL_TOKEN_FILE", value_name = "FILE")]
     pub backfill_token_file: Option<PathBuf>,
@@ -270,6 +274,8 @@ pub struct Settings {
     pub backfill_peers: Vec<Url>,
     /// Whether an empty node begins with the first block that one of them has.
     pub backfill_greedy: bool,
+    /// Whether one of them may say which the last block was, where that is lost.
+    pub trusts_peers_with_last_block: bool,
     /// Where the token stands that is shown to them.
     pub backfill_token_file: Option<PathBuf>,
     /// How peers that speak TLS are checked, and what is shown to them.
@@ -328,7 +334,7 @@ impl Flags {
             signers_percent_min: self.record_file_signers_percent,
             wire_era: self.wire_era,
             compress_answers: self.compress_answers,
-            publishers_max: self.publishers_max,
+            publishers_max: self.publishers_max as usize,
             messages_memory_bytes: self.messages_memory_bytes,
             cache_bytes: self.cache_bytes,
             readers_memory_bytes: self.readers_memory_bytes,
@@ -337,6 +343,7 @@ impl Flags {
             compression_level: self.compression_level,
             backfill_peers: self.backfill_peers.clone(),
             backfill_greedy: self.backfill_greedy,
+            trusts_peers_with_last_block: self.trust_peers_with_last_block,
             backfill_token_file: self.backfill_token_file.clone(),
             backfill_tls: self.backfill_tls_authority.clone().map(|authority| ClientTlsFiles {
                 authority: Some(authority),
@@ -384,6 +391,11 @@ mod tests {
             &["--nonsense"][..],
             &["--wire-era", "v0.14"],
             &["--keep-blocks", "0"],
+            &["--publishers-max", "0"],
+            &["--server-http2-max-concurrent-streams", "0"],
+            &["--segment-bytes", "0"],
+            &["--segment-bytes", "100000000000000"],
+            &["import", "a", "--segment-bytes", "0"],
             &["--scrub-bytes-per-second", "0"],
             &["--compression-level", "0"],
             &["--compression-level", "20"],

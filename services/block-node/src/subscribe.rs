@@ -19,7 +19,7 @@ use crate::block::ItemError;
 use crate::clients::Call;
 use crate::compressed::ContentCoding;
 use crate::filter::{self, Filter, Part, Place};
-use crate::lending::{Loan, PIECE_BYTES};
+use crate::lending::{CROWDED_PIECE_BYTES, Loan, PIECE_BYTES, Room};
 use crate::messages::{NO_BLOCK, SubscribeCode, proto, subscribe_status};
 use crate::node::Node;
 use crate::store::ReadError;
@@ -104,6 +104,10 @@ pub async fn subscribe(
             let text = format!("{PIECE_BYTES} bytes were not taken within {:?}", node.settings.subscriber_timeout);
             return Err(Status::new(Code::DeadlineExceeded, text));
         }
+        Err(Undelivered::Crowded) => {
+            let text = "other subscribers hold all that --readers-memory-bytes allows, and take nothing; try again";
+            return Err(Status::new(Code::ResourceExhausted, text));
+        }
         // It was removed before this subscriber came to it.
         Err(Undelivered::Unread(ReadError::NotStored(_)) | Undelivered::Unfiltered) => {
             Some(SubscribeCode::NotAvailable)
@@ -130,6 +134,8 @@ enum Undelivered {
     Gone,
     /// It takes nothing.
     Late,
+    /// Others take nothing, and hold all that may be held.
+    Crowded,
     /// There is no block.
     Unread(ReadError),
     /// It is of a time that had no filters.
@@ -157,15 +163,21 @@ async fn send(
     let encoding = encoding.filter(|_| filter.is_none());
     let subscriber = Subscriber { node, encoding, responses };
     responses.open().map_err(|_| Undelivered::Gone)?;
-    let mut number = plan.from;
+    // The next block that becomes safe, whichever that is.
+    let is_live = request.start_block_number == NO_BLOCK && request.end_block_number == NO_BLOCK;
+    let (mut number, mut has_begun) = (plan.from, false);
     loop {
         let now = *tip.borrow_and_update();
         if now.is_stopping {
             return Ok(SubscribeCode::Success);
         }
-        if number == plan.from && request.start_block_number == NO_BLOCK && request.end_block_number == NO_BLOCK {
-            // An empty node may have begun later than with the block that was next.
-            number = number.max(node.reader.first());
+        if is_live && !has_begun {
+            if plan.from > now.next {
+                // An empty node has gone back to an earlier block, and this subscriber would miss what comes before the one that was next.
+                return Ok(SubscribeCode::NotAvailable);
+            }
+            // It may have begun later than with that, too.
+            number = plan.from.max(node.reader.first());
         }
         if number >= now.next {
             if tip.changed().await.is_err() {
@@ -173,6 +185,7 @@ async fn send(
             }
             continue;
         }
+        has_begun = true;
         // A block at a time: what it takes beyond its bytes a second is bounded by that.
         call.turn().await;
         match &filter {
@@ -198,6 +211,13 @@ struct Subscriber<'a> {
 }
 
 impl Subscriber<'_> {
+    /// Room for a piece that is made already; who does not take theirs are ended in the time that it is waited for.
+    async fn room(&self, bytes: usize) -> Result<Room, Undelivered> {
+        let room = self.node.lending.piece_later(bytes);
+        let room = tokio::time::timeout(self.node.settings.subscriber_timeout, room).await;
+        room.map_err(|_| Undelivered::Crowded)
+    }
+
     async fn send(&self, piece: Bytes) -> Result<(), Undelivered> {
         match tokio::time::timeout(self.node.settings.subscriber_timeout, self.responses.send(piece)).await {
             Ok(sent) => sent.map_err(|_| Undelivered::Gone),
@@ -206,7 +226,7 @@ impl Subscriber<'_> {
     }
 
     /// Sends a piece while a block is lent; what comes back is the loan, if nobody else wants the room that it takes.
-    async fn send_of(&self, piece: Bytes, loan: Arc<Loan>) -> Result<Option<Arc<Loan>>, Undelivered> {
+    async fn send_of(&self, (piece, _room): (Bytes, Room), loan: Arc<Loan>) -> Result<Option<Arc<Loan>>, Undelivered> {
         let mut sending = pin!(self.send(piece));
         tokio::select! {
             sent = &mut sending => sent.map(|()| Some(loan)),
@@ -237,10 +257,19 @@ impl Subscriber<'_> {
         while !part.is_empty() {
             let lent = self.lent(number, loan).await?;
             // A copy: what waits in the connection keeps nothing else in memory. The rest of a message follows.
-            let end = part.end.min(part.start + PIECE_BYTES);
+            let room = self.node.lending.piece(part.len());
+            let bytes = if room.is_some() { PIECE_BYTES } else { CROWDED_PIECE_BYTES };
+            let end = part.end.min(part.start + bytes);
             let piece = Bytes::copy_from_slice(&lent.block().frames()[part.start..end]);
             part.start = end;
-            loan = self.send_of(piece, lent).await?;
+            loan = match room {
+                Some(room) => self.send_of((piece, room), lent).await?,
+                None => {
+                    drop(lent);
+                    self.send(piece).await?;
+                    None
+                }
+            };
         }
         Ok(loan)
     }
@@ -248,7 +277,9 @@ impl Subscriber<'_> {
     async fn deliver(&self, number: u64) -> Result<(), Undelivered> {
         let loan = self.lent(number, None).await?;
         let frames = loan.block().frames();
-        if frames.len() <= PIECE_BYTES {
+        if frames.len() <= PIECE_BYTES
+            && let Some(_room) = self.node.lending.piece(frames.len())
+        {
             drop(loan);
             return self.send(frames).await;
         }
@@ -273,6 +304,7 @@ impl Subscriber<'_> {
             };
             let frames = node.filtered.frames(number, filter, make).await.map_err(damaged)?;
             drop(loan);
+            let _room = self.room(frames.len()).await?;
             return self.send(frames).await;
         }
         node.metrics.filtered.inc();
@@ -294,9 +326,13 @@ impl Subscriber<'_> {
             place = behind;
             let kept = match part {
                 None => break,
-                Some(Part::Message(message)) => self.send_of(message, loan).await?,
+                Some(Part::Message(message)) => {
+                    let room = self.room(message.len()).await?;
+                    self.send_of((message, room), loan).await?
+                }
                 Some(Part::Long(head, item)) => {
-                    let kept = self.send_of(head, loan).await?;
+                    let room = self.room(head.len()).await?;
+                    let kept = self.send_of((head, room), loan).await?;
                     self.send_frames(number, kept, item).await?
                 }
             };

@@ -52,6 +52,9 @@ impl Operations {
     }
 }
 
+/// What is asked of health and reflection is no longer: names.
+const REQUEST_BYTES_MAX: usize = 64 << 10;
+
 /// A service and what goes with it.
 pub struct Accompanied<S> {
     service: S,
@@ -94,6 +97,13 @@ impl<S: Service> Service for Accompanied<S> {
             health::WATCH => Some((Method::HealthWatch, true)),
             path if reflection::PATHS.contains(&path) => Some((Method::Reflection, true)),
             _ => None,
+        }
+    }
+
+    fn admit(&self, method: Self::Method, caller: &Caller) -> Result<usize, Status> {
+        match method {
+            Method::Own(method) => self.service.admit(method, caller),
+            Method::HealthCheck | Method::HealthWatch | Method::Reflection => Ok(REQUEST_BYTES_MAX),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Blocks of which the copy here is damaged, from peers that have them right.
 //!
-//! A damaged block is asked for by its number, from one peer after the other, and must stand between those beside it. One that no peer has
-//! right keeps neither other blocks from being repaired nor what is missing from being fetched: damaged blocks have their turn, and when
+//! A damaged block is asked for by its number, from one peer after the other, and must have the root hash that it was stored with or that the block
+//! behind it names; so of several in a row the last comes first. One that no peer has right keeps neither other blocks from being repaired nor what is missing from being fetched: damaged blocks have their turn, and when
 //! all were asked for in vain, they are asked for less and less often, too.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::peers::{Peer, rest};
 use super::{aside, get_block, open};
-use crate::block::{BuilderError, ProofRules, Verified};
+use crate::block::{ProofRules, Verified};
 use crate::node::{Node, RepairError};
 
 /// Damaged blocks that are asked for at a time.
@@ -31,15 +31,20 @@ enum UnfitError {
 }
 
 /// Which damaged blocks are asked for next, and when.
-#[derive(Default)]
 pub(super) struct Turn {
-    /// The first of them; behind the last one the first of all comes again.
+    /// The last of them; below the first one the last of all comes again.
     from: u64,
     /// Blocks that were asked for since one was repaired.
     in_vain: usize,
     /// Times in a row that all were asked for in vain.
     failures: u32,
     rests_until: Option<Instant>,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self { from: u64::MAX, in_vain: 0, failures: 0, rests_until: None }
+    }
 }
 
 impl Turn {
@@ -49,7 +54,7 @@ impl Turn {
 
     /// Some blocks were asked for, of so many that are damaged.
     fn is_over(&mut self, round: &Round, damaged: usize) {
-        self.from = round.last.saturating_add(1);
+        self.from = round.last.checked_sub(1).unwrap_or(u64::MAX);
         if round.repaired > 0 {
             (self.in_vain, self.failures, self.rests_until) = (0, 0, None);
             return;
@@ -143,21 +148,14 @@ async fn repair(
 async fn repair_one(node: &Arc<Node>, channel: &mut Channel, number: u64) -> Result<bool, UnfitError> {
     let block = get_block(node, channel, number).await.map_err(|error| UnfitError::Call(number, error))?;
     let Some(block) = block else { return Ok(false) };
-    let (limits, rules) = (node.block_limits(), node.proof_rules());
-    let verify = move || match Verified::of(&block, limits, &rules) {
-        Ok(verified) => Ok((verified, true)),
-        // It may have been accepted by other rules than those of today; then a neighbour must vouch for it.
-        Err(BuilderError::Proof(_)) => {
-            let verified = Verified::of(&block, limits, &ProofRules::accepted_before());
-            verified.map(|verified| (verified, false)).map_err(|error| error.to_string())
-        }
-        Err(error) => Err(error.to_string()),
-    };
-    let (verified, is_proven) = aside(verify).await.map_err(|why| UnfitError::Wrong(number, why))?;
+    let limits = node.block_limits();
+    // It may have been accepted by other rules than those of today: its root hash must be the one that is known here.
+    let verify = move || Verified::of(&block, limits, &ProofRules::accepted_before());
+    let verified = aside(verify).await.map_err(|error| UnfitError::Wrong(number, error.to_string()))?;
     if verified.number != number {
         return Err(UnfitError::Wrong(number, format!("its header says {}", verified.number)));
     }
-    match node.repair(verified, is_proven).await {
+    match node.repair(verified).await {
         Ok(()) => Ok(true),
         Err(RepairError::Alone(_)) => Ok(false),
         Err(error) => Err(error.into()),
@@ -172,11 +170,11 @@ mod tests {
     fn all_damaged_blocks_have_their_turn_and_asking_in_vain_gets_rare() {
         let mut turn = Turn::default();
         let round = |last, repaired| Round { asked: 64, last, repaired };
-        turn.is_over(&round(63, 0), 150);
-        turn.is_over(&round(127, 0), 150);
-        assert_eq!((turn.from, turn.is_resting()), (128, false), "there are more");
-        turn.is_over(&Round { asked: 64, last: 41, repaired: 0 }, 150);
-        assert_eq!((turn.from, turn.is_resting(), turn.failures), (42, true, 1), "all were asked for");
+        turn.is_over(&round(86, 0), 150);
+        turn.is_over(&round(22, 0), 150);
+        assert_eq!((turn.from, turn.is_resting()), (21, false), "there are more");
+        turn.is_over(&Round { asked: 64, last: 107, repaired: 0 }, 150);
+        assert_eq!((turn.from, turn.is_resting(), turn.failures), (106, true, 1), "all were asked for");
         for _ in 0..3 {
             turn.is_over(&round(63, 0), 150);
         }

@@ -75,6 +75,15 @@ impl Chain {
         }
     }
 
+    /// The root hash of the block with this number is known now; whether that is the one before, of which it was not.
+    pub fn know_previous(&mut self, number: u64, root: Hash) -> bool {
+        let is_news = self.previous.is_none() && self.next.checked_sub(1) == Some(number);
+        if is_news {
+            self.previous = Some(root);
+        }
+        is_news
+    }
+
     /// Adds the next block.
     pub fn extend(&mut self, root: Hash) {
         if let Some(all) = &mut self.all {

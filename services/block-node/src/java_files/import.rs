@@ -3,12 +3,13 @@
 //! Whole batches are appended to the store, which syncs each: whenever this ends, by an error, by a signal or by a loss of power, the store
 //! holds verified blocks without a gap, and the next run goes on behind the last of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::BufReader;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,7 @@ pub struct ImportFlags {
     #[arg(long, env = "SERVER_MAX_MESSAGE_SIZE_BYTES", default_value_t = 131_072_000, value_parser = clap::value_parser!(u32).range(65_536..=1_073_741_824))]
     pub server_max_message_size_bytes: u32,
     /// Size at which a new file for blocks is begun, bytes
-    #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864)]
+    #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864, value_parser = clap::value_parser!(u64).range(65_536..=1_073_741_824))]
     pub segment_bytes: u64,
     /// How hard zstd tries to make blocks small; 3 and 9 take less room and more processor time, see the README
     #[arg(long, env = "BLOCK_NODE_COMPRESSION_LEVEL", default_value_t = store::LEVEL, value_parser = clap::value_parser!(i32).range(1..=19))]
@@ -91,9 +92,20 @@ pub enum ImportError {
     /// Later than what is wanted.
     #[error("the store continues with block {0}; the first one here is {1}")]
     TooLate(u64, u64),
+    /// Earlier than what is wanted.
+    #[error(
+        "the store begins with block {0}; the last one here is {1}: name an earlier --block-node-earliest-managed-block"
+    )]
+    TooEarly(u64, u64),
     /// A block that is not what it should be, in each of the files that have it.
     #[error("block {0} is refused: {1}")]
     Refused(u64, String),
+    /// What they must continue is lost.
+    #[error(
+        "the last block of the store, {0}, is damaged together with its root hash: start the node with --backfill-peers whom you trust, and \
+         --trust-peers-with-last-block"
+    )]
+    LostLast(u64),
     /// The store.
     #[error(transparent)]
     Store(#[from] store::AppendError),
@@ -197,15 +209,20 @@ impl Source {
             first: u64::MAX,
             last: 0,
         };
-        let mut folders = vec![directory.to_owned()];
+        let (mut folders, mut seen) = (vec![directory.to_owned()], BTreeSet::new());
         while let Some(folder) = folders.pop() {
             let failed = |error| JavaFileError::Files(folder.clone(), error);
+            // By way of a link it may be met again.
+            let place = fs::metadata(&folder).map_err(failed)?;
+            if !seen.insert((place.dev(), place.ino())) {
+                continue;
+            }
             for entry in fs::read_dir(&folder).map_err(failed)? {
                 let entry = entry.map_err(failed)?;
-                match entry.file_type().map_err(failed)? {
-                    kind if kind.is_dir() => folders.push(entry.path()),
-                    // A pipe would be waited for; a link is what it leads to.
-                    _ if fs::metadata(entry.path()).is_ok_and(|file| file.is_file()) => source.found(entry.path()),
+                // A pipe would be waited for; a link is what it leads to.
+                match fs::metadata(entry.path()) {
+                    Ok(found) if found.is_dir() => folders.push(entry.path()),
+                    Ok(found) if found.is_file() => source.found(entry.path()),
                     _ => source.passed_over += 1,
                 }
             }
@@ -308,6 +325,12 @@ pub fn import<D: Directory>(
     let mut imported = Imported { passed_over: source.passed_over, ..Imported::default() };
     if store.chain().next() < source.first {
         return Err(ImportError::TooLate(store.chain().next(), source.first));
+    }
+    if store.reader().last().is_none() && store.chain().next() > source.last {
+        return Err(ImportError::TooEarly(store.chain().next(), source.last));
+    }
+    if !store.knows_last() {
+        return Err(ImportError::LostLast(store.chain().next() - 1));
     }
     let mut chain = store.chain().clone();
     let mut trainer = Trainer::new(store.dictionary());

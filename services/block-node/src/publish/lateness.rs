@@ -1,5 +1,6 @@
 //! Blocks that take too long, and what is done then: whoever sends one is ended, and the others are asked for it. Who is kept waiting by this
-//! node is not late. Who has not finished a block leaves it to others for a while, whichever of its streams it was.
+//! node is not late. While no block at all is made, who has held one for long is late if there is another client, however much comes of it. Who
+//! has not finished a block leaves it to others for a while, whichever of its streams it was.
 
 use super::{Progress, Publisher, PublisherId, Publishing, Settings, Slot};
 use crate::messages::{EndCode, PublishResponse};
@@ -12,6 +13,11 @@ impl<B> Publishing<B> {
         // More than the window has room for will never be whole behind it.
         let stall_blocks = stall_blocks.min(window_blocks.saturating_sub(1)).max(1);
         let is_anybody_waiting = self.publishers.values().any(|publisher| publisher.waits);
+        let is_standing = now_micros.saturating_sub(self.safe_micros) >= idle_micros;
+        let mut clients =
+            self.publishers.values().filter(|publisher| !publisher.has_ended).map(|publisher| &publisher.client);
+        let first = clients.next();
+        let are_several = clients.any(|client| Some(client) != first);
         let mut whole_later = 0;
         let mut late = Vec::new();
         for (index, slot) in self.slots.iter_mut().enumerate().rev() {
@@ -28,7 +34,9 @@ impl<B> Publishing<B> {
                     let is_late = whole_later >= stall_blocks && age >= stall_micros;
                     // All that is under way waits for the first block, and somebody for that.
                     let is_in_the_way = index == 0 && is_anybody_waiting && age >= idle_micros;
-                    if is_late || is_in_the_way || idle >= idle_micros {
+                    // Somebody trickles, and perhaps in many places.
+                    let is_trickled = is_standing && are_several && age >= idle_micros;
+                    if is_late || is_in_the_way || is_trickled || idle >= idle_micros {
                         late.push(*publisher);
                     }
                 }

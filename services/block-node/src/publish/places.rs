@@ -1,4 +1,5 @@
-//! Who makes place where as many publish as may, and one more wants to: somebody who is silent, and whom it costs nothing.
+//! Who makes place where as many publish as may, and one more wants to: somebody who is silent, and whom it costs nothing; then who has more than
+//! a client's part, for one that has less.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +14,15 @@ const IDLE_MICROS: u64 = 10_000_000;
 const PART_OF_A_CLIENT: usize = 4;
 
 impl<B> Publishing<B> {
-    /// Whether one more than those who publish would be too many. One that is silent makes place.
-    pub fn has_place(&mut self, publishers_max: usize, now_micros: u64) -> bool {
+    /// Whether there is place for one more stream of this client. One that is silent makes place, or one of a client that has more than its part.
+    pub fn has_place(&mut self, client: &str, publishers_max: usize, now_micros: u64) -> bool {
         self.now_micros = now_micros;
         if self.publishing().count() < publishers_max {
             return true;
         }
-        let Some(id) = self.silent(now_micros).or_else(|| self.crowding(publishers_max, now_micros)) else {
-            return false;
-        };
+        let part = (publishers_max / PART_OF_A_CLIENT).max(1);
+        let silent = self.silent(now_micros).or_else(|| self.crowding(part, now_micros));
+        let Some(id) = silent.or_else(|| self.beyond_its_part(client, part)) else { return false };
         self.end(id, EndCode::Timeout);
         true
     }
@@ -37,7 +38,7 @@ impl<B> Publishing<B> {
     }
 
     /// The same of the client that keeps the most places idle.
-    fn crowding(&self, publishers_max: usize, now_micros: u64) -> Option<PublisherId> {
+    fn crowding(&self, part: usize, now_micros: u64) -> Option<PublisherId> {
         let mut idle = BTreeMap::<&str, Vec<&Publisher>>::new();
         for publisher in self.publishing() {
             let silence = publisher.silence(now_micros);
@@ -46,9 +47,23 @@ impl<B> Publishing<B> {
             }
         }
         let most = idle.into_values().max_by_key(Vec::len)?;
-        let is_crowding = most.len() > (publishers_max / PART_OF_A_CLIENT).max(1);
+        let is_crowding = most.len() > part;
         let longest = most.into_iter().min_by_key(|publisher| publisher.heard_micros)?;
         is_crowding.then_some(longest.id)
+    }
+
+    /// Whose last block began the longest ago, of the client that has the most places and more than its part; for another that has less. What is
+    /// fetched is of no client.
+    fn beyond_its_part(&self, client: &str, part: usize) -> Option<PublisherId> {
+        let mut streams = BTreeMap::<&str, Vec<&Publisher>>::new();
+        for publisher in self.publishing().filter(|publisher| !publisher.client.is_empty()) {
+            streams.entry(&publisher.client).or_default().push(publisher);
+        }
+        if client.is_empty() || streams.get(client).map_or(0, Vec::len) >= part {
+            return None;
+        }
+        let most = streams.into_values().max_by_key(Vec::len).filter(|most| most.len() > part)?;
+        most.into_iter().min_by_key(|publisher| publisher.heard_micros).map(|publisher| publisher.id)
     }
 }
 

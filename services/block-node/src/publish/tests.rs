@@ -310,13 +310,13 @@ fn an_empty_node_begins_elsewhere_though_somebody_has_begun_a_block_and_gone() {
 fn who_is_silent_for_long_makes_place_for_another_and_nobody_else_does() {
     let (mut publishing, one, two) = start(Settings::default());
     assert_eq!(publishing.header(two, 0, 1_000_000), Verdict::Take);
-    assert!(publishing.has_place(3, 0));
-    assert!(!publishing.has_place(2, 59_999_999));
+    assert!(publishing.has_place("", 3, 0));
+    assert!(!publishing.has_place("", 2, 59_999_999));
     assert_eq!(publishing.due(), [] as [PublisherId; 0]);
-    assert!(publishing.has_place(2, 60_000_000));
+    assert!(publishing.has_place("", 2, 60_000_000));
     assert_eq!(publishing.take(one), [EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }]);
     publishing.join("");
-    assert!(!publishing.has_place(2, 90_000_000), "one sends a block, the other has just come");
+    assert!(!publishing.has_place("", 2, 90_000_000), "one sends a block, the other has just come");
 }
 
 #[test]
@@ -326,23 +326,69 @@ fn one_client_with_silent_streams_in_every_place_does_not_keep_others_out() {
     let silent: Vec<_> = (0..6).map(|_| publishing.join("c")).collect();
     assert_eq!(publishing.header(honest[0], 0, 1_000), Verdict::Take);
     for (place, id) in silent[..4].iter().enumerate() {
-        assert!(publishing.has_place(8, 2_000), "place {place}");
+        assert!(publishing.has_place("", 8, 2_000), "place {place}");
         assert_eq!(publishing.take(*id), [EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }]);
         publishing.leave(*id);
         publishing.join(&place.to_string());
     }
-    assert!(!publishing.has_place(8, 3_000), "two streams are no more than a quarter");
+    assert!(!publishing.has_place("", 8, 3_000), "two streams are no more than a quarter");
     // Who has begun blocks is silent a while later, and who sends one is not.
     for (number, id) in [(1, silent[4]), (2, silent[5])] {
         assert_eq!(publishing.header(id, number, 4_000), Verdict::Take);
         publishing.whole(id, candidate(number));
     }
     let third = publishing.join("c");
-    assert!(!publishing.has_place(9, 5_000) && !publishing.has_place(9, 10_004_000 - 1_001));
+    assert!(!publishing.has_place("", 9, 5_000) && !publishing.has_place("", 9, 10_004_000 - 1_001));
     publishing.header(third, 0, 6_000);
-    assert!(publishing.has_place(9, 10_006_000));
+    assert!(publishing.has_place("", 9, 10_006_000));
     assert_eq!(publishing.take(silent[4]).last(), Some(&EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }));
     assert!(honest.iter().all(|id| !publishing.take(*id).iter().any(|told| matches!(told, EndOfStream { .. }))));
+}
+
+#[test]
+fn one_client_that_sends_in_every_place_does_not_keep_others_out() {
+    let mut publishing = Publishing::<u64>::new(Settings::default(), 0, Chain::from(0));
+    let sending: Vec<_> = (0..8).map(|_| publishing.join("c")).collect();
+    for (number, id) in (0..).zip(&sending) {
+        assert_eq!(publishing.header(*id, number, 1_000 + number), Verdict::Take);
+    }
+    assert!(!publishing.has_place("c", 8, 2_000), "it has more than its part");
+    for gone in &sending[..2] {
+        assert!(publishing.has_place("a", 8, 2_000), "for {gone}");
+        publishing.leave(*gone);
+        publishing.join("a");
+    }
+    assert!(!publishing.has_place("a", 8, 2_000), "a quarter is all that it may take of others");
+    for client in ["d", "e", "f", "g"] {
+        assert!(publishing.has_place(client, 8, 2_000), "{client}");
+        let gone =
+            sending.iter().find(|id| publishing.take(**id).iter().any(|told| matches!(told, EndOfStream { .. })));
+        publishing.leave(*gone.unwrap());
+        publishing.join(client);
+    }
+    assert!(!publishing.has_place("h", 8, 2_000), "nobody has more than a quarter");
+}
+
+#[test]
+fn who_holds_blocks_for_long_while_none_is_made_leaves_them_to_others() {
+    let mut publishing = Publishing::<u64>::new(Settings::default(), 0, Chain::from(0));
+    let [honest, one, two] = ["a", "c", "c"].map(|client| publishing.join(client));
+    for (number, id) in [(0, one), (1, two)] {
+        assert_eq!(publishing.header(id, number, 0), Verdict::Take);
+    }
+    publishing.leave(honest);
+    for seconds in 0..60 {
+        [one, two].iter().for_each(|id| assert_eq!(publishing.reserve(*id, 1, seconds * 1_000_000), Room::Granted));
+        publishing.tick(seconds * 1_000_000);
+    }
+    assert!([one, two].iter().all(|id| publishing.take(*id).is_empty()), "nobody else is there");
+    let honest = publishing.join("a");
+    publishing.tick(60_000_000);
+    for id in [one, two] {
+        assert_eq!(publishing.take(id).last(), Some(&EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }));
+    }
+    assert_eq!(publishing.take(honest), [Resend(1), Resend(0)]);
+    assert_eq!(send(&mut publishing, honest, 0), [0]);
 }
 
 /// A client with two streams stood in everybody's way: whenever one was ended, the other had the block before anybody else.

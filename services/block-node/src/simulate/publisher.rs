@@ -408,7 +408,10 @@ impl Publisher<'_> {
     fn block(&mut self, number: u64) -> Vec<u8> {
         while self.crafter.number() <= number {
             let block = self.crafter.next(Shape::of_bytes(self.flags.block_bytes));
-            self.kept.insert(block.number, Kept { bytes: block.bytes, sent: None });
+            // Those before the first are only made so that it continues them.
+            if block.number >= self.flags.first {
+                self.kept.insert(block.number, Kept { bytes: block.bytes, sent: None });
+            }
         }
         match self.kept.get(&number) {
             Some(kept) => kept.bytes.clone(),

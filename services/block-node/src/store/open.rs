@@ -156,7 +156,7 @@ impl<D: Directory> Store<D> {
             let name = scan::name(*before);
             let bytes = self.directory.open(&name).and_then(|file| file.read());
             let scan = scan::scan(*before, head, &bytes.map_err(failed(format!("read {name}")))?, u64::MAX);
-            let chain = replay(&scan, 0).map_err(|record| out_of_order(*before, record))?.chain;
+            let chain = replay(&scan, 0, None).map_err(|record| out_of_order(*before, record))?.chain;
             return Ok(Some(SegmentHead { salt, chain }));
         }
         Ok(None)
@@ -240,7 +240,11 @@ impl<D: Directory> Store<D> {
 
     /// Shows the blocks of the last segment, and writes their places into the index once more. The index knows of blocks before `end`.
     fn adopt(&mut self, number: u64, scan: &Scan, first: Option<u64>, end: u64) -> Result<(), OpenError> {
-        let Replayed { chain, quarantined } = replay(scan, end).map_err(|record| out_of_order(number, record))?;
+        // What it continued when it was closed last, if that was in order.
+        let closed = heads::copy(&self.directory, number + 1).map_err(failed("read heads of segments"))?;
+        let closed = closed.filter(|head| head.salt == scan.head.salt).map(|head| head.chain);
+        let replayed = replay(scan, end, closed.as_ref()).map_err(|record| out_of_order(number, record))?;
+        let Replayed { chain, quarantined } = replayed;
         if let (Some(block), blocks) = (quarantined.first(), quarantined.len()) {
             tracing::error!(blocks, first = block, "blocks are damaged; they are quarantined, and all others served");
         }
@@ -293,6 +297,11 @@ impl<D: Directory> Store<D> {
         &self.chain
     }
 
+    /// Whether the root hash of the last block is known, if there is one. Without it nothing can be compared with what is there.
+    pub fn knows_last(&self) -> bool {
+        self.chain.previous().is_some() || self.chain.next() == self.shown.first()
+    }
+
     /// What the newest blocks that it found were compressed with.
     pub fn dictionary(&self) -> Option<Arc<Dictionary>> {
         self.dictionary.clone()
@@ -341,6 +350,9 @@ impl<D: Directory> Store<D> {
         }
         let written = self.write(std::slice::from_ref(block), Kind::Repaired);
         self.remember(written)?;
+        if self.chain.know_previous(block.number, block.root) {
+            self.shown.advance(&self.chain, self.salt);
+        }
         self.shown.repaired(block.number);
         Ok(())
     }
@@ -399,10 +411,18 @@ impl<D: Directory> Store<D> {
         self.index.write(first.number, &entries).map_err(|error| ("a write of the index", error))
     }
 
-    /// Makes the index safe, which is a start's best witness of what was acknowledged.
+    /// Makes the index safe, which is a start's best witness of what was acknowledged, and the root hash of the last block, by the copy of the head
+    /// that the next segment would have now.
     pub fn close(&mut self) -> io::Result<()> {
         self.index.sync()?;
-        self.directory.sync()
+        self.directory.sync()?;
+        if let (Some(current), true) = (&self.current, self.knows_last()) {
+            let mut head = Vec::new();
+            SegmentHead { salt: self.salt, chain: self.chain.clone() }.encode(current.number + 1, &mut head);
+            heads::write(&self.directory, current.number + 1, &head)?;
+            self.directory.sync()?;
+        }
+        Ok(())
     }
 
     /// Removes the oldest segments whose blocks need not be kept; how many. An error is none of appending: nothing that must stay is

@@ -197,10 +197,13 @@ impl<D: Directory> Reader<D> {
         self.shown.quarantined().contains(&number)
     }
 
-    /// Which blocks are damaged, as far as is known; so many of them, from this number on and then from the first.
+    /// Which blocks are damaged, as far as is known; so many of them, down from this number and then from the last: of several in a row the last
+    /// tells which is the one before.
     pub fn quarantined_blocks(&self, from: u64, count_max: usize) -> Vec<u64> {
         let quarantined = self.shown.quarantined();
-        quarantined.range(from..).chain(quarantined.range(..from)).copied().take(count_max).collect()
+        let (below, rest) = (quarantined.range(..=from).rev(), quarantined.range(from.saturating_add(1)..).rev());
+        let all = below.chain(rest.take_while(|number| **number > from));
+        all.copied().take(count_max).collect()
     }
 
     /// Reads a block. It is compared with its checksums; one that is damaged is quarantined.

@@ -14,9 +14,9 @@ pub(super) struct Replayed {
     pub(super) quarantined: Vec<u64>,
 }
 
-/// Goes through the blocks of a segment, and on to the number `end`, up to which there were blocks as far as the index tells. Error: a
-/// record of a block that cannot stand there.
-pub(super) fn replay(scan: &Scan, end: u64) -> Result<Replayed, &Record> {
+/// Goes through the blocks of a segment, and on to the number `end`, up to which there were blocks as far as the index tells. Where the root hash of
+/// a block is lost, `known` may have it. Error: a record of a block that cannot stand there.
+pub(super) fn replay<'a>(scan: &'a Scan, end: u64, known: Option<&Chain>) -> Result<Replayed, &'a Record> {
     let roots = |records: &[Record]| records.iter().map(|record| (record.head.number, record.head.root)).collect();
     let (repaired, damaged): (BTreeMap<u64, Hash>, BTreeMap<u64, Hash>) = (roots(&scan.repaired), roots(&scan.damaged));
     let mut replayed = Replayed { chain: scan.head.chain.clone(), quarantined: Vec::new() };
@@ -24,18 +24,18 @@ pub(super) fn replay(scan: &Scan, end: u64) -> Result<Replayed, &Record> {
         if record.head.number < replayed.chain.next() {
             return Err(record);
         }
-        replayed.pass(record.head.number, &repaired, &damaged);
+        replayed.pass(record.head.number, &repaired, &damaged, known);
         replayed.chain.extend(record.head.root);
     }
     // The last blocks may be there as repaired ones alone, be damaged, or be known to the index alone.
     let behind = |roots: &BTreeMap<u64, Hash>| roots.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));
-    replayed.pass(end.max(behind(&repaired)).max(behind(&damaged)), &repaired, &damaged);
+    replayed.pass(end.max(behind(&repaired)).max(behind(&damaged)), &repaired, &damaged, known);
     Ok(replayed)
 }
 
 impl Replayed {
     /// Goes on to this block, over those before it that are not whole where they stood first.
-    fn pass(&mut self, end: u64, repaired: &BTreeMap<u64, Hash>, damaged: &BTreeMap<u64, Hash>) {
+    fn pass(&mut self, end: u64, repaired: &BTreeMap<u64, Hash>, damaged: &BTreeMap<u64, Hash>, known: Option<&Chain>) {
         for missing in self.chain.next()..end {
             if let Some(root) = repaired.get(&missing) {
                 self.chain.extend(*root);
@@ -45,7 +45,10 @@ impl Replayed {
             match damaged.get(&missing) {
                 Some(root) => self.chain.extend(*root),
                 // Without its root the tree of all roots is not known, either.
-                None => self.chain = Chain::unknown(missing + 1),
+                None => {
+                    let known = known.filter(|known| known.next() == missing + 1);
+                    self.chain = known.cloned().unwrap_or_else(|| Chain::unknown(missing + 1));
+                }
             }
         }
     }

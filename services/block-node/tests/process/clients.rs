@@ -69,3 +69,30 @@ fn a_publisher_is_read_from_as_often_as_its_budget_allows() {
         assert_eq!(metric(&server, "block_node_publisher_pauses_total").await, 0, "it has rested soon enough");
     });
 }
+
+#[test]
+fn what_a_client_asks_with_counts_as_what_it_is_answered() {
+    let directory = harness::folder();
+    let clients = directory.path().join("clients.toml");
+    let token = "may-read";
+    std::fs::write(
+        &clients,
+        format!("[[client]]\nname = \"a\"\ntoken-sha256 = \"{}\"\nbytes-per-second = 1_000_000\n", HASHES[0]),
+    )
+    .unwrap();
+    let server = Server::start(&directory.path().join("data"), &["--clients", clients.to_str().unwrap()]);
+    run(async {
+        let mut channel = connect(&server.address).await.unwrap();
+        channel.set_metadata(http::header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+        let call = channel.call("/org.hiero.block.api.ProofService/getBlockContentsProof");
+        // An item of a megabyte.
+        let item = [&[0x08, 9, 0x12, 0xc0, 0x84, 0x3d][..], &vec![7; 1_000_000]].concat();
+        let began = Instant::now();
+        for _ in 0..3 {
+            let answer: proto::BlockContentsProofResponse = channel.unary(&call, &Raw::of(&item)).await.unwrap();
+            assert_eq!(answer.status, 5);
+        }
+        // A second's worth comes at once.
+        assert!(began.elapsed() > Duration::from_millis(900), "{:?}", began.elapsed());
+    });
+}

@@ -60,3 +60,25 @@ fn a_server_runs_with_what_a_file_says() {
         assert_eq!(get_block(&server, &[0x08, 0]).await.status, 4);
     });
 }
+
+#[test]
+fn a_token_that_is_not_there_and_a_host_that_is_none_are_told_with_their_flag_at_the_start() {
+    let directory = harness::folder();
+    for (flags, said) in [
+        (["--backfill-token-file", "/nonexistent"], "--backfill-token-file: /nonexistent"),
+        (["--server-host", "nonsense.."], "--server-host: cannot listen on"),
+    ] {
+        let mut command = Command::new(PROGRAM);
+        command.args(["--server-port", "0", "--backfill-peers", "127.0.0.1:1", "--data-dir"]).arg(directory.path());
+        let mut child = command.args(flags).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while child.try_wait().unwrap().is_none() && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = child.kill();
+        let output = child.wait_with_output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains(said), "{errors}");
+    }
+}

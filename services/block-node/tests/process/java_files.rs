@@ -252,3 +252,23 @@ fn a_wrong_copy_a_zip_file_that_is_cut_off_and_a_pipe_hinder_no_import_of_what_i
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("block 20 is missing") && said.contains("old.zip: not a ZIP file"), "{said}");
 }
+
+#[test]
+fn a_folder_behind_a_link_is_imported_once_and_a_first_block_behind_the_last_file_is_an_error() {
+    let directory = harness::folder();
+    let [data, java, linked, again] = ["data", "java", "linked", "again"].map(|name| directory.path().join(name));
+    stored(&data);
+    assert_eq!(export(&data, &java, &[]).0, Some(0));
+    std::fs::create_dir(&linked).unwrap();
+    std::os::unix::fs::symlink(&java, linked.join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(&linked, linked.join("round")).unwrap();
+    let (code, said) = import(&again, &linked);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("35 blocks imported"), "{said}");
+    let late = directory.path().join("late");
+    let flags = ["import", "--accept-dummy-proofs", "--block-node-earliest-managed-block", "50", "--data-dir"];
+    let (code, said) = program(&flags, &[&late, &java]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("begins with block 50; the last one here is 34"), "{said}");
+    assert_eq!(import(&again, &linked).0, Some(0), "all of them are there already");
+}

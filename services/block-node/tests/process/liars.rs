@@ -1,6 +1,7 @@
 //! Peers that say of themselves what is not so, beside one that is honest, and a node without a block that may begin anywhere.
 
 use block_node::connect::address;
+use block_node::messages::SubscribeCode;
 use bytes::Bytes;
 use prost::Message as _;
 use service_kit::grpc::{Caller, Requests, Responses, Service, Stream, Unary, encode};
@@ -17,15 +18,15 @@ const FIRST: u64 = 2_000;
 
 /// A peer that says at its first, second, … answer that it has the blocks from one number to another, and gives few of them, or none.
 #[derive(Clone)]
-struct Liar {
-    says: fn(u64) -> (u64, u64),
-    answers: Arc<AtomicU64>,
+pub struct Liar {
+    pub says: fn(u64) -> (u64, u64),
+    pub answers: Arc<AtomicU64>,
     /// Blocks that somebody asked it for.
-    asked: Arc<AtomicU64>,
+    pub asked: Arc<AtomicU64>,
     /// Blocks that it shows to who asks for one, …
-    shows: Arc<BTreeMap<u64, Bytes>>,
+    pub shows: Arc<BTreeMap<u64, Bytes>>,
     /// … and how many of them it sends to subscribers.
-    sends: usize,
+    pub sends: usize,
 }
 
 impl Service for Liar {
@@ -74,7 +75,7 @@ impl Service for Liar {
 }
 
 impl Liar {
-    fn new(says: fn(u64) -> (u64, u64)) -> Liar {
+    pub fn new(says: fn(u64) -> (u64, u64)) -> Liar {
         Liar { says, answers: Arc::default(), asked: Arc::default(), shows: Arc::default(), sends: 0 }
     }
 
@@ -87,7 +88,7 @@ impl Liar {
 }
 
 /// A server that says and gives what the liar does, for as long as the scene takes.
-async fn beside(liar: &Liar, scene: impl AsyncFnOnce(String)) {
+pub async fn beside(liar: &Liar, scene: impl AsyncFnOnce(String)) {
     let bound = Bound::bind(&[Group { urls: &[address("127.0.0.1:0").unwrap()], grpc: true, http: true }]).unwrap();
     let of_server = liar.clone();
     let mut lying = bound.start(Default::default(), move |_| of_server.clone()).unwrap();
@@ -165,11 +166,16 @@ fn a_greedy_node_that_believed_a_peer_in_vain_takes_publishers_where_it_stood_be
     run(beside(&liar, async |address| {
         let server = Server::start(folder.path(), &["--backfill-peers", &address, "--backfill-greedy"]);
         status_becomes(&server, |status| status.next_expected_block == 50).await;
+        let flags = consumer(&server, None, None);
+        let live = tokio::spawn(async move { read(&flags, |_| ()).await });
         status_becomes(&server, |status| status.next_expected_block == 0).await;
         let published = async {
             while publish(&publisher(&server, 0, 10)).await.is_ok_and(|published| published.acknowledged.len() < 10) {}
         };
         tokio::time::timeout(harness::LONG, published).await.expect("blocks that are acknowledged");
         assert_eq!(status(&server).await.first_available_block, 0);
+        // What was next for who subscribed then is not any more, and it would miss what came before.
+        let live = tokio::time::timeout(harness::LONG, live).await.expect("it is told").unwrap().unwrap();
+        assert_eq!((live.blocks, live.status), (0, SubscribeCode::NotAvailable.number(WireEra::Today)));
     }));
 }

@@ -15,6 +15,7 @@ mod durable;
 mod filters;
 mod java_files;
 mod liars;
+mod lost_roots;
 mod memory;
 mod raw;
 mod record_files;

@@ -6,6 +6,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -13,6 +14,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request};
 use prost::Message;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::grpc::compression::Compression;
 use crate::grpc::connection::Asking;
@@ -32,6 +34,13 @@ pub trait Service: 'static {
 
     /// The method with this path, and whether requests or answers are a stream. It decides which of the next two is asked.
     fn method(&self, path: &str) -> Option<(Self::Method, bool)>;
+
+    /// How long a request of this call may be, bytes, or what the call ends with before anything of it is read: who may not call is told here,
+    /// before he has sent anything that takes memory.
+    fn admit(&self, method: Self::Method, caller: &Caller) -> Result<usize, Status> {
+        let _ = (method, caller);
+        Ok(usize::MAX)
+    }
 
     /// Answers a unary call, at once if nothing must be waited for.
     fn unary(&self, method: Self::Method, caller: Caller, message: Bytes) -> Unary;
@@ -152,6 +161,9 @@ enum Source {
         decompress: Option<Decompress>,
         /// Of the message that is under way, and of the last one that came, until the next is asked for.
         taken: Option<Taken>,
+        patience: Duration,
+        /// Rings when nothing has come for that long of a message that was begun.
+        still: Option<Pin<Box<Sleep>>>,
     },
     /// Somebody who speaks for the client.
     Messages(mpsc::Receiver<Bytes>),
@@ -169,12 +181,22 @@ impl Requests {
         message_bytes_max: usize,
         memory: Share,
         decompress: Option<Decompress>,
+        patience: Duration,
     ) -> Self {
         let deframer = Deframer::new(message_bytes_max);
         let deframer = if decompress.is_some() { deframer.taking_compressed() } else { deframer };
         let body = Unread { stream: Some(body), left: None };
         Self {
-            source: Source::Framed { body, deframer, is_over: false, memory, decompress, taken: None },
+            source: Source::Framed {
+                body,
+                deframer,
+                is_over: false,
+                memory,
+                decompress,
+                taken: None,
+                patience,
+                still: None,
+            },
             counted: None,
             asking: None,
         }
@@ -216,15 +238,15 @@ impl Requests {
     }
 
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
-        let (body, deframer, is_over, memory, decompress, taken) = match &mut self.source {
-            Source::Framed { body, deframer, is_over, memory, decompress, taken } => {
-                (body, deframer, is_over, memory, decompress, taken)
+        let (body, deframer, is_over, memory, decompress, taken, patience, still) = match &mut self.source {
+            Source::Framed { body, deframer, is_over, memory, decompress, taken, patience, still } => {
+                (body, deframer, is_over, memory, decompress, taken, *patience, still)
             }
             Source::Messages(messages) => return messages.poll_recv(context).map(Ok),
         };
         loop {
-            if deframer.awaited().is_none() {
-                *taken = None;
+            if deframer.begun() == 0 {
+                (*taken, *still) = (None, None);
             }
             if let Some(message) = deframer.message()? {
                 let Some(decompress) = decompress.filter(|_| deframer.is_compressed()) else {
@@ -238,15 +260,30 @@ impl Requests {
                 let plain = decompress(&message, deframer.length_max(), &mut |bytes| taken.grow(bytes))?;
                 return Poll::Ready(Ok(Some(plain.into())));
             }
-            if let (Some(length), None) = (deframer.awaited(), &taken) {
-                *taken = Some(memory.take(length)?);
+            // What has come, and not what is claimed: a claim costs nothing.
+            match taken {
+                Some(taken) => taken.grow(deframer.begun().saturating_sub(taken.bytes()))?,
+                None if deframer.begun() > 0 => *taken = Some(memory.take(deframer.begun())?),
+                None => {}
             }
             if *is_over {
                 deframer.finish()?;
                 return Poll::Ready(Ok(None));
             }
             let Some(body) = &mut body.stream else { return Poll::Ready(Ok(None)) };
-            match ready!(body.poll_data(context)) {
+            let Poll::Ready(data) = body.poll_data(context) else {
+                if deframer.begun() == 0 {
+                    return Poll::Pending;
+                }
+                let still = still.get_or_insert_with(|| Box::pin(sleep(patience)));
+                ready!(still.as_mut().poll(context));
+                let message = format!("grpc: nothing came of a message that was begun for {patience:?}");
+                return Poll::Ready(Err(Status::new(Code::DeadlineExceeded, message)));
+            };
+            if let Some(still) = still {
+                still.as_mut().reset(Instant::now() + patience);
+            }
+            match data {
                 Some(Ok(chunk)) => {
                     // What is in the deframer is bounded by the longest message.
                     let _ = body.flow_control().release_capacity(chunk.len());

@@ -18,20 +18,23 @@ use h2::{Ping, Reason, RecvStream};
 use http::{Method, Request, StatusCode, Uri, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, sleep_until};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 
 use crate::grpc::call::{Caller, Left, Peer, Requests, Responses, Sender, Service, Unary};
 use crate::grpc::cork::cork;
 use crate::grpc::header_log;
 use crate::grpc::memory::{Memory, Share, Taken};
 use crate::grpc::status::{Code, Status};
-use crate::grpc::timeout;
+use crate::grpc::timeout as deadline;
 use crate::http::{CutOff, Incoming};
 use crate::listen::Life;
 use crate::places::Presence;
 
 /// Answers up to this size are handed over without asking whether the client has room; it is less than any window.
 const SMALL_ANSWER_BYTES: usize = 32 << 10;
+
+/// See [`Limits::answer_patience`].
+const ANSWER_PIECE_BYTES: usize = 256 << 10;
 
 /// How long the answer to a ping may wait for another answer that takes it along. Go's client pings with nearly every request,
 /// to estimate the bandwidth: an answer of its own would cost as much again as the request.
@@ -65,6 +68,10 @@ pub struct Limits {
     pub ping_interval: Option<Duration>,
     /// How long it may take to answer.
     pub ping_timeout: Duration,
+    /// How long nothing may come of a message that was begun, before its call is ended.
+    pub message_patience: Duration,
+    /// How long a client may take for 256 KiB of the answer to a unary call, or for the rest of it, before the call is ended.
+    pub answer_patience: Duration,
     /// Whether headers are written to stderr: see [`header_log`].
     pub logs_headers: bool,
 }
@@ -83,6 +90,8 @@ impl Default for Limits {
             streams_max: STREAMS_MAX,
             ping_interval: Some(Duration::from_secs(2 * 60 * 60)),
             ping_timeout: Duration::from_secs(20),
+            message_patience: Duration::from_secs(60),
+            answer_patience: Duration::from_secs(60),
             logs_headers: false,
         }
     }
@@ -297,7 +306,7 @@ impl<S: Service> Calls<S> {
             sender.finish(Err(Status::new(Code::Unimplemented, message)));
             return;
         };
-        let deadline = timeout::of(&head.headers).map(|timeout| Instant::now() + timeout);
+        let deadline = deadline::of(&head.headers).map(|timeout| Instant::now() + timeout);
         let taken = self.memory.take_call(&head, 0);
         let encoding = head.headers.get("grpc-encoding").and_then(|encoding| encoding.to_str().ok());
         let decompress = encoding.and_then(|encoding| self.service.decompress(encoding));
@@ -305,11 +314,23 @@ impl<S: Service> Calls<S> {
             sender.set_encoding(compression.encoding);
         }
         let caller = Caller { headers: head.headers, peer: Rc::clone(&self.peer) };
-        let requests = Requests::new(body, self.limits.message_bytes_max, self.memory.clone(), decompress);
         let taken = match taken {
             Ok(taken) => taken,
             Err(status) => return sender.finish(Err(status)),
         };
+        let bytes_max = match self.service.admit(method, &caller) {
+            Ok(bytes_max) => bytes_max,
+            Err(status) => {
+                sender.finish(Err(status));
+                self.running.push(Box::pin(async move {
+                    let _taken = taken;
+                    let _ = timeout(HEARING_OUT, hear_out(body)).await;
+                }));
+                return;
+            }
+        };
+        let (bytes_max, patience) = (self.limits.message_bytes_max.min(bytes_max), self.limits.message_patience);
+        let requests = Requests::new(body, bytes_max, self.memory.clone(), decompress, patience);
         if is_stream {
             let asking = Rc::new(asking);
             let left = Left::default();
@@ -371,6 +392,7 @@ impl<S: Service> Calls<S> {
         (deadline, mut taken, asking): (Option<Instant>, Taken, Asking),
         context: &mut Context<'_>,
     ) {
+        let patience = self.limits.answer_patience;
         // What a client whose turn it is not sends stays in its window.
         let polled = if self.memory.is_open() { requests.poll_only(context) } else { Poll::Pending };
         let message = match polled {
@@ -393,7 +415,7 @@ impl<S: Service> Calls<S> {
                             Unary::Later(answer) => answer.await,
                         }
                     };
-                    answer_later(answer, sender, deadline).await;
+                    answer_later(answer, sender, (deadline, patience)).await;
                 }));
                 return;
             }
@@ -410,17 +432,21 @@ impl<S: Service> Calls<S> {
             Unary::Now(Err(status)) => sender.finish(Err(status)),
             Unary::Now(result) => self.running.push(Box::pin(async move {
                 let _kept = (taken, asking);
-                answer_later(std::future::ready(result), sender, deadline).await;
+                answer_later(std::future::ready(result), sender, (deadline, patience)).await;
             })),
             Unary::Later(answer) => self.running.push(Box::pin(async move {
                 let _kept = (taken, asking);
-                answer_later(answer, sender, deadline).await;
+                answer_later(answer, sender, (deadline, patience)).await;
             })),
         }
     }
 }
 
-async fn answer_later(answer: impl Future<Output = Result<Bytes, Status>>, sender: Sender, deadline: Option<Instant>) {
+async fn answer_later(
+    answer: impl Future<Output = Result<Bytes, Status>>,
+    sender: Sender,
+    (deadline, patience): (Option<Instant>, Duration),
+) {
     let sender = RefCell::new(sender);
     let result = match run(answer, &sender, deadline).await {
         Some(Ok(message)) if message.len() <= SMALL_ANSWER_BYTES && sender.borrow_mut().has_room(message.len()) => {
@@ -433,7 +459,19 @@ async fn answer_later(answer: impl Future<Output = Result<Bytes, Status>>, sende
                 Ok(waiting) => waiting,
                 Err(status) => return sender.borrow_mut().finish(Err(status)),
             };
-            let send = poll_fn(|context| sender.borrow_mut().poll_send(&mut message, context).map(|_| Ok(())));
+            let (mut still, mut left) = (pin!(sleep(patience)), message.len());
+            let send = poll_fn(|context| {
+                if sender.borrow_mut().poll_send(&mut message, context).is_ready() {
+                    return Poll::Ready(Ok(()));
+                }
+                if left - message.len() >= ANSWER_PIECE_BYTES {
+                    left = message.len();
+                    still.as_mut().reset(Instant::now() + patience);
+                }
+                let late =
+                    || format!("grpc: {ANSWER_PIECE_BYTES} bytes of the answer were not taken within {patience:?}");
+                still.as_mut().poll(context).map(|()| Err(Status::new(Code::DeadlineExceeded, late())))
+            });
             run(send, &sender, deadline).await
         }
         Some(Err(status)) => Some(Err(status)),

@@ -164,10 +164,9 @@ impl Deframer {
         Ok(Some(frame.freeze()))
     }
 
-    /// The length of the message whose end has not come yet, if that is known.
-    pub fn awaited(&self) -> Option<usize> {
-        let head = self.partial.first_chunk::<HEAD_BYTES>()?;
-        Some(u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize)
+    /// What is here of the message whose end has not come yet, bytes.
+    pub fn begun(&self) -> usize {
+        self.partial.len()
     }
 
     /// The request has ended.

@@ -1,10 +1,10 @@
 //! Memory for calls under way, before and after anybody has said who he is: their headers, messages whose end has not come yet or that
 //! are being worked on, and answers that the client does not take.
 //!
-//! A message is counted with the length that it claims, before its second piece is taken. One connection cannot take what all have,
+//! A message is counted as its bytes come: what is only claimed takes nothing. One connection cannot take what all have,
 //! and all together cannot take more than the server may use: beyond, calls are refused. The first [`OWN_BYTES`] of each
 //! connection are its own, so that small calls are served whatever others hold. While a client does not take its answers no more
-//! are made for it: see [`Share::turn`].
+//! are made for it: see [`Share::turn`]; and answers together take half at most, so that requests have room whoever takes no answer.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,6 +25,8 @@ struct Shared {
     bytes_max: usize,
     own_bytes: usize,
     taken: AtomicUsize,
+    /// Of it, answers that wait for clients.
+    answers: AtomicUsize,
 }
 
 /// What each connection may take whatever the others have: the sum is bounded by the number of connections.
@@ -32,6 +34,9 @@ const OWN_BYTES: usize = 32 << 10;
 
 /// Answers of a connection that may wait for the client while more are made, bytes.
 const ANSWERS_WAITING_BYTES: usize = 4 << 20;
+
+/// Answers that wait for clients may take such a part of all.
+const ANSWERS_PART: usize = 2;
 
 /// What a call costs besides its headers and messages, about: its stream, its future.
 const CALL_BYTES: usize = 1 << 10;
@@ -44,7 +49,7 @@ impl Memory {
     }
 
     fn with_own(bytes_max: usize, own_bytes: usize) -> Self {
-        Self(Arc::new(Shared { bytes_max, own_bytes, taken: AtomicUsize::new(0) }))
+        Self(Arc::new(Shared { bytes_max, own_bytes, taken: AtomicUsize::new(0), answers: AtomicUsize::new(0) }))
     }
 
     /// Room that grows and shrinks, for who keeps something of a request elsewhere.
@@ -171,9 +176,29 @@ impl Share {
 
     /// Takes room for an answer that waits for the client; the first is only refused when others have taken everything.
     pub(crate) fn take_answer(&self, bytes: usize) -> Result<Waiting, Status> {
-        let taken = self.take_or_exceed(bytes, self.0.answers.get() == 0)?;
-        self.0.answers.set(self.0.answers.get() + bytes);
-        Ok(Waiting(taken))
+        let Shared { answers, bytes_max, .. } = &*self.0.memory.0;
+        let is_first = self.0.answers.get() == 0;
+        let bytes_max = bytes_max / ANSWERS_PART;
+        let one_more = |before: usize| {
+            let after = before.checked_add(bytes)?;
+            (after <= bytes_max || is_first && before < bytes_max).then_some(after)
+        };
+        if answers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
+            let what = format!(
+                "grpc: no room for an answer of {bytes} bytes: answers that clients do not take may take {bytes_max}"
+            );
+            return Err(Status::new(Code::ResourceExhausted, what));
+        }
+        match self.take_or_exceed(bytes, is_first) {
+            Ok(taken) => {
+                self.0.answers.set(self.0.answers.get() + bytes);
+                Ok(Waiting(taken))
+            }
+            Err(status) => {
+                answers.fetch_sub(bytes, Ordering::Relaxed);
+                Err(status)
+            }
+        }
     }
 
     /// Takes room for a message of this length, or says what the call must end with.
@@ -208,6 +233,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let share = &self.0.share;
         share.0.answers.set(share.0.answers.get() - self.0.bytes);
+        share.0.memory.0.answers.fetch_sub(self.0.bytes, Ordering::Relaxed);
         if share.is_open() {
             share.0.opened.notify_one();
         }
@@ -221,6 +247,11 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
+    /// How much this is.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Takes more.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Status> {
         let mut more = self.share.take(bytes)?;
@@ -290,6 +321,20 @@ mod tests {
         drop(large);
         assert!(other.take_answer(1).is_ok());
         assert_eq!(memory.taken(), 0);
+    }
+
+    #[test]
+    fn answers_that_nobody_takes_leave_room_for_requests() {
+        let memory = Memory::with_own(100, 0);
+        let connections = [(); 8].map(|()| memory.of_connection(50));
+        let held: Vec<_> = connections.iter().filter_map(|connection| connection.take_answer(20).ok()).collect();
+        assert!(held.len() <= 3 && memory.taken() <= 60, "{} bytes", memory.taken());
+        assert!(memory.of_connection(50).take(40).is_ok());
+        drop(held);
+        let half = memory.of_connection(100).take(50).map_err(|status| status.message).unwrap();
+        assert!(connections[0].take_answer(40).is_ok(), "requests leave room for answers");
+        drop(half);
+        assert_eq!((memory.taken(), memory.0.answers.load(Ordering::Relaxed)), (0, 0));
     }
 
     #[test]

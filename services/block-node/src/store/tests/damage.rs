@@ -97,9 +97,9 @@ fn which_damaged_blocks_come_next_goes_round() {
         damage(&directory, &reader, number);
         assert!(reader.read(number).is_err());
     }
-    assert_eq!(reader.quarantined_blocks(0, 2), [1, 4]);
-    assert_eq!(reader.quarantined_blocks(5, 2), [7, 1]);
-    assert_eq!(reader.quarantined_blocks(8, 9), [1, 4, 7]);
+    assert_eq!(reader.quarantined_blocks(u64::MAX, 2), [7, 4]);
+    assert_eq!(reader.quarantined_blocks(3, 2), [1, 7]);
+    assert_eq!(reader.quarantined_blocks(0, 9), [7, 4, 1]);
 }
 
 /// As earlier versions have left it, a copy of no head is there.
