@@ -65,11 +65,6 @@ impl DatabaseFiles {
         Ok(identity(&self.given)? == self.identity[0])
     }
 
-    /// Whether the database at the path is still this one: one look, where [`Source::is_current`] has three.
-    pub fn is_database_current(&self) -> io::Result<bool> {
-        Ok(identity(&self.given)? == self.identity[0])
-    }
-
     /// Whether `other` is the same database file, whatever became of its WAL.
     pub fn is_same_database(&self, other: &DatabaseFiles) -> bool {
         self.identity[0] == other.identity[0]
