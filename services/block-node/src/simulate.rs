@@ -1,10 +1,12 @@
-//! `block-node simulate`: a publisher of crafted blocks and a consumer that verifies what it reads. Tests use the same.
+//! `block-node simulate`: a publisher of crafted blocks and a consumer that verifies what it reads, and who asks for the status. Tests use the same.
 
 mod consumer;
 mod publisher;
+mod status;
 
 pub use consumer::{ConsumerFlags, Read, read};
 pub use publisher::{Fault, Published, PublisherFlags, publish, request};
+pub use status::{NodeStatus, StatusFlags, ask};
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -61,6 +63,12 @@ pub async fn connect_with(address: &str, flags: &TlsFlags) -> Result<Channel, Gr
 fn block_on<T>(work: impl Future<Output = Result<T, GrpcError>>) -> Result<T, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(work)?)
+}
+
+/// Prints what a node says of itself.
+pub fn status(flags: &StatusFlags) -> Result<(), Box<dyn Error>> {
+    let status = block_on(ask(flags))?;
+    Ok(console::print(status)?)
 }
 
 /// Publishes, and prints how that went. Errors: not all of it came about, nor the fault that was asked for.

@@ -23,6 +23,7 @@ mod scrub;
 mod server;
 mod shared_reads;
 mod simulator;
+mod status;
 mod stopping;
 
 use std::os::unix::fs::PermissionsExt as _;
