@@ -60,20 +60,28 @@ pub async fn connect_with(address: &str, flags: &TlsFlags) -> Result<Channel, Gr
     Ok(channel)
 }
 
-fn block_on<T>(work: impl Future<Output = Result<T, GrpcError>>) -> Result<T, Box<dyn Error>> {
+/// Works with the node at an address. Where that breaks since the node speaks TLS and the address does not say so, the error does.
+fn block_on<T>(address: &str, work: impl Future<Output = Result<T, GrpcError>>) -> Result<T, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(work)?)
+    let result = runtime.block_on(work);
+    if let (Err(GrpcError::Broken(what)), Ok(url)) = (&result, connect::address(address))
+        && runtime.block_on(connect::wants_tls(&url))
+    {
+        let address = format!("https://{}:{}", url.host, url.port);
+        return Err(format!("{url}: {what}, since it speaks TLS: {address} with --tls-authority").into());
+    }
+    Ok(result?)
 }
 
 /// Prints what a node says of itself.
 pub fn status(flags: &StatusFlags) -> Result<(), Box<dyn Error>> {
-    let status = block_on(ask(flags))?;
+    let status = block_on(&flags.address, ask(flags))?;
     Ok(console::print(status)?)
 }
 
 /// Publishes, and prints how that went. Errors: not all of it came about, nor the fault that was asked for.
 pub fn publisher(flags: &PublisherFlags) -> Result<(), Box<dyn Error>> {
-    let published = block_on(publish(flags))?;
+    let published = block_on(&flags.address, publish(flags))?;
     console::print(format_args!("{published}\n"))?;
     ended(published.shortfall(flags))
 }
@@ -84,7 +92,7 @@ pub fn consumer(flags: &ConsumerFlags) -> Result<(), Box<dyn Error>> {
     console::print(format_args!("{read}\n"))?;
     // Nobody is asked what it has where nothing is missing.
     let stored = match read.shortfall(flags, None) {
-        Some(_) => block_on(stored(&flags.address, &flags.tls)).ok(),
+        Some(_) => block_on(&flags.address, stored(&flags.address, &flags.tls)).ok(),
         None => None,
     };
     ended(read.shortfall(flags, stored))

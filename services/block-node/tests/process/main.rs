@@ -25,6 +25,7 @@ mod shared_reads;
 mod simulator;
 mod status;
 mod stopping;
+mod tls_errors;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
