@@ -17,9 +17,11 @@ pub use crate::messages::{PUBLISH, STATUS, SUBSCRIBE};
 use clap::Args;
 use service_kit::client::{Channel, GrpcError, Options};
 use service_kit::tls::{ClientTls, ClientTlsFiles, Protocol};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::messages::proto;
 use crate::{connect, console};
+use consumer::read_until;
 
 /// How long a node may take to answer a unary call.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -88,14 +90,26 @@ pub fn publisher(flags: &PublisherFlags) -> Result<(), Box<dyn Error>> {
 
 /// Reads and verifies, and prints how that went. Errors: a block is wrong, or not all that were asked for came.
 pub fn consumer(flags: &ConsumerFlags) -> Result<(), Box<dyn Error>> {
-    let read = block_on(read(flags, |_| ()))?;
+    let reading = read_until(flags, |_| (), |line| console::tell(line), asked_to_end());
+    let read = block_on(&flags.address, reading)?;
     console::print(format_args!("{read}\n"))?;
     // Nobody is asked what it has where nothing is missing.
     let stored = match read.shortfall(flags, None) {
-        Some(_) => block_on(&flags.address, stored(&flags.address, &flags.tls)).ok(),
-        None => None,
+        Some(_) if !read.is_ended => block_on(&flags.address, stored(&flags.address, &flags.tls)).ok(),
+        _ => None,
     };
     ended(read.shortfall(flags, stored))
+}
+
+/// Comes with SIGTERM or SIGINT, from when it is waited for on; never where those cannot be taken.
+async fn asked_to_end() {
+    match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+        (Ok(mut terminate), Ok(mut interrupt)) => tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        },
+        _ => std::future::pending().await,
+    }
 }
 
 /// The first block that a node has, and the last; [`crate::messages::NO_BLOCK`]: none.
