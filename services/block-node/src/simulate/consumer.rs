@@ -38,11 +38,16 @@ pub struct ConsumerFlags {
     #[arg(long, default_value_t = 0)]
     pub slow_millis: u64,
     /// Items of these kinds alone, by their field in BlockItem, separated by commas; of the others their hashes come
-    #[arg(long, value_delimiter = ',', conflicts_with = "without_items")]
+    #[arg(long, value_delimiter = ',', value_parser = item_kind, conflicts_with = "without_items")]
     pub only_items: Vec<u32>,
     /// All items but those of these kinds
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = item_kind)]
     pub without_items: Vec<u32>,
+}
+
+fn item_kind(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| "expected the number of a kind of item, its field in BlockItem, such as 4 of transactions".into())
 }
 
 impl ConsumerFlags {

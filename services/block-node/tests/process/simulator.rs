@@ -83,3 +83,10 @@ fn a_consumer_that_waits_says_for_what_and_sums_up_when_a_signal_ends_it() {
         assert_eq!(line.contains("a signal ended it before block 100 came"), code == 1, "{line}");
     }
 }
+
+#[test]
+fn a_filter_that_is_no_number_is_told_what_it_takes() {
+    let output = Command::new(PROGRAM).args(["simulate", "consumer", "--only-items", "transactions"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("expected the number of a kind of item, its field in BlockItem"), "{said}");
+}
