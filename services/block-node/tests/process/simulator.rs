@@ -58,6 +58,16 @@ fn a_consumer_that_was_not_given_all_blocks_fails_and_says_which_there_are() {
 }
 
 #[test]
+fn a_publisher_that_was_sent_back_says_how_many_blocks_that_were() {
+    let directory = harness::folder();
+    let server = Server::start(directory.path(), &[]);
+    run(publish(&publisher(&server, 0, 10))).unwrap();
+    let (code, said, errors) = simulate(&server, &["publisher", "--first", "15", "--blocks", "3"]);
+    let expected = "8 blocks acknowledged (5 of them before --first: the node did not have them yet) in ";
+    assert!(code == Some(0) && said.starts_with(expected), "{said}{errors}");
+}
+
+#[test]
 fn a_consumer_that_waits_says_for_what_and_sums_up_when_a_signal_ends_it() {
     let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
