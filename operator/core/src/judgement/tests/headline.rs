@@ -118,7 +118,10 @@ fn of_what_was_disturbed_it_is_said_what_counts() {
     assert!(message.starts_with("3 trials were disturbed, more than trials.retries allows (1); "), "{message}");
     record.trials[7].waited_millis = Some(0);
     let message = judge(&record).message;
-    assert!(message.starts_with("3 trials were disturbed, and 2 of them count, "), "{message}");
+    assert!(
+        message.starts_with("3 trials were disturbed; 2 count towards trials.retries (1); the last: "),
+        "{message}"
+    );
     assert_eq!(record.trials_in_words(), "20 trials (old 10, new 10)");
 }
 
