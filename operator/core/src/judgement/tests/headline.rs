@@ -140,6 +140,23 @@ fn nothing_but_the_remedy_is_said_of_a_run_without_a_trial() {
 }
 
 #[test]
+fn a_run_in_which_no_trial_counts_has_no_table_of_nothing_and_its_verdict_once() {
+    let mut record = workloads(&["put", "get"], 1.0, serde_json::json!([]));
+    for position in 0..record.trials.len() {
+        super::failed(&mut record, position, crate::record::FailureCause::Disturbed);
+    }
+    let report = Report { judgement: judge(&record), record };
+    let in_text = text(&report, 80, false);
+    assert_eq!(in_text.matches("! Invalid").count(), 1, "{in_text}");
+    for page in [in_text, markdown(&report), html(&report).unwrap()] {
+        assert_eq!(page.matches("no trial that counts has measured this workload").count(), 2, "{page}");
+        for of_tables in ["throughput", "p99.9", "memory (RSS)"] {
+            assert!(!page.contains(of_tables), "{of_tables}: {page}");
+        }
+    }
+}
+
+#[test]
 fn of_two_trials_the_figure_is_their_mean_and_not_the_lower() {
     let mut record = record(1.0, serde_json::json!([]));
     record.trials.retain(|trial| trial.index < 2);
