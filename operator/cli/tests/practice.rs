@@ -256,6 +256,16 @@ fn how_long_a_run_measures_is_told_by_validate() {
 }
 
 #[test]
+fn of_a_run_that_ends_by_what_is_done_validate_says_how_much_that_is() {
+    let world = World::new();
+    let file = world.write("run.yaml", &nightly());
+    let told = Finished::of(world.storebench().arg("validate").arg(&file).output().unwrap()).stdout;
+    assert!(told.contains(", 3 trials\n"), "{told}");
+    let expected = "  ends when set is done, 6 times in all: how long that takes depends on the stores\n";
+    assert!(told.contains(expected), "{told}");
+}
+
+#[test]
 fn a_directory_for_data_that_is_not_there_is_not_made() {
     let world = World::new();
     let file = world.write("run.yaml", &nightly());
