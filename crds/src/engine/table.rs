@@ -353,7 +353,7 @@ engines! {
 /// A replicator acknowledges nothing: SQLite does, and how durably the workload says. What it has copied follows later.
 const REPLICATOR_DURABILITY: &[DurabilityClass] = &[DurabilityClass {
     class: Unsafe,
-    setting: "replication is asynchronous: SQLite alone acknowledges, and the object store does not sync",
+    setting: "replication is asynchronous: SQLite alone acknowledges, and the object store beside it (versitygw) does not sync",
     flags: &[],
 }];
 

@@ -17,6 +17,7 @@ mod saved;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use service_kit::console;
 
@@ -25,6 +26,7 @@ use commands::cluster::Place;
 use exit::Exit;
 use output::Output;
 use storebench_core::input::InputErrors;
+use storebench_crds::document::nearest;
 use storebench_crds::line::one_line;
 
 /// musl's allocator has one lock for all threads, and a load has many of them.
@@ -194,8 +196,8 @@ struct RunArguments {
     /// ~/.cache
     #[arg(long, value_name = "DIRECTORY", env = "STOREBENCH_DATA_DIR")]
     data_dir: Option<PathBuf>,
-    /// How long a run waits in all, at most, until other programs leave the machine alone: before its first trial, and after
-    /// one that they disturbed, which then uses up no retry. Goes on as soon as it is quiet; at the limit it measures all
+    /// How long a run waits each time, at most, until other programs leave the machine alone: before its first trial, and after
+    /// each one that they disturbed, which then uses up no retry. Goes on as soon as it is quiet; at the limit it measures all
     /// the same. 0s: does not wait
     #[arg(long, value_name = "DURATION", env = "STOREBENCH_WAIT_FOR_QUIET", default_value = "5m")]
     wait_for_quiet: String,
@@ -231,8 +233,21 @@ fn parse() -> Result<Cli, clap::Error> {
         }
     });
     command = command.bin_name(program);
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(std::env::args_os()).map_err(|error| suggest(error, &command))?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Of short words clap finds none that is similar.
+fn suggest(mut error: clap::Error, command: &clap::Command) -> clap::Error {
+    let names = command.get_subcommands().map(clap::Command::get_name);
+    if let (Some(ContextValue::String(written)), None) =
+        (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::SuggestedSubcommand))
+        && let Some(meant) = nearest(written, names)
+    {
+        let meant = ContextValue::Strings(vec![meant.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
+    }
+    error
 }
 
 /// The helper that was called, if one was.

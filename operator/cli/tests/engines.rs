@@ -76,3 +76,18 @@ fn stores_are_built_with_the_allocators_of_their_rows() {
         assert!(built.starts_with(expected), "{}: {said}", engine.name);
     }
 }
+
+/// README has the peers' folders in PATH.
+#[test]
+fn a_program_that_is_found_by_two_ways_is_listed_once() {
+    let folder = harness::folder();
+    let peer = folder.path().join("etcd").join(harness::peers::version("etcd"));
+    std::fs::create_dir_all(&peer).unwrap();
+    std::os::unix::fs::symlink(harness::peer("etcd", "etcd"), peer.join("etcd")).unwrap();
+    let linked = folder.path().join("linked");
+    std::os::unix::fs::symlink(&peer, &linked).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_storebench"));
+    command.arg("engines").env("STOREBENCH_PEERS", folder.path()).env("PATH", &linked);
+    let table = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert_eq!(table.lines().filter(|line| line.starts_with("etcd ")).count(), 1, "{table}");
+}

@@ -34,6 +34,18 @@ impl ValidatedRun {
         })
     }
 
+    /// When a run ends of which nothing ends by time: what is done how often, from the fewest trials to the most.
+    pub fn how_often(&self) -> String {
+        let names: Vec<&str> = self.spec.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        let arms = self.arms.len() as u32;
+        let (least, most) = (self.spec.trials.min * arms, self.spec.trials.max * arms);
+        let times = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        format!(
+            "ends when {} is done, {times} times in all: how long that takes depends on the stores",
+            names.join(", ")
+        )
+    }
+
     /// For how long the stores are loaded in all, from the fewest trials to the most, without what is repeated. `None`: nothing ends by time.
     pub fn how_long(&self) -> Option<String> {
         let (timed, others): (Vec<&Workload>, Vec<&Workload>) =

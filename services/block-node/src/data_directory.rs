@@ -44,6 +44,12 @@ pub enum DataDirectoryError {
         "{0} seems to hold blocks of the Java node (`{1}`): name an empty directory, and take them over with `block-node import {0}`"
     )]
     OfJavaNode(PathBuf, String),
+    /// It is somebody else's, and blocks are to be read from it.
+    #[error("{0} holds `{1}` and no blocks of this node: name the directory of a node that has run")]
+    ForeignSource(PathBuf, String),
+    /// It is the Java node's, and blocks are to be read from it.
+    #[error("{0} seems to hold blocks of the Java node (`{1}`): take them over with `block-node import {0}`")]
+    SourceOfJavaNode(PathBuf, String),
     /// Anything else.
     #[error("{0}: {1}")]
     Other(PathBuf, io::Error),
@@ -61,7 +67,11 @@ pub fn open_existing(path: &Path) -> Result<RealDirectory, DataDirectoryError> {
     if !path.exists() {
         return Err(DataDirectoryError::Missing(path.to_owned()));
     }
-    look(path)?;
+    look(path).map_err(|error| match error {
+        DataDirectoryError::Foreign(path, name) => DataDirectoryError::ForeignSource(path, name),
+        DataDirectoryError::OfJavaNode(path, name) => DataDirectoryError::SourceOfJavaNode(path, name),
+        other => other,
+    })?;
     lock(path)
 }
 

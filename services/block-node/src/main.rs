@@ -33,6 +33,7 @@ fn main() -> ExitCode {
     };
     ended(match command_line.command {
         None => serve(&command_line.flags),
+        Some(Command::Status(flags)) => simulate::status(&flags),
         Some(Command::Simulate(Simulate::Publisher(flags))) => simulate::publisher(&flags),
         Some(Command::Simulate(Simulate::Consumer(flags))) => simulate::consumer(&flags),
         Some(Command::Verify(flags)) => verify::run(&flags),

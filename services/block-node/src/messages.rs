@@ -31,7 +31,8 @@ pub const PUBLISH: &str = "/org.hiero.block.api.BlockStreamPublishService/publis
 pub const SUBSCRIBE: &str = "/org.hiero.block.api.BlockStreamSubscribeService/subscribeBlockStream";
 /// serverStatus.
 pub const STATUS: &str = "/org.hiero.block.api.BlockNodeService/serverStatus";
-
+/// serverStatusDetail.
+pub const STATUS_DETAIL: &str = "/org.hiero.block.api.BlockNodeService/serverStatusDetail";
 /// getBlock.
 pub const GET_BLOCK: &str = "/org.hiero.block.api.BlockAccessService/getBlock";
 

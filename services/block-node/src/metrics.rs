@@ -35,20 +35,22 @@ impl Latency {
     }
 }
 
-/// Tells at any time what is damaged: readers, repairs and removals change it.
-struct Quarantined<D: Directory>(Reader<D>);
+/// Tells at any time what is there and what is damaged: readers, repairs and removals change it.
+struct Stored<D: Directory>(Reader<D>);
 
-impl<D: Directory> fmt::Debug for Quarantined<D> {
+impl<D: Directory> fmt::Debug for Stored<D> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Quarantined").field(&self.0.quarantined()).finish()
+        formatter.debug_tuple("Stored").field(&self.0.quarantined()).finish()
     }
 }
 
-impl<D: Directory + Sync> Collector for Quarantined<D>
+impl<D: Directory + Sync> Collector for Stored<D>
 where
     D::File: Sync,
 {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let first = self.0.last().map_or(-1, |_| self.0.first() as i64);
+        gauge(&mut encoder, "block_node_first_block", "The first block that is here; -1: none", first)?;
         let help = "Blocks that are damaged on disk, as far as is known";
         gauge(&mut encoder, "block_node_quarantined_blocks", help, self.0.quarantined() as i64)
     }
@@ -71,7 +73,7 @@ macro_rules! metrics {
             {
                 let mut registry = Registry::default();
                 registry.register_collector(Box::new(Process));
-                registry.register_collector(Box::new(Quarantined(blocks)));
+                registry.register_collector(Box::new(Stored(blocks)));
                 let own = registry.sub_registry_with_prefix("block_node");
                 $(
                     let $field = metrics!(@new $kind);

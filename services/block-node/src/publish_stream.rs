@@ -19,7 +19,7 @@ use tokio::time::{sleep_until, timeout};
 use crate::block::{Builder, BuilderError, HEADER_FIELD};
 use crate::budget::Budget;
 use crate::clients::Call;
-use crate::messages::{EndCode, PublishRequest, PublishResponse, item_ranges, items};
+use crate::messages::{EndCode, EndStreamCode, PublishRequest, PublishResponse, item_ranges, items};
 use crate::node::{Node, OnItsWay};
 use crate::publish::{PublisherId, Publishing, Room, Verdict};
 use crate::wire::Fields;
@@ -210,7 +210,12 @@ impl Session {
             Ok(PublishRequest::Items(range)) => self.items(message.slice(range)),
             Ok(PublishRequest::EndOfBlock(number)) => self.end(number),
             Ok(PublishRequest::EndStream { code, earliest, latest }) => {
-                tracing::info!(publisher = self.id, ?code, earliest, latest, "a publisher ends its stream");
+                match code {
+                    EndStreamCode::Reset => tracing::info!(publisher = self.id, "a publisher is done with its stream"),
+                    _ => {
+                        tracing::info!(publisher = self.id, ?code, earliest, latest, "a publisher gives its stream up")
+                    }
+                }
                 Next::End
             }
             Err(error) => {

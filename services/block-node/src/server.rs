@@ -1,7 +1,7 @@
 //! A server, put together: store, node, sockets; and how it stops.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use service_kit::listen::Group;
 use service_kit::operations::{Accompanied, Operations};
 use service_kit::reflection::Reflection;
 use service_kit::server::{Bound, Options, StartError};
-use service_kit::tls::{ClientTls, Tls, TlsError};
+use service_kit::tls::{ClientTls, Tls, TlsError, TlsFiles};
 use service_kit::url::Url;
 use wal::files::RealDirectory;
 
@@ -39,9 +39,9 @@ pub enum ServerError {
     /// What is in it.
     #[error("{DATA_DIR}: {0}")]
     Store(#[from] OpenError),
-    /// Certificates.
-    #[error("--tls-certificate: {0}")]
-    Tls(#[from] TlsError),
+    /// Certificates: by which flag they came.
+    #[error("{0}: {1}")]
+    Tls(&'static str, TlsError),
     /// Certificates of peers.
     #[error("--backfill-tls-authority, --backfill-tls-certificate: {0}")]
     PeersTls(TlsError),
@@ -94,7 +94,11 @@ pub async fn run(
     if let Some(path) = &settings.backfill_token_file {
         std::fs::read_to_string(path).map_err(|source| ServerError::Token { path: path.clone(), source })?;
     }
-    let tls = settings.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
+    let tls = settings
+        .tls
+        .clone()
+        .map(|files| Tls::open(files.clone()).map_err(|error| ServerError::Tls(flag_of(&files, &error), error)));
+    let tls = tls.transpose()?.map(Arc::new);
     let of_peers = settings.backfill_tls.clone().map(ClientTls::open).transpose().map_err(ServerError::PeersTls)?;
     if let (None, Some(peer)) = (&of_peers, settings.backfill_peers.iter().find(|peer| peer.is_tls)) {
         return Err(ServerError::NoAuthority(peer.clone()));
@@ -145,6 +149,17 @@ pub async fn run(
     node.close();
     server.stop();
     Ok(result?)
+}
+
+/// The flag that names the file which an error is about.
+fn flag_of(files: &TlsFiles, error: &TlsError) -> &'static str {
+    let (TlsError::Read(file, _) | TlsError::Empty(file)) = error else { return "--tls-certificate, --tls-key" };
+    let is = |path: &Path| path.display().to_string() == *file;
+    match (is(&files.key), files.client_authority.as_deref().is_some_and(is), is(&files.certificate)) {
+        (true, ..) => "--tls-key",
+        (_, true, false) => "--tls-client-authority",
+        _ => "--tls-certificate",
+    }
 }
 
 fn open(settings: &Settings) -> Result<Store<RealDirectory>, ServerError> {

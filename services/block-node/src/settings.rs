@@ -16,7 +16,7 @@ use crate::java_files::{ExportFlags, ImportFlags};
 use crate::messages::WireEra;
 use crate::publish;
 use crate::scrub;
-use crate::simulate::{ConsumerFlags, PublisherFlags};
+use crate::simulate::{ConsumerFlags, PublisherFlags, StatusFlags};
 use crate::store;
 use crate::verify::VerifyFlags;
 
@@ -41,6 +41,8 @@ pub struct CommandLine {
 /// What else it can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Say which blocks a node has, and what it checks of them
+    Status(StatusFlags),
     /// Publish crafted blocks that verify, or read and verify blocks
     #[command(subcommand)]
     Simulate(Simulate),

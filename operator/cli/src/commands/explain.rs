@@ -173,11 +173,15 @@ fn in_short(place: &str, schema: &Value) -> Vec<String> {
     facts
 }
 
-/// What rules say to whoever breaks them, each once.
+/// What rules say to whoever breaks them, each once, without the remedy that is only for those: to remove something.
 fn messages(schema: &Value) -> Vec<&str> {
     let mut said: Vec<&str> = Vec::new();
     for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
-        said.extend(rule["message"].as_str().filter(|message| !said.contains(message)));
+        let message = rule["message"].as_str().map(|message| {
+            let remedy = [", or remove ", "; remove "].into_iter().find_map(|words| message.split_once(words));
+            remedy.map_or(message, |(rule, _)| rule)
+        });
+        said.extend(message.filter(|message| !said.contains(message)));
     }
     said
 }
@@ -222,6 +226,9 @@ mod tests {
         assert!(trials.contains("1 to 30") && trials.contains("absent: 6"), "{trials}");
         let rules = explained("benchmarksuite.spec").unwrap();
         assert!(rules.contains("parameters must have distinct names") && rules.contains("onFailure <word>"), "{rules}");
+        let rules = explained("benchmarkrun.spec.workloads.sqliteReplication").unwrap();
+        assert!(rules.contains("\n  increments needs operation: Restore\n"), "{rules}");
+        assert!(!rules.contains("remove"), "remedies are for who breaks a rule: {rules}");
     }
 
     /// Whoever reads a list of fields should not have to ask for each of them what it may be, and what it is where it is left out.

@@ -157,20 +157,18 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     };
     for run in input.runs.iter().filter(|run| !is_further(run)) {
         let arms: Vec<&str> = run.arms.iter().map(|arm| arm.name.as_str()).collect();
+        let (min, max) = (run.spec.trials.min as usize, run.spec.trials.max as usize);
+        let trials = if min == max { count(max, "trial") } else { format!("{min} to {max} trials") };
         console::print(format!(
-            "BenchmarkRun/{}: valid: {} on {}, {} to {} trials\n",
+            "BenchmarkRun/{}: valid: {} on {}, {trials}\n",
             run.name,
             count(run.spec.workloads.len(), "workload"),
             arms.join(", "),
-            run.spec.trials.min,
-            run.spec.trials.max
         ))?;
         if let Some(few) = run.few_trials() {
             console::print(format!("  {few}\n"))?;
         }
-        if let Some(how_long) = run.how_long() {
-            console::print(format!("  {how_long}\n"))?;
-        }
+        console::print(format!("  {}\n", run.how_long().unwrap_or_else(|| run.how_often())))?;
         if let Err(problem) = for_cluster(run) {
             console::print(format!("  but in a cluster it is refused: {problem}\n"))?;
         }

@@ -39,7 +39,13 @@ pub(crate) fn installed(engine: &Engine) -> Vec<Binary> {
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    found.extend(elsewhere(engine));
+    // PATH may lead to one of these.
+    let is_new = |binary: &Binary| {
+        let place = |path: &Path| path.canonicalize().ok();
+        found.iter().all(|known| place(&known.path) != place(&binary.path))
+    };
+    let elsewhere = elsewhere(engine).filter(is_new);
+    found.extend(elsewhere);
     found
 }
 

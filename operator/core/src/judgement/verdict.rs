@@ -114,13 +114,11 @@ fn invalid(valid: &Valid) -> Option<String> {
         let allowed = record.spec.trials.retries;
         // Those that were waited out, or disturbed before the run was gone on with, are free.
         let counted = retries_used(&record.spec, &record.trials);
-        let of_them = match voided.len() as u32 == counted {
-            true => "more than".to_owned(),
-            false => format!(
-                "and {counted} of them count, as they were neither waited out nor from before the run was resumed: more than"
-            ),
+        let too_many = match voided.len() as u32 == counted {
+            true => format!(", more than trials.retries allows ({allowed})"),
+            false => format!("; {counted} count towards trials.retries ({allowed})"),
         };
-        return Some(format!("{trials} disturbed, {of_them} trials.retries allows ({allowed}); the last: {last}"));
+        return Some(format!("{trials} disturbed{too_many}; the last: {last}"));
     }
     not_of_one_run(valid)
 }

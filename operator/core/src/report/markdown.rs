@@ -40,6 +40,9 @@ pub fn markdown(report: &Report) -> String {
     page.trials(report);
     page.arms(report);
     page.fingerprint(report);
+    if report.judgement.results.is_empty() {
+        return page.text;
+    }
     let guide: Vec<String> = describe::reading_guide(report).iter().map(|part| format!("- {}", escape(part))).collect();
     page.details("How to read this", &guide.join("\n"));
     page.text
@@ -147,6 +150,10 @@ impl Page {
             self.heading(3, &workload.name);
             let asked = format!("{} · {}", family::request(workload), describe::load(&workload.load));
             self.paragraph(&escape(&asked));
+            if let Some(line) = measures::nothing_measured(report, workload) {
+                self.paragraph(line);
+                continue;
+            }
             self.table(&measures::results(report, workload));
             if let Some(table) = measures::comparisons(report, workload) {
                 self.table(&table);

@@ -16,6 +16,12 @@ use super::wording::finding;
 use crate::judgement::Standing;
 use crate::record::ArmRecord;
 
+/// What stands in the place of a workload's tables where no trial of any arm counts.
+pub(super) fn nothing_measured(report: &Report, workload: &Workload) -> Option<&'static str> {
+    let is_measured = report.judgement.results.iter().any(|result| result.workload == workload.name);
+    (!is_measured).then_some("no trial that counts has measured this workload")
+}
+
 /// What was measured, one arm to a row (two in an open loop: intended latency, then service).
 pub(super) fn results(report: &Report, workload: &Workload) -> Table {
     let known = known(report, workload);

@@ -50,7 +50,8 @@ pub(super) fn table(report: &Report) -> Option<Table> {
             Some((arm, cost))
         })
         .collect();
-    if arms.is_empty() {
+    // What an executable weighs is no measurement.
+    if arms.is_empty() || report.judgement.results.is_empty() {
         return None;
     }
     let mut columns = vec![Column::words("")];

@@ -1,14 +1,20 @@
 //! Subscribes, verifies every block, and compares it with the one before.
 
 use std::fmt;
+use std::future::pending;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use service_kit::client::GrpcError;
+use tokio::time::timeout;
 
 use super::{SUBSCRIBE, TlsFlags, connect_with};
 use crate::block::{Limits, ProofRules, Verified};
 use crate::messages::{NO_BLOCK, SubscribeCode, WireEra, ends_with_proof, proto};
+
+/// How long nothing may come until it is said for what this waits: blocks come every few seconds at the latest.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is read.
 #[derive(Clone, Debug, Args)]
@@ -32,11 +38,16 @@ pub struct ConsumerFlags {
     #[arg(long, default_value_t = 0)]
     pub slow_millis: u64,
     /// Items of these kinds alone, by their field in BlockItem, separated by commas; of the others their hashes come
-    #[arg(long, value_delimiter = ',', conflicts_with = "without_items")]
+    #[arg(long, value_delimiter = ',', value_parser = item_kind, conflicts_with = "without_items")]
     pub only_items: Vec<u32>,
     /// All items but those of these kinds
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = item_kind)]
     pub without_items: Vec<u32>,
+}
+
+fn item_kind(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| "expected the number of a kind of item, its field in BlockItem, such as 4 of transactions".into())
 }
 
 impl ConsumerFlags {
@@ -66,6 +77,8 @@ pub struct Read {
     pub code: Option<SubscribeCode>,
     /// What was wrong first.
     pub wrong: Option<String>,
+    /// It was asked to end before the stream did.
+    pub is_ended: bool,
 }
 
 impl Read {
@@ -73,10 +86,13 @@ impl Read {
     pub fn shortfall(&self, flags: &ConsumerFlags, stored: Option<(u64, u64)>) -> Option<String> {
         let is_done = match flags.end {
             Some(end) => self.last == Some(end),
-            None => self.code == Some(SubscribeCode::Success),
+            None => self.is_ended || self.code == Some(SubscribeCode::Success),
         };
         if self.wrong.is_some() || is_done {
             return self.wrong.clone();
+        }
+        if let (true, Some(end)) = (self.is_ended, flags.end) {
+            return Some(format!("a signal ended it before block {end} came"));
         }
         let stored = match stored {
             Some((_, NO_BLOCK)) => "; the node has no block yet".to_owned(),
@@ -98,6 +114,7 @@ impl Read {
 
     fn status_by_name(&self) -> String {
         match (self.code, self.status) {
+            _ if self.is_ended => "ended by a signal".to_owned(),
             (Some(code), _) => code.to_string(),
             (None, 0) => "no status".to_owned(),
             (None, unknown) => format!("status {unknown}, which is not known"),
@@ -120,7 +137,18 @@ impl fmt::Display for Read {
 }
 
 /// Subscribes and reads to the end; `seen` is given every block.
-pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Result<Read, GrpcError> {
+pub async fn read(flags: &ConsumerFlags, seen: impl FnMut(&Verified)) -> Result<Read, GrpcError> {
+    read_until(flags, seen, |_| (), pending()).await
+}
+
+/// The same, to the end that is asked for at the latest, which is looked for once the stream is there; `waiting` is told what it waits for
+/// when nothing has come for a while.
+pub(super) async fn read_until(
+    flags: &ConsumerFlags,
+    mut seen: impl FnMut(&Verified),
+    waiting: impl Fn(&str),
+    end: impl Future<Output = ()>,
+) -> Result<Read, GrpcError> {
     use proto::subscribe_stream_response::Response;
     let mut channel = connect_with(&flags.address, &flags.tls).await?;
     let call = channel.call(SUBSCRIBE);
@@ -135,7 +163,25 @@ pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Res
     let mut result = Read::default();
     let mut block = Vec::new();
     let mut before: Option<Verified> = None;
-    while let Some(proto::SubscribeStreamResponse { response }) = receiver.next().await? {
+    let mut end = pin!(end);
+    loop {
+        let awaited = async {
+            if let Ok(next) = timeout(PATIENCE, receiver.next()).await {
+                return next;
+            }
+            let next = result.last.map(|last| last + 1).or(flags.start);
+            let next = next.map_or_else(|| "the next block".to_owned(), |next| format!("block {next}"));
+            waiting(&format!("{} read; waiting for {next}", result.blocks));
+            receiver.next().await
+        };
+        let next = tokio::select! {
+            next = awaited => next?,
+            () = &mut end => {
+                result.is_ended = true;
+                break;
+            }
+        };
+        let Some(proto::SubscribeStreamResponse { response }) = next else { break };
         let whole = match response.ok_or_else(|| GrpcError::Decode("a SubscribeStreamResponse says nothing".into()))? {
             Response::BlockItems(set) => {
                 let is_whole = !flags.wire_era.has_end_of_block() && ends_with_proof(&set);
@@ -166,7 +212,7 @@ pub async fn read(flags: &ConsumerFlags, mut seen: impl FnMut(&Verified)) -> Res
             tokio::time::sleep(Duration::from_millis(flags.slow_millis)).await;
         }
     }
-    if !block.is_empty() {
+    if !block.is_empty() && !result.is_ended {
         result.wrong.get_or_insert_with(|| "the stream ended within a block".into());
     }
     result.took = began.elapsed();

@@ -88,6 +88,8 @@ pub struct PublisherFlags {
 pub struct Published {
     /// Blocks that were acknowledged, in the order in which they were.
     pub acknowledged: Vec<u64>,
+    /// How many of them come before the first that was to be published: the node had fewer blocks, and they were sent as well.
+    pub before_first: u64,
     /// Of blocks that were sent here: from their last byte to the acknowledgement, in that order.
     pub latencies: Vec<Duration>,
     /// Bytes of blocks that were sent here and acknowledged.
@@ -165,8 +167,12 @@ impl fmt::Display for Published {
         };
         write!(
             formatter,
-            "{} blocks acknowledged in {seconds:.2} s: {:.0} blocks/s, {:.1} MB/s; acknowledgement p50 {} us, p99 {} us",
+            "{} blocks acknowledged{} in {seconds:.2} s: {:.0} blocks/s, {:.1} MB/s; acknowledgement p50 {} us, p99 {} us",
             self.acknowledged.len(),
+            match self.before_first {
+                0 => String::new(),
+                before => format!(" ({before} of them before --first: the node did not have them yet)"),
+            },
             self.acknowledged.len() as f64 / seconds,
             self.bytes as f64 / seconds / 1e6,
             at(0.5),
@@ -343,6 +349,7 @@ impl Publisher<'_> {
         match answer {
             PublishResponse::Acknowledgement(number) => {
                 self.published.acknowledged.push(number);
+                self.published.before_first += u64::from(number < self.flags.first);
                 // Acknowledgements of what was there before are heard as well.
                 let later = self.kept.split_off(&(number + 1));
                 for kept in std::mem::replace(&mut self.kept, later).into_values() {

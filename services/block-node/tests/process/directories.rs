@@ -60,6 +60,15 @@ fn a_directory_that_cannot_be_used_is_refused_with_what_to_do() {
         "{said}"
     );
     assert!(!path("none").exists(), "it is not made to be verified");
+    for (name, remedy) in [
+        ("rusd", "name the directory of a node that has run".to_owned()),
+        ("java", format!("take them over with `block-node import {}`", shown("java"))),
+    ] {
+        let mut export = Command::new(PROGRAM);
+        let output = export.args(["export", "--data-dir"]).arg(path(name)).arg(path("out")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.trim_end().ends_with(&remedy) && !said.contains("empty directory"), "{said}");
+    }
 }
 
 #[test]

@@ -24,7 +24,9 @@ mod scrub;
 mod server;
 mod shared_reads;
 mod simulator;
+mod status;
 mod stopping;
+mod tls_errors;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;

@@ -118,7 +118,10 @@ fn of_what_was_disturbed_it_is_said_what_counts() {
     assert!(message.starts_with("3 trials were disturbed, more than trials.retries allows (1); "), "{message}");
     record.trials[7].waited_millis = Some(0);
     let message = judge(&record).message;
-    assert!(message.starts_with("3 trials were disturbed, and 2 of them count, "), "{message}");
+    assert!(
+        message.starts_with("3 trials were disturbed; 2 count towards trials.retries (1); the last: "),
+        "{message}"
+    );
     assert_eq!(record.trials_in_words(), "20 trials (old 10, new 10)");
 }
 
@@ -133,6 +136,23 @@ fn nothing_but_the_remedy_is_said_of_a_run_without_a_trial() {
     for page in [text(&report, 80, false), markdown(&report)] {
         assert!(page.contains("peers/fetch etcd") && !page.contains("trials valid"), "{page}");
         assert!(page.lines().count() < 20, "{page}");
+    }
+}
+
+#[test]
+fn a_run_in_which_no_trial_counts_has_no_table_of_nothing_and_its_verdict_once() {
+    let mut record = workloads(&["put", "get"], 1.0, serde_json::json!([]));
+    for position in 0..record.trials.len() {
+        super::failed(&mut record, position, crate::record::FailureCause::Disturbed);
+    }
+    let report = Report { judgement: judge(&record), record };
+    let in_text = text(&report, 80, false);
+    assert_eq!(in_text.matches("! Invalid").count(), 1, "{in_text}");
+    for page in [in_text, markdown(&report), html(&report).unwrap()] {
+        assert_eq!(page.matches("no trial that counts has measured this workload").count(), 2, "{page}");
+        for of_tables in ["throughput", "p99.9", "memory (RSS)"] {
+            assert!(!page.contains(of_tables), "{of_tables}: {page}");
+        }
     }
 }
 

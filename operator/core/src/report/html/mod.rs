@@ -128,6 +128,9 @@ fn body(report: &Report) -> Result<String, RenderError> {
     body.push_str(&arms(report));
     body.push_str(&fingerprint(report));
     body.push_str(&spec(report)?);
+    if report.judgement.results.is_empty() {
+        return Ok(body);
+    }
     body.push_str(&section("guide", "How to read this", &list("plain", &describe::reading_guide(report))));
     Ok(body)
 }
@@ -303,6 +306,10 @@ fn workload_section(report: &Report, number: usize, workload: &Workload) -> Resu
         body.push_str(&format!("<div class=\"charts\">\n{figures}</div>\n"));
     }
     let name = &workload.name;
+    if let Some(line) = measures::nothing_measured(report, workload) {
+        body.push_str(&list("plain notes", &[line]));
+        return Ok(section(&format!("workload-{number}"), name, &body));
+    }
     body.push_str(&table(&format!("{name}: results"), &measures::results(report, workload)));
     if let Some(comparisons) = measures::comparisons(report, workload) {
         body.push_str(&table(&format!("{name}: comparisons"), &comparisons));

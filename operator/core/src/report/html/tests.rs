@@ -213,7 +213,7 @@ fn a_run_that_ended_before_it_began_has_a_report() {
     judgement.caveats.clear();
     let page = html(&report).unwrap();
     check_balance("nothing", &page);
-    assert!(page.contains("no valid trial measured this workload"));
+    assert!(page.contains("no trial that counts has measured this workload"));
     for text in [page, super::super::markdown(&report), super::super::text(&report, 80, false)] {
         assert!(text.contains("interrupted"));
     }

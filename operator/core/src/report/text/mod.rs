@@ -45,6 +45,10 @@ pub fn text(report: &Report, width_columns: usize, colour: bool) -> String {
     page.trials(report);
     page.arms(report);
     page.fingerprint(report);
+    if report.judgement.results.is_empty() {
+        // Without a table there is nothing to be read, nor to scroll past.
+        return paint(&page.lines, colour);
+    }
     page.guide(report);
     // Whoever scrolled past it all finds the verdict again above the prompt.
     page.blank();
@@ -155,6 +159,10 @@ impl Page {
             self.section(&workload.name);
             let asked = format!("{} · {}", family::request(workload), describe::load(&workload.load));
             self.prose(INDENT, &asked, Tone::Dim);
+            if let Some(line) = measures::nothing_measured(report, workload) {
+                self.prose(INDENT, line, Tone::Warning);
+                continue;
+            }
             self.blank();
             self.lines.extend(lay_out(&measures::results(report, workload), self.width));
             if let Some(table) = measures::comparisons(report, workload) {
