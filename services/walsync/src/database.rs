@@ -60,9 +60,10 @@ impl DatabaseFiles {
         Ok(DatabaseFiles { given: given.to_owned(), path, database, wal, index, identity, life: Life::default() })
     }
 
-    /// Whether the database at the path is still this one: one look, where [`Source::is_current`] has three.
-    pub fn is_database_current(&self) -> io::Result<bool> {
-        Ok(identity(&self.given)? == self.identity[0])
+    /// Whether the database file still has a name: one that another was renamed over has none. Costs no look at a path, of which
+    /// [`Source::is_current`] has three.
+    pub fn has_name(&self) -> io::Result<bool> {
+        Ok(self.database.metadata()?.nlink() > 0)
     }
 
     /// Whether `other` is the same database file, whatever became of its WAL.

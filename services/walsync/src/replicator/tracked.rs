@@ -29,7 +29,7 @@ pub(super) const RESTART_FRAMES: u32 = 1000;
 /// For how long after a change a database is looked at with every tick.
 const ACTIVE: Duration = Duration::from_secs(2);
 /// Looks at an idle database between two of its WAL's and index's identity; that of the database itself is looked at each time.
-const LOOKS_PER_IDENTITY: u32 = 3;
+const LOOKS_PER_IDENTITY: u32 = 5;
 
 /// Why a database waits that nobody has looked at.
 pub const NOT_LOOKED_AT: &str = "not looked at yet";
@@ -431,7 +431,7 @@ impl Shared {
         let is_current = if without_wal || idle && state.looks.is_multiple_of(LOOKS_PER_IDENTITY) {
             files.is_current()?
         } else {
-            !idle || files.is_database_current()?
+            !idle || files.has_name()?
         };
         if !is_current {
             // Somebody has opened it, and may well make check points.

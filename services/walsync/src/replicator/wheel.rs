@@ -51,6 +51,8 @@ impl Wheel {
     /// Adds a look.
     pub fn add(&self, tracked: Arc<Tracked>, at: Duration) {
         self.add_at_grain(tracked, at, TICK);
+        // Whoever looks adds looks of its own, and waits for nobody's word: it would be a call of the kernel for each.
+        self.changed.notify_one();
     }
 
     fn add_at_grain(&self, tracked: Arc<Tracked>, at: Duration, grain: Duration) {
@@ -62,7 +64,6 @@ impl Wheel {
         }
         tracked.set_due(at);
         due.push(Reverse(Entry(at, tracked)));
-        self.changed.notify_one();
     }
 
     /// Ends a wait: one that has begun, and one of who has just seen no reason to end.
