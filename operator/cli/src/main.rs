@@ -196,8 +196,8 @@ struct RunArguments {
     /// ~/.cache
     #[arg(long, value_name = "DIRECTORY", env = "STOREBENCH_DATA_DIR")]
     data_dir: Option<PathBuf>,
-    /// How long a run waits each time, at most, until other programs leave the machine alone: before its first trial, and after
-    /// each one that they disturbed, which then uses up no retry. Goes on as soon as it is quiet; at the limit it measures all
+    /// How long a run waits in all, at most, until other programs leave the machine alone: before its first trial, and after
+    /// one that they disturbed, which then uses up no retry. Goes on as soon as it is quiet; at the limit it measures all
     /// the same. 0s: does not wait
     #[arg(long, value_name = "DURATION", env = "STOREBENCH_WAIT_FOR_QUIET", default_value = "5m")]
     wait_for_quiet: String,

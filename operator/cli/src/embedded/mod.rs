@@ -51,7 +51,7 @@ use trial::Ran;
 pub(crate) struct Options {
     /// Where stores keep their data while they run.
     pub(crate) data_directory: PathBuf,
-    /// How long the run may wait each time until other processes are quiet; zero: it does not look.
+    /// How long the run may wait in all until other processes are quiet; zero: it does not look.
     pub(crate) wait_for_quiet: Duration,
 }
 

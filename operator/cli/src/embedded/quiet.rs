@@ -1,8 +1,8 @@
 //! Quiet: whether other processes leave this machine alone, and the waiting room where a run stays until they do.
 //!
 //! A run glances around before its first trial, and looks longer after each trial that was disturbed. It goes on as soon as
-//! others have been quiet for a while. How long it may wait each time is limited; beyond that it measures all the same, and what is
-//! disturbed does not count and uses up a retry, so that retries bound the waiting, too. What is seen, and how it is shown, comes in as [`Surroundings`].
+//! others have been quiet for a while. How long a run may wait in all is limited; beyond that it measures all the same,
+//! and what is disturbed does not count. What is seen, and how it is shown, comes in as [`Surroundings`].
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -46,19 +46,19 @@ pub(super) enum Waited {
     Interrupted,
 }
 
-/// Where a run waits for quiet.
+/// Where a run waits for quiet; knows how long it still may.
 #[derive(Debug)]
 pub(super) struct WaitingRoom {
-    limit: Duration,
+    left: Duration,
     waited: Duration,
     /// Who was still busy when the limit was reached.
     still_busy: Option<Used>,
 }
 
 impl WaitingRoom {
-    /// For a run that may wait this long each time; none: it never looks around.
+    /// For a run that may wait this long in all; none: it never looks around.
     pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, waited: Duration::ZERO, still_busy: None }
+        Self { left: limit, waited: Duration::ZERO, still_busy: None }
     }
 
     /// What a reader of the results must know of the waiting; `None` where there was none.
@@ -86,7 +86,7 @@ impl WaitingRoom {
     fn wait(&mut self, mut quiet_span: Duration, surroundings: &mut impl Surroundings) -> Waited {
         let (mut waited, mut quiet) = (Duration::ZERO, Duration::ZERO);
         let mut busy: Option<Used> = None;
-        while !self.limit.is_zero() {
+        while !self.left.is_zero() {
             let Some(used) = surroundings.look() else { return Waited::Interrupted };
             let span = Duration::from_nanos(used.elapsed_nanos);
             waited += span;
@@ -100,17 +100,19 @@ impl WaitingRoom {
                 None if done => return Waited::NotAtAll,
                 None => {}
                 Some(_) if done => {
+                    self.left = self.left.saturating_sub(waited);
                     self.waited += waited;
                     surroundings.quiet(waited);
                     return Waited::UntilQuiet(waited);
                 }
-                Some(used) if waited >= self.limit => {
+                Some(used) if waited >= self.left => {
+                    self.left = Duration::ZERO;
                     self.waited += waited;
                     surroundings.still_busy(used);
                     self.still_busy = busy;
                     return Waited::InVain;
                 }
-                Some(used) => surroundings.busy(used, self.limit - waited),
+                Some(used) => surroundings.busy(used, self.left - waited),
             }
         }
         Waited::NotAtAll
@@ -238,6 +240,7 @@ mod tests {
         assert_eq!(machine.shown[3], "1.5 of 2 cores (cc1plus 1.5), at most 4 min 58 s", "a pause names who paused");
         assert_eq!(machine.shown.last().unwrap(), "quiet after 6 s");
         assert_eq!(machine.millicores.len(), 1, "on as soon as it is quiet");
+        assert_eq!(room.left, LIMIT - waited, "what was waited is not to be had again");
         assert_eq!(room.caveat().unwrap(), "waited 6 s in all until other processes were quiet");
     }
 
@@ -252,16 +255,15 @@ mod tests {
     }
 
     #[test]
-    fn at_the_limit_it_goes_on_and_waits_anew_before_what_was_disturbed_is_repeated() {
+    fn at_the_limit_it_goes_on_and_never_waits_again() {
         let mut machine = Scripted::new(vec![2_000; 50]);
         let mut room = WaitingRoom::new(Duration::from_secs(5));
         assert_eq!(room.before_the_first_trial(&mut machine), Waited::InVain);
         assert_eq!(machine.shown.last().unwrap(), "still 2.0 of 2 cores (cc1plus 2.0)");
         assert_eq!((machine.shown.len(), machine.millicores.len()), (10, 40), "ten looks of half a second");
-        assert_eq!(room.after_a_disturbance(&mut machine), Waited::InVain);
-        assert_eq!(machine.millicores.len(), 30, "as long once more");
-        let caveat =
-            "measured on a busy machine: after 10 s of waiting, others still used 2.0 of 2 cores (cc1plus 2.0)";
+        assert_eq!(room.after_a_disturbance(&mut machine), Waited::NotAtAll);
+        assert_eq!(machine.millicores.len(), 40, "no further look");
+        let caveat = "measured on a busy machine: after 5 s of waiting, others still used 2.0 of 2 cores (cc1plus 2.0)";
         assert_eq!(room.caveat().unwrap(), caveat);
     }
 
