@@ -8,8 +8,10 @@ use crate::source::Source;
 use crate::wal_index::{WAL_INDEX_BYTES, WalIndex};
 use crate::wal_reader::ReadAt;
 use descriptor::{Descriptor, Identity, open_regular};
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +34,19 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+/// A URI of SQLite, whatever bytes the path has.
+pub fn sqlite_uri(path: &Path, query: &str) -> String {
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),
+            // Writing to a string cannot fail.
+            byte => drop(write!(uri, "%{byte:02x}")),
+        }
+    }
+    uri + "?" + query
 }
 
 fn identity(path: &Path) -> io::Result<Option<Identity>> {
@@ -135,5 +150,16 @@ impl Source for DatabaseFiles {
     fn wal_index(&self) -> io::Result<Option<WalIndex>> {
         let index = self.index.as_deref().map_or(Ok(None), read_index)?;
         Ok(index.map(|index| WalIndex { life: self.life.number(), ..index }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uri_keeps_every_byte_of_a_path() {
+        let path = Path::new(std::ffi::OsStr::from_bytes(b"/a b/50%?#\xff.db"));
+        assert_eq!(sqlite_uri(path, "mode=ro&readonly_shm=1"), "file:/a%20b/50%25%3f%23%ff.db?mode=ro&readonly_shm=1");
     }
 }

@@ -17,14 +17,12 @@
 
 use super::{CHECKPOINT, Hold, IN_USE, Life, Locks, Pin, PinKind, SHARED, WATCHED, WRITE};
 use crate::database::descriptor::Descriptor;
-use crate::database::{read_index, with_suffix};
+use crate::database::{read_index, sqlite_uri, with_suffix};
 use crate::wal_index::WalIndex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use std::fmt::Write as _;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The pin by a read transaction. What it drops first is the connection: its locks end with the first descriptor that is closed.
@@ -38,19 +36,6 @@ pub struct ReadTransactionPin {
     may_be_restarted: bool,
     /// That of the connection, which keeps the index in use.
     life: Life,
-}
-
-/// A URI of SQLite, whatever bytes the path has.
-fn uri(path: &Path) -> String {
-    let mut uri = String::from("file:");
-    for byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),
-            // Writing to a string cannot fail.
-            byte => drop(write!(uri, "%{byte:02x}")),
-        }
-    }
-    uri + "?mode=ro&readonly_shm=1"
 }
 
 /// `false` where somebody is in the way, or nobody is there who keeps the index.
@@ -79,7 +64,7 @@ impl ReadTransactionPin {
 
     fn connect(&self) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(uri(&self.path), flags)?;
+        let connection = Connection::open_with_flags(sqlite_uri(&self.path, "mode=ro&readonly_shm=1"), flags)?;
         connection.busy_timeout(Duration::ZERO)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         Ok(connection)
@@ -218,16 +203,5 @@ impl Pin for ReadTransactionPin {
         let Some(index) = &self.index else { return Ok(false) };
         let is_taken = |byte| Locks::OfProcess.is_taken(index, byte, nix::libc::F_RDLCK);
         Ok(is_taken(CHECKPOINT)? && is_taken(WRITE)?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_uri_keeps_every_byte_of_a_path() {
-        let path = Path::new(std::ffi::OsStr::from_bytes(b"/a b/50%?#\xff.db"));
-        assert_eq!(uri(path), "file:/a%20b/50%25%3f%23%ff.db?mode=ro&readonly_shm=1");
     }
 }

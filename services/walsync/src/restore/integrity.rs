@@ -1,9 +1,9 @@
 //! SQLite's own word about what was restored.
 
 use super::RestoreError;
+use crate::database::sqlite_uri;
 use rusqlite::ffi;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// SQLite's own integrity check. Opens the file as one that nobody changes, so that no WAL is made beside it. `Some`: it cannot be asked, and why. An
@@ -14,18 +14,7 @@ pub fn check_integrity(path: &Path) -> Result<Option<String>, RestoreError> {
         _ => RestoreError::Output(path.to_owned(), io::Error::other(error)),
     };
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_URI;
-    // Whatever bytes a path has, the URI has them.
-    let text: String = path
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .map(|byte| match byte {
-            byte if byte.is_ascii_alphanumeric() || b"/-_.".contains(byte) => char::from(*byte).to_string(),
-            byte => format!("%{byte:02x}"),
-        })
-        .collect();
-    let connection =
-        rusqlite::Connection::open_with_flags(format!("file:{text}?immutable=1"), flags).map_err(failed)?;
+    let connection = rusqlite::Connection::open_with_flags(sqlite_uri(path, "immutable=1"), flags).map_err(failed)?;
     match connection.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0)) {
         Ok(result) if result == "ok" => Ok(None),
         Ok(result) => Err(RestoreError::Integrity(result)),

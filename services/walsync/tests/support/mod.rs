@@ -86,8 +86,7 @@ pub fn application_process() {
 pub fn read_without_writing(path: &Path) -> String {
     let mut command = command(std::env::current_exe().unwrap());
     command.args(["--exact", "application_process", "--ignored", "--nocapture", "--test-threads=1"]);
-    let encoded = path.to_str().unwrap().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-    command.env(PATH, format!("file:{encoded}?mode=ro&readonly_shm=1"));
+    command.env(PATH, walsync::database::sqlite_uri(path, "mode=ro&readonly_shm=1"));
     let mut process = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
     let child = process.child();
     writeln!(child.stdin.take().unwrap(), "SELECT count(*) FROM t").unwrap();
