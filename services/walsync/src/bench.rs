@@ -179,6 +179,23 @@ impl Bench {
         arms
     }
 
+    /// What is taken of each arm in each round, in turns.
+    fn rounds<S>(
+        &mut self,
+        what: &str,
+        arms: &[Arm],
+        mut sample: impl FnMut(&mut Bench, Arm, u32) -> anyhow::Result<S>,
+    ) -> anyhow::Result<Vec<(Arm, S)>> {
+        let (of, mut samples) = (self.options.rounds, Vec::new());
+        for round in 0..of {
+            for arm in self.turns(arms, round) {
+                self.say(format_args!("{what}, round {} of {of}: {}", round + 1, arm.name()));
+                samples.push((arm, sample(self, arm, round)?));
+            }
+        }
+        Ok(samples)
+    }
+
     /// An error as soon as somebody wants us to end.
     fn go_on(&self) -> anyhow::Result<()> {
         anyhow::ensure!(!self.stop.load(Ordering::Acquire), STOPPED);

@@ -39,13 +39,7 @@ struct Sample {
 
 pub fn measure(bench: &mut Bench) -> anyhow::Result<Table> {
     let arms = [Arm::Alone, Arm::Walsync, Arm::Litestream];
-    let mut samples: Vec<(Arm, Sample)> = Vec::new();
-    for round in 0..bench.options.rounds {
-        for arm in bench.turns(&arms, round) {
-            bench.say(format_args!("checkpoint, round {} of {}: {}", round + 1, bench.options.rounds, arm.name()));
-            samples.push((arm, sample(bench, arm, round)?));
-        }
-    }
+    let mut samples = bench.rounds("checkpoint", &arms, |bench, arm, round| sample(bench, arm, round))?;
     let row = |arm: Arm| {
         let mut all = Sample::default();
         for (_, sample) in samples.iter_mut().filter(|(of, _)| *of == arm) {

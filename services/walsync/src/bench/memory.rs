@@ -7,7 +7,6 @@ use super::statistics::median;
 use super::table::{Column, Table, Value};
 use super::{Bench, Test};
 use rusqlite::Connection;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -46,19 +45,13 @@ pub fn measure(bench: &mut Bench, is_active: bool) -> anyhow::Result<Table> {
                 bench.say(format_args!("no Litestream for each of {count} databases: {PROCESSES_MAX} at most"));
             }
         }
-        let mut samples: HashMap<Arm, Vec<Sample>> = HashMap::new();
-        for round in 0..bench.options.rounds {
-            for arm in bench.turns(&arms, round) {
-                let (name, of) = (arm.name(), bench.options.rounds);
-                bench.say(format_args!("{}, databases: {count}, round {} of {of}: {name}", test.name(), round + 1));
-                let sample = sample(bench, test, arm, count, round)?;
-                samples.entry(arm).or_default().push(sample);
-            }
-        }
+        let what = format!("{}, databases: {count}", test.name());
+        let all = bench.rounds(&what, &arms, |bench, arm, round| sample(bench, test, arm, count, round))?;
         for arm in bench.turns(&arms, 0) {
-            let samples = samples.remove(&arm).unwrap_or_default();
-            let middle =
-                |figure: fn(&Sample) -> f64| Value::from(median(samples.iter().map(figure).collect::<Vec<f64>>()));
+            let samples: Vec<&Sample> = all.iter().filter(|(of, _)| *of == arm).map(|(_, sample)| sample).collect();
+            let middle = |figure: fn(&Sample) -> f64| {
+                Value::from(median(samples.iter().copied().map(figure).collect::<Vec<f64>>()))
+            };
             rows.push(vec![
                 Value::Count(count.into()),
                 arm.name().into(),

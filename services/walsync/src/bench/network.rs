@@ -26,13 +26,8 @@ pub fn measure(bench: &mut Bench) -> anyhow::Result<Table> {
     if bench.place.plain_endpoint().is_none() {
         bench.say("network: the store has no http:// endpoint that a relay could stand before: the replicator is killed instead");
     }
-    let mut rows = Vec::new();
-    for round in 0..bench.options.rounds {
-        for arm in bench.turns(&[Arm::Walsync, Arm::Litestream], round) {
-            bench.say(format_args!("network, round {} of {}: {}", round + 1, bench.options.rounds, arm.name()));
-            rows.push(row(bench, arm, round)?);
-        }
-    }
+    let rows =
+        bench.rounds("network", &[Arm::Walsync, Arm::Litestream], row)?.into_iter().map(|(_, row)| row).collect();
     let about = format!(
         "{} commits a second, also during an outage of {:?}; catch-up is from its end until an object has the last row; rows lost are those that differ \
          after a restore",

@@ -59,7 +59,11 @@ impl Litestream {
         });
         let versions = installed.and_then(|folder| fs::read_dir(folder.join("litestream")).ok()).into_iter().flatten();
         let mut versions: Vec<PathBuf> = versions.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        versions.sort();
+        let numbers = |path: &PathBuf| -> Vec<u32> {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.split('.').filter_map(|part| part.parse().ok()).collect()
+        };
+        versions.sort_by_key(numbers);
         let installed = versions.into_iter().rev().map(|folder| folder.join("litestream"));
         Ok(installed.chain(["litestream".into()]).find_map(|program| Litestream::ask(program).ok()))
     }

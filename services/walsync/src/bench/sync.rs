@@ -10,7 +10,6 @@ use super::statistics::Times;
 use super::table::{Column, Table, Value};
 use super::{Bench, PATIENCE, Test};
 use rand::random_range;
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Between two looks at a folder, and at a bucket.
@@ -28,16 +27,11 @@ const COLUMNS: &[Column] = &[
 
 pub fn measure(bench: &mut Bench) -> anyhow::Result<Table> {
     let arms = [Arm::Walsync, Arm::Litestream];
-    let mut millis: HashMap<Arm, Vec<f64>> = HashMap::new();
-    for round in 0..bench.options.rounds {
-        for arm in bench.turns(&arms, round) {
-            bench.say(format_args!("sync, round {} of {}: {}", round + 1, bench.options.rounds, arm.name()));
-            millis.entry(arm).or_default().extend(samples(bench, arm, round)?);
-        }
-    }
+    let all = bench.rounds("sync", &arms, |bench, arm, round| samples(bench, arm, round))?;
     let interval = bench.options.interval.as_millis() as u64;
     let row = |arm: Arm| {
-        let times = Times::new(millis.remove(&arm).unwrap_or_default());
+        let millis = all.iter().filter(|(of, _)| *of == arm).flat_map(|(_, millis)| millis.iter().copied());
+        let times = Times::new(millis.collect());
         let mut row = vec![arm.name().into(), Value::Count(interval), Value::Count(times.count() as u64)];
         row.extend([0.5, 0.95, 0.99].map(|part| times.at(part).into()));
         row.push(times.max().into());

@@ -38,14 +38,8 @@ pub fn measure(bench: &mut Bench) -> anyhow::Result<Table> {
     let arms = [Arm::Alone, Arm::Walsync, Arm::Litestream];
     let mut rows = Vec::new();
     for synchronous in [Synchronous::Normal, Synchronous::Full] {
-        let mut samples: Vec<(Arm, Sample)> = Vec::new();
-        for round in 0..bench.options.rounds {
-            for arm in bench.turns(&arms, round) {
-                let (name, of) = (synchronous.name(), bench.options.rounds);
-                bench.say(format_args!("throughput, {name}, round {} of {of}: {}", round + 1, arm.name()));
-                samples.push((arm, sample(bench, arm, synchronous, round)?));
-            }
-        }
+        let what = format!("throughput, {}", synchronous.name());
+        let samples = bench.rounds(&what, &arms, |bench, arm, round| sample(bench, arm, synchronous, round))?;
         for arm in bench.turns(&arms, 0) {
             let of = || samples.iter().filter(|(of, _)| *of == arm).map(|(_, sample)| sample);
             let times = Times::new(of().flat_map(|sample| sample.millis.iter().copied()).collect());
