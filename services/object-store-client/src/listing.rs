@@ -14,15 +14,20 @@ pub struct Pages {
     objects: Vec<Object>,
     /// Tokens with which pages were asked for.
     begun: BTreeSet<String>,
+    /// Keys with which they begin.
+    first_keys: BTreeSet<String>,
 }
 
 impl Pages {
     /// Takes a page over; gives the token of the next one, if there is one.
     ///
     /// # Errors
-    /// [`StoreError::Permanent`] where it would never end: a token comes again, or there is too much of it.
+    /// [`StoreError::Permanent`] where it would never end: a page or its token comes again, or there is too much of it.
     pub fn take(&mut self, objects: Vec<Object>, next: Option<String>) -> Result<Option<String>, StoreError> {
         let wrong = |what: &str| Err(StoreError::Permanent(format!("the store's listing {what}")));
+        if objects.first().is_some_and(|first| !self.first_keys.insert(first.key.clone())) {
+            return wrong("begins a page where another began");
+        }
         self.objects.extend(objects);
         let Some(next) = next else { return Ok(None) };
         if !self.begun.insert(next.clone()) {

@@ -14,7 +14,6 @@ use crate::listing::{Page, Pages, element};
 use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
 use crate::{Attributes, Body, Object, Part, Store, StoreError, retry};
 use ring::digest;
-use std::collections::BTreeSet;
 use std::io::{Cursor, Read, SeekFrom};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -302,8 +301,7 @@ impl Store for S3Store {
     }
 
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
-        let (mut pages, mut begun) = (Pages::default(), BTreeSet::new());
-        let mut token = String::new();
+        let (mut pages, mut token) = (Pages::default(), String::new());
         loop {
             let prefix = encode(prefix, false);
             let token_parameter =
@@ -322,10 +320,6 @@ impl Store for S3Store {
             let read = self.client.body(response).take(LISTING_BYTES_MAX).read_to_string(&mut text);
             read.map_err(|error| StoreError::Transient(format!("LIST: {error}")))?;
             let page = Page::of(&text)?;
-            // Pages that go round in a circle would never end. Not every store lists keys in order.
-            if page.objects.first().is_some_and(|first| !begun.insert(first.key.clone())) {
-                return Err(StoreError::Permanent("the store's listing begins a page where another began".into()));
-            }
             match pages.take(page.objects, page.next)? {
                 Some(next) => token = next,
                 None => return Ok(pages.into_objects()),
