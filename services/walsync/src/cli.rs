@@ -261,21 +261,6 @@ impl RestoreArgs {
             }
         }
     }
-
-    /// Says that there is nothing to do, where the words allow that.
-    fn is_done(&self, replica: &Replica) -> anyhow::Result<bool> {
-        let path = self.output()?;
-        let output = path.display();
-        if self.if_db_not_exists && path.exists() {
-            console::print(format_args!("{output} is there already: nothing was restored\n"))?;
-            return Ok(true);
-        }
-        if self.if_replica_exists && replica.files()?.is_empty() {
-            console::print(format_args!("there is no replica yet: {output} was not made\n"))?;
-            return Ok(true);
-        }
-        Ok(false)
-    }
 }
 
 fn txid(text: &str) -> Result<u64, String> {
@@ -469,15 +454,18 @@ fn run_restore(arguments: &RestoreArgs) -> anyhow::Result<()> {
         (None, Some(time)) => Target::Time { millis: time.as_millisecond(), now_millis: now.as_millisecond() },
         (None, None) => Target::Latest,
     };
-    let replica = arguments.place.replica()?;
-    if arguments.is_done(&replica)? {
-        return Ok(());
+    let (replica, output) = (arguments.place.replica()?, arguments.output()?);
+    if arguments.if_db_not_exists && output.exists() {
+        return Ok(console::print(format_args!("{} is there already: nothing was restored\n", output.display()))?);
     }
-    let restored = restore(&replica, target, arguments.output()?, arguments.prove).map_err(|error| match error {
-        RestoreError::Empty => arguments.place.no_replica(&replica),
-        error => error.into(),
-    })?;
-    print_restored(arguments, &restored)
+    match restore(&replica, target, output, arguments.prove) {
+        Ok(restored) => print_restored(arguments, &restored),
+        Err(RestoreError::Empty) if arguments.if_replica_exists => {
+            Ok(console::print(format_args!("there is no replica yet: {} was not made\n", output.display()))?)
+        }
+        Err(RestoreError::Empty) => Err(arguments.place.no_replica(&replica)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn print_restored(arguments: &RestoreArgs, restored: &Restored) -> anyhow::Result<()> {

@@ -25,13 +25,14 @@ pub struct Requests {
 impl Requests {
     /// Of so many databases.
     pub fn of(settings: &Settings, databases: usize) -> Requests {
-        let each = |interval: Duration| MONTH.as_secs_f64() / interval.as_secs_f64().max(f64::MIN_POSITIVE);
+        let each = |interval: Duration| MONTH.as_secs_f64() / interval.as_secs_f64();
         let databases = databases as f64;
         let bound = settings.uploads_a_month_max.map_or(f64::INFINITY, |most| most as f64);
         let uploads = (each(settings.interval) * databases).min(bound);
         // A level gets no more files than come into the one below it.
         let mut arrived = uploads;
-        let (mut merged, mut gets) = (each(settings.snapshot_interval) * databases, 0.0);
+        // Nor has a database more snapshots than something came in between.
+        let (mut merged, mut gets) = ((each(settings.snapshot_interval) * databases).min(uploads), 0.0);
         for level in &settings.levels {
             gets += arrived;
             arrived = arrived.min(each(*level) * databases);
@@ -85,6 +86,12 @@ mod tests {
         let all = Requests::of(&settings, 100);
         assert_eq!((all.uploads, all.gets), (1_000.0, 3_000.0));
         assert_eq!(all.merged, 100.0 * 30.0 + 3.0 * 1_000.0);
+    }
+
+    #[test]
+    fn snapshots_without_a_pause_are_as_many_as_uploads() {
+        let settings = Settings { levels: Vec::new(), snapshot_interval: Duration::ZERO, ..Settings::default() };
+        assert_eq!(Requests::of(&settings, 1).merged, 2_592_000.0);
     }
 
     #[test]

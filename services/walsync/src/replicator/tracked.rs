@@ -28,7 +28,7 @@ pub const MAX_QUEUE: usize = 64;
 pub(super) const RESTART_FRAMES: u32 = 1000;
 /// For how long after a change a database is looked at with every tick.
 const ACTIVE: Duration = Duration::from_secs(2);
-/// Looks at an idle database between two of its WAL's and index's identity; that of the database itself is looked at each time.
+/// Looks at an idle database between two of its files' paths; whether another file was renamed over it is looked at each time.
 const LOOKS_PER_IDENTITY: u32 = 5;
 
 /// Why a database waits that nobody has looked at.
