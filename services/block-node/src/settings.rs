@@ -1,5 +1,6 @@
 //! The command line and the environment, in the Java node's words where it has them.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +20,11 @@ use crate::scrub;
 use crate::simulate::{ConsumerFlags, PublisherFlags, StatusFlags};
 use crate::store;
 use crate::verify::VerifyFlags;
+
+/// What the longest message may be, and so the largest block, bytes.
+pub const MESSAGE_BYTES: RangeInclusive<i64> = 65_536..=1_073_741_824;
+/// At which size a new file for blocks may be begun, bytes.
+pub const SEGMENT_BYTES: RangeInclusive<u64> = 65_536..=1_073_741_824;
 
 /// A Hiero block node: verifies blocks, makes them safe on disk before it acknowledges them, serves one copy to everyone.
 #[derive(Debug, Parser)]
@@ -90,11 +96,11 @@ pub struct Flags {
     /// Who signs clients' certificates, PEM; with it, clients need one
     #[arg(long, env = "BLOCK_NODE_TLS_CLIENT_AUTHORITY", requires = "tls_certificate")]
     pub tls_client_authority: Option<PathBuf>,
-    /// File in TOML of who may call, with tokens and quotas: src/clients.rs has an example. Without it everybody may
+    /// File in TOML of who may call, with tokens and quotas: the README has its format. Without it everybody may
     #[arg(long, env = "BLOCK_NODE_CLIENTS", value_name = "FILE")]
     pub clients: Option<PathBuf>,
     /// The longest message, and so the largest block, bytes
-    #[arg(long, env = "SERVER_MAX_MESSAGE_SIZE_BYTES", default_value_t = 131_072_000, value_parser = clap::value_parser!(u32).range(65_536..=1_073_741_824))]
+    #[arg(long, env = "SERVER_MAX_MESSAGE_SIZE_BYTES", default_value_t = 131_072_000, value_parser = clap::value_parser!(u32).range(MESSAGE_BYTES))]
     pub server_max_message_size_bytes: u32,
     /// Calls of a connection at a time
     #[arg(long, env = "SERVER_HTTP2_MAX_CONCURRENT_STREAMS", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
@@ -172,7 +178,7 @@ pub struct Flags {
     #[arg(long, env = "BLOCK_NODE_SUBSCRIBER_TIMEOUT_MILLIS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub subscriber_timeout_millis: u64,
     /// Size at which a new file for blocks is begun, bytes
-    #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864, value_parser = clap::value_parser!(u64).range(65_536..=1_073_741_824))]
+    #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864, value_parser = clap::value_parser!(u64).range(SEGMENT_BYTES))]
     pub segment_bytes: u64,
     /// How hard zstd tries to make blocks small; 3 and 9 take less room and more processor time, see the README
     #[arg(long, env = "BLOCK_NODE_COMPRESSION_LEVEL", default_value_t = store::LEVEL, value_parser = clap::value_parser!(i32).range(1..=19))]

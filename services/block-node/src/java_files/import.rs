@@ -20,7 +20,7 @@ use super::{Archive, JavaFileError, Packing, block_of, read_recent};
 use crate::block::{BLOCK_NUMBERS_END, Chain, Limits, ProofRules, Verified};
 use crate::console;
 use crate::data_directory::{self, DATA_DIR};
-use crate::settings::record_files;
+use crate::settings::{MESSAGE_BYTES, SEGMENT_BYTES, record_files};
 use crate::store::{self, Prepared, Store, Trainer};
 
 /// What is appended, and synced, at once.
@@ -51,10 +51,10 @@ pub struct ImportFlags {
     #[arg(long, env = "BLOCK_NODE_RECORD_FILE_SIGNERS_PERCENT", default_value_t = 0, requires = "rsa_address_book", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub record_file_signers_percent: u8,
     /// The largest block, bytes
-    #[arg(long, env = "SERVER_MAX_MESSAGE_SIZE_BYTES", default_value_t = 131_072_000, value_parser = clap::value_parser!(u32).range(65_536..=1_073_741_824))]
+    #[arg(long, env = "SERVER_MAX_MESSAGE_SIZE_BYTES", default_value_t = 131_072_000, value_parser = clap::value_parser!(u32).range(MESSAGE_BYTES))]
     pub server_max_message_size_bytes: u32,
     /// Size at which a new file for blocks is begun, bytes
-    #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864, value_parser = clap::value_parser!(u64).range(65_536..=1_073_741_824))]
+    #[arg(long, env = "BLOCK_NODE_SEGMENT_BYTES", default_value_t = 67_108_864, value_parser = clap::value_parser!(u64).range(SEGMENT_BYTES))]
     pub segment_bytes: u64,
     /// How hard zstd tries to make blocks small; 3 and 9 take less room and more processor time, see the README
     #[arg(long, env = "BLOCK_NODE_COMPRESSION_LEVEL", default_value_t = store::LEVEL, value_parser = clap::value_parser!(i32).range(1..=19))]

@@ -197,7 +197,7 @@ pub async fn serve<S: Service, T>(
     drop((calls, connection));
     if is_stopping {
         // An error: it has gone.
-        let _ = tokio::time::timeout(CLOSING, cork.read_out()).await;
+        let _ = timeout(CLOSING, cork.read_out()).await;
     }
 }
 
