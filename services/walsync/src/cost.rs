@@ -31,8 +31,9 @@ impl Requests {
         let uploads = (each(settings.interval) * databases).min(bound);
         // A level gets no more files than come into the one below it.
         let mut arrived = uploads;
-        // Nor has a database more snapshots than something came in between.
-        let (mut merged, mut gets) = ((each(settings.snapshot_interval) * databases).min(uploads), 0.0);
+        // Between two snapshots something came.
+        let snapshots = each(settings.snapshot_interval).min(each(settings.interval));
+        let (mut merged, mut gets) = (snapshots * databases, 0.0);
         for level in &settings.levels {
             gets += arrived;
             arrived = arrived.min(each(*level) * databases);
