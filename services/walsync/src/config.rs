@@ -309,18 +309,6 @@ impl Config {
         }
     }
 
-    /// Patterns that no file matches now.
-    pub fn patterns_without_files(&self) -> Result<BTreeSet<PathBuf>, ConfigError> {
-        let patterns = self.databases.iter().map(|options| &options.path).filter(|path| is_pattern(path));
-        let mut empty = BTreeSet::new();
-        for pattern in patterns {
-            if expand(pattern)?.is_empty() {
-                empty.insert(std::path::absolute(pattern).unwrap_or_else(|_| pattern.clone()));
-            }
-        }
-        Ok(empty)
-    }
-
     /// The databases that are there now, each with its place in the store. Who has one in `places` keeps it.
     ///
     /// # Errors
@@ -333,7 +321,15 @@ impl Config {
         let mut known: BTreeMap<PathBuf, Place> = BTreeMap::new();
         // What is named one by one is named rightly, or not begun.
         let (patterns, named): (Vec<_>, Vec<_>) = self.databases.iter().partition(|options| is_pattern(&options.path));
-        for (options, path) in expand_all(&named)?.into_iter().chain(expand_all(&patterns)?) {
+        let mut meant = Vec::new();
+        for options in named.into_iter().chain(patterns) {
+            let paths = expand(&options.path)?;
+            if paths.is_empty() {
+                found.empty.insert(std::path::absolute(&options.path).unwrap_or_else(|_| options.path.clone()));
+            }
+            meant.extend(paths.into_iter().map(|path| (options, path)));
+        }
+        for (options, path) in meant {
             let name = match (&options.name, path.file_name().map(|name| name.to_str())) {
                 (Some(name), _) => name.clone(),
                 (None, Some(None)) => {
@@ -394,15 +390,8 @@ pub struct Found {
     pub databases: Vec<(PathBuf, Replica)>,
     /// Those that cannot be replicated, and why.
     pub refused: Vec<(PathBuf, String)>,
-}
-
-/// The files that these stand for.
-fn expand_all<'a>(options: &[&'a DatabaseOptions]) -> Result<Vec<(&'a DatabaseOptions, PathBuf)>, ConfigError> {
-    let mut all = Vec::new();
-    for &options in options {
-        all.extend(expand(&options.path)?.into_iter().map(|path| (options, path)));
-    }
-    Ok(all)
+    /// Patterns that no file matches.
+    pub empty: BTreeSet<PathBuf>,
 }
 
 fn is_pattern(path: &Path) -> bool {
@@ -427,10 +416,16 @@ pub fn expand(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let beside = |name: &str| ["-wal", "-shm", "-journal"].iter().any(|suffix| name.ends_with(suffix));
     let mut paths: Vec<PathBuf> = entries
         .flatten()
-        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
-        .filter(|(name, _)| is_meant(pattern, name) && !beside(name))
-        .map(|(_, path)| path)
-        .filter(|path| path.is_file())
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            is_meant(pattern, &name) && !beside(&name)
+        })
+        // The folder itself tells what is a file: a thousand of them are looked for every few seconds.
+        .filter(|entry| {
+            entry.file_type().is_ok_and(|kind| kind.is_file() || kind.is_symlink() && entry.path().is_file())
+        })
+        .map(|entry| entry.path())
         .map(|path| std::path::absolute(&path).unwrap_or(path))
         .collect();
     paths.sort();

@@ -207,9 +207,12 @@ fn pins<'a>(wanted: Option<PinKind>, paths: impl Iterator<Item = &'a Path>) -> B
 pub fn explain(config: &Config) -> anyhow::Result<()> {
     let settings = config.settings()?;
     let store = Location::to_explain(&config.store, config)?;
-    let Found { databases, refused } = config.databases(&store, &mut Places::default())?;
+    let Found { databases, refused, empty } = config.databases(&store, &mut Places::default())?;
     for (path, why) in &refused {
         console::print(format_args!("{} is not replicated: {why}\n", path.display()))?;
+    }
+    for pattern in &empty {
+        console::print(format_args!("{} stands for no file yet\n", pattern.display()))?;
     }
     for (path, replica) in &databases {
         let name = ltx::FileName { min_txid: 2, max_txid: 2 };

@@ -4,7 +4,7 @@ use super::control::Patterns;
 use super::operations::{self, Listening};
 use service_kit::console;
 use service_kit::url::Url;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,12 +40,10 @@ pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// What there is to replicate now, and patterns that no file matches.
-type Look = (Found, BTreeSet<PathBuf>);
-
-fn add(replicator: &Replicator, found: Found) {
+fn add(replicator: &Replicator, patterns: &Patterns, found: Found) {
     found.databases.into_iter().for_each(|(path, replica)| replicator.add(path, replica));
     found.refused.into_iter().for_each(|(path, why)| replicator.refuse(path, why));
+    patterns.set(found.empty);
 }
 
 /// What is done before a replicator is started.
@@ -57,16 +55,19 @@ fn begin() {
     service_kit::open_files::raise();
 }
 
-fn run(settings: Settings, listen: Option<&Url>, mut look: impl FnMut() -> anyhow::Result<Look>) -> anyhow::Result<()> {
+fn run(
+    settings: Settings,
+    listen: Option<&Url>,
+    mut look: impl FnMut() -> anyhow::Result<Found>,
+) -> anyhow::Result<()> {
     begin();
     let stop = stop_flag()?;
     let listening = listen.map(Listening::bind).transpose()?;
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
     let patterns = Patterns::default();
-    let (found, empty) = look()?;
+    let found = look()?;
     tracing::info!(databases = found.databases.len(), "watching");
-    add(&replicator, found);
-    patterns.set(empty);
+    add(&replicator, &patterns, found);
     // Before that who asks for one of them would be told that nobody watches it.
     let serve = |listening: Listening| listening.serve(replicator.observer(), patterns.clone());
     let readiness = listening.map(serve).transpose()?;
@@ -77,14 +78,13 @@ fn run(settings: Settings, listen: Option<&Url>, mut look: impl FnMut() -> anyho
         std::thread::sleep(Duration::from_millis(100));
         if scanned.elapsed() >= RESCAN {
             let problem = match look() {
-                Ok((found, empty)) => {
+                Ok(found) => {
                     // What is named is wanted, be it there or not.
                     let wanted =
                         found.databases.iter().map(|(path, _)| path).chain(found.refused.iter().map(|(path, _)| path));
                     let wanted: HashSet<PathBuf> = wanted.cloned().collect();
                     replicator.forget(|path| wanted.contains(path));
-                    add(&replicator, found);
-                    patterns.set(empty);
+                    add(&replicator, &patterns, found);
                     None
                 }
                 Err(error) => Some(error.to_string()),
@@ -139,7 +139,7 @@ pub fn watch(config: &Config, listen: Option<&Url>) -> anyhow::Result<()> {
     let store = Location::open(&config.store, config)?;
     let mut places = Places::default();
     config.databases(&store, &mut places)?;
-    run(config.settings()?, listen, || Ok((config.databases(&store, &mut places)?, config.patterns_without_files()?)))
+    run(config.settings()?, listen, || Ok(config.databases(&store, &mut places)?))
 }
 
 /// Where a replicator of Litestream's configuration serves, if it does.
@@ -158,7 +158,7 @@ pub fn replicate(config: Litestream) -> anyhow::Result<()> {
     config.check_places()?;
     run(config.settings, listen.as_ref(), || {
         let databases = config.databases.iter().map(|database| (database.path.clone(), database.replica.clone()));
-        Ok((Found { databases: databases.collect(), ..Found::default() }, BTreeSet::new()))
+        Ok(Found { databases: databases.collect(), ..Found::default() })
     })
 }
 
@@ -192,7 +192,7 @@ pub fn snapshot(config: &Config, elsewhere: bool) -> anyhow::Result<()> {
         refuse_beside_a_watcher(&found.databases)?;
     }
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
-    add(&replicator, found);
+    add(&replicator, &Patterns::default(), found);
     let durable = replicator.sync(Duration::from_secs(3600));
     // Who asks for one waits until the application is out of the way.
     let end = Instant::now() + SNAPSHOT_PATIENCE;

@@ -50,10 +50,10 @@ pub(super) fn prefix(url: &str, prefix: &str) -> Result<String, ConfigError> {
     Ok(prefix.to_owned())
 }
 
-/// The path without links, as far as it is there, and without `.` and `..`.
-fn without_links(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut found = PathBuf::new();
+/// Where `path`, which begins in `folder`, leads: without links, as far as it is there, and without `.` and `..`. `folder` has none any more, so that
+/// of a thousand databases, which are looked for every few seconds, each costs no more than its name.
+fn without_links(folder: PathBuf, path: &Path) -> PathBuf {
+    let mut found = folder;
     for component in path.components() {
         match component {
             Component::CurDir => {}
@@ -61,7 +61,9 @@ fn without_links(path: &Path) -> PathBuf {
             Component::ParentDir => drop(found.pop()),
             component => {
                 found.push(component);
-                found = found.canonicalize().unwrap_or(found);
+                if found.is_symlink() {
+                    found = found.canonicalize().unwrap_or(found);
+                }
             }
         }
     }
@@ -79,7 +81,12 @@ fn host(endpoint: &str) -> String {
 impl Place {
     /// A folder.
     pub(super) fn folder(path: &Path) -> Place {
-        Place { kind: Kind::Folder, path: without_links(path).to_string_lossy().into_owned() }
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Place::without_links(PathBuf::new(), &path)
+    }
+
+    fn without_links(folder: PathBuf, path: &Path) -> Place {
+        Place { kind: Kind::Folder, path: without_links(folder, path).to_string_lossy().into_owned() }
     }
 
     /// What lies below `prefix` in a bucket of S3 that `endpoint` (`https://host[:port]`) serves.
@@ -104,7 +111,7 @@ impl Place {
     pub(super) fn of(&self, name: &str) -> Place {
         match self.kind {
             _ if name.is_empty() => self.clone(),
-            Kind::Folder => Place::folder(&Path::new(&self.path).join(name)),
+            Kind::Folder => Place::without_links(PathBuf::from(&self.path), Path::new(name)),
             Kind::Bucket(..) => Place { path: format!("{}/{name}", self.path), ..self.clone() },
         }
     }
