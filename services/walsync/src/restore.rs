@@ -14,7 +14,7 @@ use crate::clock::CLOCK_STEP_MILLIS;
 use crate::follow::Note;
 use crate::replica::{RemoteFile, Replica};
 use crate::store::StoreError;
-use output::PageWriter;
+use output::{PageWriter, while_syncing};
 use service_kit::directory::sync_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -380,8 +380,9 @@ pub(crate) fn restore_into(
     integrity_check: bool,
 ) -> Result<Restored, RestoreError> {
     let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
-    let mut restored = restore_pages(replica, target, scratch.as_file(), output)?;
-    scratch.as_file().sync_all().map_err(failed)?;
+    let file = scratch.as_file();
+    let mut restored = while_syncing(file, || restore_pages(replica, target, file, output)).map_err(failed)??;
+    file.sync_all().map_err(failed)?;
     if integrity_check {
         restored.integrity_unknown = check_integrity(scratch.path())?;
     }

@@ -8,11 +8,11 @@ mod support;
 use harness::{folder, until};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::{Application, Walsync, content, walsync};
 use walsync::arena::Arena;
-use walsync::clock::SystemClock;
+use walsync::clock::{Clock, SystemClock};
 use walsync::database::{DatabaseFiles, with_suffix};
 use walsync::pin::{Hold, Pin, PinKind};
 use walsync::replica::Replica;
@@ -233,6 +233,51 @@ fn nothing_is_written_created_or_recovered() {
         assert!(held.pin.hold(Hold::Image, None).unwrap());
         assert_eq!(held.pin.held(), Hold::Presence);
         assert!(all_files(database) == before, "without a WAL");
+    });
+}
+
+/// A clock that goes on by a second whenever the thread that looks at databases asks it: it looks without a pause.
+#[derive(Default)]
+struct Hurried(AtomicU64);
+
+impl Clock for Hurried {
+    fn monotonic(&self) -> Duration {
+        let looks = std::thread::current().name() == Some("poller");
+        Duration::from_secs(self.0.fetch_add(looks.into(), Ordering::Relaxed))
+    }
+
+    fn unix_millis(&self) -> i64 {
+        1_800_000_000_000 + self.monotonic().as_millis() as i64
+    }
+}
+
+/// How often the thread that looks at databases has read from a file: an idle look reads once. `None`: there is none.
+fn reads_of_the_poller() -> Option<u64> {
+    let is_poller = |thread: &PathBuf| std::fs::read(thread.join("comm")).is_ok_and(|name| name == b"poller\n");
+    let poller = std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path()).find(is_poller)?;
+    let io = std::fs::read_to_string(poller.join("io")).ok()?;
+    io.lines().find_map(|line| line.strip_prefix("syscr: "))?.parse().ok()
+}
+
+#[test]
+fn a_months_worth_of_looks_changes_nothing() {
+    // Once a second for 30 days.
+    const LOOKS: u64 = 30 * 86_400;
+    of_each_kind(|database, application, kind| {
+        let before = all_files(database);
+        let settings = Settings { pin: Some(kind), ..Settings::default() };
+        let replicator = Replicator::start(settings, Arc::new(Hurried::default())).unwrap();
+        let replica = Replica::new(Arc::new(MemoryStore::default()), ltx::Layout::Objects, "app");
+        replicator.add(database.to_owned(), replica.clone());
+        until("so many looks", || reads_of_the_poller().is_some_and(|reads| reads >= LOOKS));
+        assert!(replicator.sync(LONG * 1_000_000), "of that clock, which runs");
+        drop(replicator);
+        assert!(all_files(database) == before);
+        let folder = folder();
+        let output = folder.path().join("restored.db");
+        restore(&replica, Target::Latest, &output, true).unwrap();
+        assert!(std::fs::read(output).unwrap() == content(database), "it was watched");
+        application.close();
     });
 }
 

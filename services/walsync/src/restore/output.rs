@@ -7,15 +7,18 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::Scope;
+use std::time::Duration;
 use tempfile::NamedTempFile;
 
 /// Bytes of a run of pages at most.
 const RUN_BYTES: usize = 1 << 20;
 /// Runs in memory at most: one that is filled, and those that are written.
 const RUNS: usize = 4;
-/// Stack of the thread that writes.
+/// Between the syncs of a file that is written.
+const SYNC_INTERVAL: Duration = Duration::from_millis(200);
+/// Stack of a thread that writes or syncs.
 const STACK_BYTES: usize = 256 * 1024;
 
 /// The folder of an output.
@@ -100,6 +103,27 @@ fn may_remove(lock: Result<(), TryLockError>, path: &Path, output: &Path) -> Res
             Err(RestoreError::Output(output.to_owned(), io::Error::new(error.kind(), text)))
         }
     }
+}
+
+/// Syncs a file again and again while `write` fills it, so that the disk works meanwhile, and little is left for the end.
+///
+/// # Errors
+/// Those of a sync: the kernel tells of what it could not write once, and not again at the end.
+pub(super) fn while_syncing<T>(file: &File, write: impl FnOnce() -> T) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let (at_work, ended) = channel::<()>();
+        let syncer = std::thread::Builder::new().name("syncer".into()).stack_size(STACK_BYTES);
+        let syncer = syncer.spawn_scoped(scope, move || -> io::Result<()> {
+            while ended.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                file.sync_data()?;
+            }
+            Ok(())
+        })?;
+        let written = write();
+        drop(at_work);
+        syncer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(written)
+    })
 }
 
 /// Writes pages into a file, while more of them are decoded. Those that follow each other go together.
@@ -219,6 +243,15 @@ mod tests {
             });
             assert!(result.is_err(), "{pages}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_synced_while_it_is_written_is_an_error() {
+        let (not_a_file, _other_end) = io::pipe().unwrap();
+        let not_a_file = File::from(std::os::fd::OwnedFd::from(not_a_file));
+        assert_eq!(while_syncing(&not_a_file, || 1).unwrap(), 1, "done before the first");
+        let written = while_syncing(&not_a_file, || std::thread::sleep(SYNC_INTERVAL * 3));
+        assert_eq!(written.unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 
     #[test]
