@@ -66,7 +66,7 @@ func kubectl(arguments []string) int {
 	}
 	line := strings.Join(arguments[2:], " ")
 	if line == "wait benchmarkrun/demo --for=condition=Complete --timeout=2s" {
-		if !isComplete(object) {
+		if !holds(object, "Complete") {
 			return failed("error: timed out waiting for the condition on benchmarkruns/demo")
 		}
 		return 0
@@ -85,13 +85,13 @@ func kubectl(arguments []string) int {
 	return 0
 }
 
-// What `kubectl wait --for=condition=Complete` waits for: a condition of an older generation does not count.
-func isComplete(object *unstructured.Unstructured) bool {
+// What `kubectl wait --for=condition=NAME` waits for: a condition of an older generation does not count.
+func holds(object *unstructured.Unstructured, name string) bool {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(condition any) bool {
 		fields := condition.(map[string]any)
 		observed, found := fields["observedGeneration"].(int64)
-		return fields["type"] == "Complete" && fields["status"] == "True" && (!found || observed >= object.GetGeneration())
+		return fields["type"] == name && fields["status"] == "True" && (!found || observed >= object.GetGeneration())
 	})
 }
 

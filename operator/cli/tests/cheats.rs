@@ -9,7 +9,7 @@
 //! | the store stands still, and nobody asks meanwhile | counted | `embedded/failures.rs`, `a_stall_is_seen_from_the_due_instant` |
 //! | the loader is the limit of both arms | undecided | `judgement/tests/limit.rs`, `two_stores_that_one_busy_loader_thread_holds_back_…` |
 //! | an open loop's loader is late and blames the store, or the other way round | Invalid | `load/audit.rs`, `each_hindrance_is_found_just_above_its_bound` |
-//! | the store takes the processor from everybody, so that only its best trials count | no trial is lost | `measure/foreign/fairness.rs` |
+//! | the store takes the processor from everybody, so that only its best trials count | no trial is lost | `fairness.rs` |
 //! | the store works in forks that nobody counts | counted | `measure/meter/tree.rs`, `what_a_fork_used_that_came_and_went_is_its_parents` |
 //! | a follower answers from what it has | Invalid | bench-jobs `tests/etcd.rs`, `a_stale_follower_is_found_…` |
 //! | linearizable reads trust a clock | not ranked | `equality.rs`, `a_read_that_trusts_a_clock_is_no_read_that_asks_a_majority` |
@@ -31,6 +31,9 @@ use std::process::Command;
 
 use finished::Finished;
 use world::{World, one_arm, one_store};
+
+/// Of a script in place of a store.
+const UNLESS_ASKED_FOR_ITS_VERSION: &str = "case \"$*\" in *--version*) exec $REAL \"$@\" ;; esac";
 
 /// `storebench validate` refuses it in one line, in which these words stand.
 #[track_caller]
@@ -231,6 +234,59 @@ fn a_store_whose_syncs_write_nothing_is_weighed_and_invalid() {
             message.contains("durability Fsync is not kept: 250 MiB of values were acknowledged, and "),
             "{message}"
         );
+    }
+}
+
+/// What a syncing store does with data of which nobody is told where they are.
+#[test]
+fn a_store_that_keeps_its_data_in_memory_is_weighed_and_invalid() {
+    let world = World::new();
+    let memory = harness::TempDir::new_in("/dev/shm").unwrap();
+    let load = "{ total: 1000, connections: 10, warmUp: 0s }";
+    for (engine, name, binary, flag, workload) in [
+        ("Etcd", "etcd", "etcd", "--data-dir", "etcd: { operation: Put, valueBytes: 65536 }"),
+        ("Redis", "redis", "redis-server", "--dir", "redis: { command: Set, valueBytes: 65536 }"),
+    ] {
+        let folder = memory.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        // Each trial has a store without data.
+        let script = format!("rm -rf {0}/*; exec $REAL \"$@\" {flag} {0}", folder.display());
+        world.install_wrapper(name, binary, &script);
+        let message = world.run(&one_arm(engine, "faulty", workload, load)).invalid();
+        let said = "durability Fsync is not kept: 62.5 MiB of values were acknowledged, and ";
+        assert!(message.contains(said), "{message}");
+    }
+}
+
+/// Beside whoever is measured next it would take what it likes below what disturbs.
+#[test]
+fn what_a_store_leaves_behind_is_gone_before_the_other_arm_is_measured() {
+    let world = World::new();
+    let leaves = format!("{UNLESS_ASKED_FOR_ITS_VERSION}\n( setsid sh -c 'sleep 90; :' $PWD & )\nexec $REAL \"$@\"");
+    world.install_wrapper("redis", "redis-server", &leaves);
+    // Ends with a look for processes that name the data directory.
+    let ran = world.run(&one_arm("Redis", "faulty", "redis: { command: Set }", "{ total: 500, warmUp: 0s }"));
+    assert!(!ran.report()["record"]["trials"].as_array().unwrap().is_empty(), "{}", ran.stderr);
+}
+
+/// Its use would be nobody's, or a stranger's.
+#[test]
+fn what_a_store_does_in_a_process_that_it_has_let_go_of_is_its_own_use() {
+    let world = World::new();
+    let hides = format!("{UNLESS_ASKED_FOR_ITS_VERSION}\n( setsid $REAL \"$@\" & )\nexec sleep 90");
+    world.install_wrapper("redis", "redis-server", &hides);
+    let load = "{ duration: 1s, connections: 5, warmUp: 0s }";
+    let ran = world.run(&one_arm("Redis", "faulty", "redis: { command: Get }", load));
+    let report = ran.report();
+    let trials = report["record"]["trials"].as_array().unwrap();
+    assert!(!trials.is_empty(), "{}", ran.stderr);
+    for trial in trials {
+        // Others may disturb it, but the store is no stranger.
+        let why = trial["failure"]["detail"].as_str().unwrap_or_default();
+        assert!(!why.contains("redis-server"), "{why}");
+        let usage = &trial["workloads"][0]["usage"];
+        assert!(usage["cpuNanos"].as_u64().unwrap() > 50_000_000, "{trial}");
+        assert!(usage["rssAverageBytes"].as_u64().unwrap() > 4 << 20, "{trial}");
     }
 }
 

@@ -11,8 +11,9 @@ mod later;
 #[allow(dead_code)]
 mod world;
 
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use finished::Finished;
 use later::later_under;
@@ -118,9 +119,51 @@ fn a_first_comparison() {
 }
 
 #[test]
+fn a_first_comparison_of_your_own_store() {
+    let desk = Desk::new();
+    let folder = harness::folder();
+    let redis = format!("127.0.0.1:{}", harness::free_port());
+    let (_, port) = redis.split_once(':').unwrap();
+    let mut own = harness::command(harness::peer("redis", "redis-server"));
+    own.current_dir(folder.path()).args(["--bind", "127.0.0.1", "--save", "", "--port", port]);
+    let _redis = harness::Process::start(own.stdout(Stdio::null()).stderr(Stdio::null()));
+    harness::until("redis-server to listen", || TcpStream::connect(&redis).is_ok());
+    let etcd = harness::Etcd::start(&folder.path().join("etcd"));
+    for (protocol, place) in [("redis", redis.as_str()), ("etcd", etcd.address())] {
+        let ended = desk.task("your-own-store", &[place, protocol]);
+        is_verdict(&ended);
+        let page = desk.read("runs/your-own-store/latest/report.md");
+        assert!(
+            page.contains(&format!("mine is a store that was there already, at {place}")),
+            "{page}{}",
+            ended.stderr
+        );
+        std::fs::remove_file(desk.folder.join("run.yaml")).unwrap();
+    }
+    let refused = desk.task("your-own-store", &["127.0.0.1:1", "postgres"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{}", refused.stderr);
+    assert!(refused.stderr.contains("postgres: is no protocol"), "{}", refused.stderr);
+}
+
+#[test]
+fn the_highest_load_within_a_target() {
+    let desk = Desk::new();
+    let mut command = desk.bash();
+    // A target that any machine keeps to at some rate.
+    command.arg(docs().join("tasks/highest-load")).arg("500ms").env("DURATION", "200ms");
+    let ended = Finished::of(command.output().unwrap());
+    is_verdict(&ended);
+    let page = desk.read("runs/highest-load/latest/report.md");
+    assert!(page.contains("p99 at most 500ms"), "{page}{}", ended.stderr);
+}
+
+#[test]
 fn every_task_says_what_it_is_for() {
     let desk = Desk::new();
-    for task in ["first-comparison", "matrix", "nightly-gate", "slower-since"] {
+    let tasks = std::fs::read_dir(docs().join("tasks")).unwrap();
+    let tasks: Vec<String> = tasks.map(|task| task.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(tasks.len() >= 6, "{tasks:?}");
+    for task in &tasks {
         for flag in ["-h", "--help"] {
             let help = desk.task(task, &[flag]);
             assert!(help.code == Some(0) && help.stdout.contains(task), "{}{}", help.stdout, help.stderr);

@@ -120,7 +120,8 @@ fn timeless(report: &Value) -> Value {
     })
 }
 
-fn is_killed(kills: usize, seed: u64) {
+/// Returns how many runs were compared with one that nobody touched.
+fn is_killed(kills: usize, seed: u64) -> usize {
     let world = World::new();
     let file = world.write("run.yaml", &text());
     let at = |name: &str| Run { world: &world, file: &file, saved: world.data().with_file_name(name) };
@@ -174,6 +175,7 @@ fn is_killed(kills: usize, seed: u64) {
         "killed {killed} times, {amid} of them after a first trial; {compared} runs were as the one that nobody touched"
     );
     assert!(amid * 4 >= kills, "killed {amid} times amid a run: too seldom to say anything");
+    compared
 }
 
 #[test]
@@ -182,7 +184,7 @@ fn a_run_that_is_killed_at_any_instant_ends_as_one_that_nobody_touched() {
 }
 
 #[test]
-#[ignore = "takes three minutes: the same for longer, with other instants"]
+#[ignore = "takes three minutes of a quiet machine: the same for longer, with other instants"]
 fn a_run_that_is_killed_a_hundred_times_ends_as_one_that_nobody_touched() {
-    is_killed(100, 2);
+    assert!(is_killed(100, 2) > 0, "this machine is too busy: no run was compared");
 }

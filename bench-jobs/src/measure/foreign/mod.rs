@@ -24,9 +24,6 @@ use census::Census;
 pub use served::Served;
 pub use used::Used;
 
-#[cfg(test)]
-mod fairness;
-
 /// Between two censuses of a span. A census of 400 processes takes some milliseconds of a processor: seldom enough to
 /// disturb nothing, often enough to see the processes of a build.
 const CENSUS_INTERVAL: Duration = Duration::from_secs(1);

@@ -62,6 +62,17 @@ pub fn descendants(roots: &[u32]) -> Vec<i32> {
     found
 }
 
+/// What lives below a child of this process. Nothing where it is no child of it any more: its number may be somebody else's by now.
+pub fn below_child(child: u32) -> Vec<i32> {
+    let stat = |pid: i32| Process::new(pid).and_then(|process| process.stat());
+    let is_ours = stat(child.cast_signed()).is_ok_and(|stat| stat.ppid == std::process::id().cast_signed());
+    if !is_ours {
+        return Vec::new();
+    }
+    let below = descendants(&[child]).into_iter().skip(1);
+    below.filter(|pid| stat(*pid).is_ok_and(|stat| stat.state != 'Z')).collect()
+}
+
 fn add_switches(process: &Process, switches: &mut Switches) {
     for status in process.tasks().into_iter().flatten().flatten().filter_map(|task| task.status().ok()) {
         switches.voluntary += status.voluntary_ctxt_switches.unwrap_or_default();
@@ -87,6 +98,22 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(is_found, "{found:?} has no {}", child.id());
+    }
+
+    #[test]
+    fn what_is_below_a_child_is_found_while_it_lives_and_nothing_of_others() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 60 & echo; wait"]).stdout(std::process::Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
+        let below = below_child(shell.id());
+        assert_eq!(below.len(), 1, "{below:?}");
+        let sleep = rustix::process::Pid::from_raw(below[0]).unwrap();
+        rustix::process::kill_process(sleep, rustix::process::Signal::KILL).unwrap();
+        shell.wait().unwrap();
+        assert_eq!(below_child(shell.id()), [0; 0], "it is gone");
+        assert_eq!(below_child(std::os::unix::process::parent_id()), [0; 0], "no child of this process");
     }
 
     /// As Redis does to rewrite its log: the child begins and ends between two readings.

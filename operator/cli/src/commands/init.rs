@@ -20,6 +20,7 @@ Examples:
   storebench init --engine redis --engine valkey   # writes run.yaml
   storebench init quick.yaml -e etcd -e rusd -w write --duration 1s --trials-max 6
   storebench init gate.yaml -e redis -e valkey --gate 95%   # can fail a pipeline
+  storebench init most.yaml -e redis -e valkey -w write --connections 64 --p99-at-most 5ms   # the highest load within a target
 
 Writes this one file, and never over one that is there. Next:
   storebench validate run.yaml --here    # what this machine lacks, and how to install it
@@ -52,10 +53,13 @@ pub(crate) struct Arguments {
     /// How long each workload is measured in a trial
     #[arg(long, default_value = "5s")]
     duration: String,
+    /// Look for the highest rate at which 99 of 100 requests are answered within this time, such as 5ms, and measure that
+    #[arg(long, value_name = "TIME")]
+    p99_at_most: Option<String>,
     /// Trials of every store at most; as many as it takes for intervals of ±2 %, six at least where so many are allowed
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=30))]
     trials_max: u32,
-    /// Fail where throughput is less than this share of the baseline's, such as 95%
+    /// Fail where throughput, or the highest rate, is less than this share of the baseline's, such as 95%
     #[arg(long, value_name = "SHARE")]
     gate: Option<String>,
 }
@@ -101,6 +105,7 @@ pub(crate) fn init(arguments: &Arguments) -> anyhow::Result<Exit> {
     let file = arguments.file.display().to_string();
     // By the name of the option: whoever gave it has written no file yet.
     DurationText::new(&arguments.duration).context("--duration")?;
+    arguments.p99_at_most.as_ref().map(DurationText::new).transpose().context("--p99-at-most")?;
     arguments.gate.as_ref().map(RatioText::new).transpose().context("--gate")?;
     let text = written(arguments)?;
     // What is written here can be run: a value that cannot is named as `run` would name it.
@@ -161,22 +166,37 @@ fn written(arguments: &Arguments) -> anyhow::Result<String> {
             continue;
         }
         let (name, parameters) = (format!("{asked:?}").to_lowercase(), family.asked(*asked, arguments.value_bytes));
-        writeln!(
-            text,
-            "  - name: {name}\n    {parameters}\n    load: {{ connections: {}, duration: {}, warmUp: 1s }}",
-            arguments.connections, arguments.duration
-        )?;
+        writeln!(text, "  - name: {name}\n    {parameters}\n    load: {{ {} }}", load_of(arguments))?;
     }
     let most = arguments.trials_max;
     text.push_str("  # As many trials as it takes for intervals of ±2 %.\n");
     writeln!(text, "  trials: {{ min: {}, max: {most}, targetIntervalBasisPoints: 200 }}", most.min(6))?;
     if let Some(share) = &arguments.gate {
         text.push_str("  gates:\n");
+        let metric = if arguments.p99_at_most.is_some() { "HighestRatePerSecond" } else { "ThroughputPerSecond" };
         for name in names.iter().skip(1) {
-            writeln!(text, "  - {{ arm: {name}, metric: ThroughputPerSecond, ratioAtLeast: \"{share}\" }}")?;
+            writeln!(text, "  - {{ arm: {name}, metric: {metric}, ratioAtLeast: \"{share}\" }}")?;
         }
     }
     Ok(text)
+}
+
+/// How each workload is made. A search is an open loop, of users who know nothing of each other; it begins low, so that any store has a rate that
+/// holds. Nothing lasts longer than what is measured.
+fn load_of(arguments: &Arguments) -> String {
+    let Arguments { connections, duration, p99_at_most, .. } = arguments;
+    let at_most = |limit: &'static str| {
+        let length = |text: &str| DurationText::new(text).map(|text| text.duration()).ok();
+        if length(duration) < length(limit) { duration.as_str() } else { limit }
+    };
+    let plain = format!("connections: {connections}, duration: {duration}, warmUp: {}", at_most("1s"));
+    match p99_at_most {
+        None => plain,
+        Some(target) => format!(
+            "{plain}, mode: OpenLoop, arrivals: Poisson, rate: 1000,\n      highestRate: {{ percentile: P99, atMost: {target}, stepDuration: {} }}",
+            at_most("2s")
+        ),
+    }
 }
 
 fn engine(name: &str) -> anyhow::Result<&'static Engine> {
@@ -263,9 +283,9 @@ mod tests {
                 }
             };
             let first = format!("{:?}", engine.durability[0].class);
-            for words in
-                [vec!["-e", engine.name], vec!["-e", beside, "-e", engine.name, "--gate", "95%", "-w", "mixed"]]
-            {
+            let gated = ["-e", beside, "-e", engine.name, "--gate", "95%", "-w"];
+            let highest = [&gated[..], &["write", "--p99-at-most", "5ms", "--duration", "300ms"]].concat();
+            for words in [vec!["-e", engine.name], [&gated[..], &["mixed"]].concat(), highest] {
                 let mut words = words;
                 words.extend(["--durability", first.as_str()]);
                 let Ok(text) = text(&words) else { continue };
@@ -276,6 +296,24 @@ mod tests {
             }
         }
         assert!(count >= 8, "{count}");
+    }
+
+    #[test]
+    fn a_search_asks_as_users_do_and_what_is_short_is_not_warmed_up_for_longer() {
+        let of =
+            |more: &[&str]| text(&[&["-e", "redis", "-e", "valkey", "-w", "write", "--gate", "95%"], more].concat());
+        assert!(of(&[]).unwrap().contains("load: { connections: 8, duration: 5s, warmUp: 1s }\n"));
+        let text = of(&["--p99-at-most", "5ms", "--duration", "300ms"]).unwrap();
+        for part in [
+            "duration: 300ms, warmUp: 300ms, mode: OpenLoop, arrivals: Poisson, rate: 1000,",
+            "highestRate: { percentile: P99, atMost: 5ms, stepDuration: 300ms }",
+            "metric: HighestRatePerSecond",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let words = ["init", "-", "-e", "redis", "--p99-at-most", "soon"];
+        let said = format!("{:#}", init(&Cli::try_parse_from(words).unwrap().arguments).unwrap_err());
+        assert!(said.starts_with("--p99-at-most: "), "{said}");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Two small processes that keep the promise "nothing stays behind", even when storebench is killed with SIGKILL.
 //!
 //! [`command`] starts every child through `storebench exec-guarded`, which asks the kernel to kill it when its parent
-//! dies and then becomes the child. [`Remover`] is a process that outlives us by a moment: it waits for the end of its
-//! standard input, which comes when we exit for whatever reason, and then removes the run's directory.
+//! dies, and to keep below it whatever it lets go of, and then becomes the child. [`ScratchDirectory`] has a process that
+//! outlives us by a moment: it waits for the end of its standard input, which comes when we exit for whatever reason, and
+//! then removes the run's directory.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -12,7 +13,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rustix::process::{PTracer, Pid, Signal, getppid, set_parent_process_death_signal, set_ptracer};
+use rustix::process::{
+    PTracer, Pid, Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, set_ptracer,
+};
 
 use crate::exit::Exit;
 
@@ -50,6 +53,8 @@ pub(crate) fn own_executable() -> anyhow::Result<PathBuf> {
 /// Runs `storebench exec-guarded`: never returns where it succeeds.
 pub(crate) fn exec_guarded(parent: i32, command: &[OsString]) -> anyhow::Result<Exit> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("the kernel refuses a parent death signal")?;
+    // A process that lost its parent, in whatever session, stays below: it is counted with the store that started it, and ends with that.
+    set_child_subreaper(Some(getpid())).context("the kernel refuses to keep orphans below")?;
     // Where a process may trace only what is below it (Yama), the parent may trace this one, too, and so may what the parent starts. An error: there
     // is no such rule here.
     let _ = Pid::from_raw(parent).map(|parent| set_ptracer(PTracer::ProcessID(parent)));

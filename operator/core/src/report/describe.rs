@@ -1,16 +1,30 @@
 //! What was asked, in a line: how hard a workload loads, a run, how to read a report. The request itself is [`super::family`]'s.
 
-use storebench_crds::DurationText;
 use storebench_crds::status::Verdict;
 use storebench_crds::workload::{Arrivals, Fault, FaultKind, FaultMember, Load, LoadMode};
+use storebench_crds::{DurationText, Workload};
 
 use super::Report;
+use super::family;
 use super::units;
 use super::wording;
 use crate::judgement::other_version;
+use crate::record::Driver;
+
+/// What is asked of the store, and how hard.
+pub(super) fn asked(workload: &Workload, driver: Driver) -> String {
+    let asked = format!("{} · {}", family::request(workload), load(&workload.load));
+    let is_killed = workload.fault().is_some_and(|fault| fault.kind == FaultKind::Kill);
+    match driver {
+        Driver::Kubernetes if is_killed => {
+            format!("{asked} (in a cluster by the kubelet instead, as soon as it sees that)")
+        }
+        _ => asked,
+    }
+}
 
 /// How hard and how long, as `closed loop, 64 clients on 8 connections, 10s after 1s of warm-up`.
-pub(super) fn load(load: &Load) -> String {
+fn load(load: &Load) -> String {
     let mode = match (load.mode, load.rate, &load.highest_rate) {
         (LoadMode::OpenLoop, _, Some(search)) => format!("open loop at the highest rate with {}", search.target()),
         (LoadMode::OpenLoop, Some(rate), None) => format!("open loop at {}/s", units::count(rate)),
@@ -133,6 +147,25 @@ mod tests {
         let slow =
             said(serde_json::json!({ "kind": "SlowDisk", "syncDelay": "20ms", "after": "3s", "duration": "2s" }));
         assert!(slow.ends_with(", syncs of leader or only member slower by 20ms after 3s for 2s"), "{slow}");
+    }
+
+    /// Whatever the workload says of it.
+    #[test]
+    fn in_a_cluster_nobody_is_said_to_have_waited_before_a_killed_member_started_again() {
+        let workload = |kind: &str| -> Workload {
+            let fault = serde_json::json!({ "kind": kind, "after": "3s", "duration": "2s" });
+            let load = serde_json::json!({ "duration": "9s", "fault": fault });
+            serde_json::from_value(serde_json::json!({ "name": "w", "redis": { "command": "Set" }, "load": load }))
+                .unwrap()
+        };
+        let embedded = asked(&workload("Kill"), Driver::Embedded);
+        assert!(embedded.ends_with("killed after 3s and started again 2s later"), "{embedded}");
+        let in_cluster = asked(&workload("Kill"), Driver::Kubernetes);
+        assert!(
+            in_cluster.ends_with("2s later (in a cluster by the kubelet instead, as soon as it sees that)"),
+            "{in_cluster}"
+        );
+        assert!(!asked(&workload("Stop"), Driver::Kubernetes).contains("kubelet"));
     }
 
     #[test]

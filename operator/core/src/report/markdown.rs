@@ -3,7 +3,6 @@
 use super::Report;
 use super::describe;
 use super::document::{Document, Section};
-use super::family;
 use super::ledger;
 use super::levels::TwoLevels;
 use super::load_curve;
@@ -148,7 +147,7 @@ impl Page {
     fn workloads(&mut self, report: &Report) {
         for workload in &report.record.spec.workloads {
             self.heading(3, &workload.name);
-            let asked = format!("{} · {}", family::request(workload), describe::load(&workload.load));
+            let asked = describe::asked(workload, report.record.driver);
             self.paragraph(&escape(&asked));
             if let Some(line) = measures::nothing_measured(report, workload) {
                 self.paragraph(line);

@@ -22,7 +22,7 @@ use storebench_crds::workload::Workload;
 use super::Report;
 use super::document::{Document, Section};
 use super::levels::TwoLevels;
-use super::{describe, family, ledger, load_curve as curve_of_load, lookup, measures, requests, resources, wording};
+use super::{describe, ledger, load_curve as curve_of_load, lookup, measures, requests, resources, wording};
 pub(super) use escape::escape;
 use escape::escape_block;
 use parts::{compact_table, details, figure, list, section, table, wrapping_table};
@@ -277,7 +277,7 @@ fn caveats(report: &Report) -> String {
 }
 
 fn workload_section(report: &Report, number: usize, workload: &Workload) -> Result<String, RenderError> {
-    let asked = format!("{} · {}", family::request(workload), describe::load(&workload.load));
+    let asked = describe::asked(workload, report.record.driver);
     let mut body = format!("<p class=\"asked\">{}</p>\n", escape(&asked));
     let latency = if lookup::is_open_loop(workload) {
         "solid: intended, from the instant a request was due; dashed: service, from its send"

@@ -6,7 +6,6 @@ mod paint;
 use super::Report;
 use super::describe;
 use super::document::{Document, Section};
-use super::family;
 use super::ledger;
 use super::levels::TwoLevels;
 use super::load_curve;
@@ -157,7 +156,7 @@ impl Page {
     fn workloads(&mut self, report: &Report) {
         for workload in &report.record.spec.workloads {
             self.section(&workload.name);
-            let asked = format!("{} · {}", family::request(workload), describe::load(&workload.load));
+            let asked = describe::asked(workload, report.record.driver);
             self.prose(INDENT, &asked, Tone::Dim);
             if let Some(line) = measures::nothing_measured(report, workload) {
                 self.prose(INDENT, line, Tone::Warning);
