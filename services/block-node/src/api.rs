@@ -13,7 +13,7 @@ use service_kit::grpc::{
 use service_kit::http::Incoming;
 use service_kit::operations::Operations;
 
-use crate::clients::{Call, Clients, Right};
+use crate::clients::{Call, ClientId, Clients, Right};
 use crate::compressed::ContentCoding;
 use crate::contents_proof::{ContentsProof, Sibling, Wanted, prove};
 use crate::decompress;
@@ -60,6 +60,13 @@ impl Method {
     }
 }
 
+/// A method, and who calls it, where somebody is asked for his name.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    method: Method,
+    client: Option<ClientId>,
+}
+
 /// Where each method is found, and whether it is a stream.
 const METHODS: [(&str, Method, bool); 6] = [
     ("/org.hiero.block.api.BlockStreamPublishService/publishBlockStream", Method::Publish, true),
@@ -84,10 +91,9 @@ impl Api {
         Self { node, clients, operations }
     }
 
-    /// Begins a call, if whoever calls may.
-    fn begin(&self, method: Method, caller: &Caller) -> Result<Call, Status> {
-        let Some(clients) = &self.clients else { return Ok(Call::default()) };
-        clients.begin(&caller.headers, &caller.peer, method.right())
+    /// Begins a call of whoever was admitted.
+    fn begin(&self, asked: Asked) -> Result<Call, Status> {
+        self.clients.as_ref().map_or_else(|| Ok(Call::default()), |clients| clients.begin(asked.client))
     }
 
     /// How blocks are compressed for a client with these headers.
@@ -229,25 +235,27 @@ fn refusal(node: &Node, code: BlockCode) -> Bytes {
 }
 
 impl Service for Api {
-    type Method = Method;
+    type Method = Asked;
 
-    fn method(&self, path: &str) -> Option<(Method, bool)> {
-        METHODS.iter().find(|(known, ..)| *known == path).map(|(_, method, is_stream)| (*method, *is_stream))
+    fn method(&self, path: &str) -> Option<(Asked, bool)> {
+        let (_, method, is_stream) = METHODS.iter().find(|(known, ..)| *known == path)?;
+        Some((Asked { method: *method, client: None }, *is_stream))
     }
 
-    fn admit(&self, method: Method, caller: &Caller) -> Result<usize, Status> {
+    fn admit(&self, asked: &mut Asked, caller: &Caller) -> Result<usize, Status> {
         if let Some(clients) = &self.clients {
-            clients.admit(&caller.headers, &caller.peer, method.right())?;
+            asked.client = Some(clients.admit(&caller.headers, &caller.peer, asked.method.right())?);
         }
-        Ok(match method {
+        Ok(match asked.method {
             Method::GetBlock | Method::Status | Method::StatusDetail => SMALL_REQUEST_BYTES_MAX,
             // A request to subscribe that is too long is answered with a code of its own.
             Method::Publish | Method::Subscribe | Method::ContentsProof => usize::MAX,
         })
     }
 
-    fn unary(&self, method: Method, caller: Caller, message: Bytes) -> Unary {
-        let call = match self.begin(method, &caller) {
+    fn unary(&self, asked: Asked, caller: Caller, message: Bytes) -> Unary {
+        let method = asked.method;
+        let call = match self.begin(asked) {
             Ok(call) => call,
             Err(status) => return Unary::Now(Err(status)),
         };
@@ -269,9 +277,9 @@ impl Service for Api {
         }))
     }
 
-    fn stream(&self, method: Method, caller: Caller, requests: Requests, responses: Responses) -> Stream {
-        let node = Arc::clone(&self.node);
-        let call = match self.begin(method, &caller) {
+    fn stream(&self, asked: Asked, caller: Caller, requests: Requests, responses: Responses) -> Stream {
+        let (node, method) = (Arc::clone(&self.node), asked.method);
+        let call = match self.begin(asked) {
             Ok(call) => Rc::new(call),
             Err(status) => return Box::pin(async move { Err(status) }),
         };
@@ -300,8 +308,8 @@ impl Service for Api {
         decompress::of(encoding)
     }
 
-    fn compression(&self, method: Method, headers: &HeaderMap) -> Option<Compression> {
-        self.encoding(method, headers).map(ContentCoding::compression)
+    fn compression(&self, asked: Asked, headers: &HeaderMap) -> Option<Compression> {
+        self.encoding(asked.method, headers).map(ContentCoding::compression)
     }
 
     fn accepted_encodings(&self) -> Option<HeaderValue> {

@@ -102,11 +102,15 @@ pub struct Client {
     paid: Mutex<Instant>,
 }
 
+/// One of them, where it stands in the file.
+pub type ClientId = usize;
+
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Clients {
-    by_token: HashMap<[u8; 32], Arc<Client>>,
-    by_certificate: HashMap<String, Arc<Client>>,
+    clients: Vec<Arc<Client>>,
+    by_token: HashMap<[u8; 32], ClientId>,
+    by_certificate: HashMap<String, ClientId>,
 }
 
 impl Clients {
@@ -130,28 +134,30 @@ impl Clients {
         if entry.bytes_per_second == Some(0) || entry.calls_max == Some(0) {
             return Err("calls-max and bytes-per-second must be 1 at least; leave them out for no limit");
         }
-        let client = Arc::new(Client {
+        let id = self.clients.len();
+        self.clients.push(Arc::new(Client {
             name: entry.name,
             rights: entry.may.unwrap_or_else(|| vec![Right::Publish, Right::Read]),
             calls_max: entry.calls_max.unwrap_or(u32::MAX),
             calls: AtomicU32::new(0),
             bytes_per_second: entry.bytes_per_second,
             paid: Mutex::new(Instant::now()),
-        });
+        }));
         let is_twice = match (entry.token_sha256, entry.certificate) {
             (Some(hash), None) => {
                 let hash = from_hexadecimal(&hash).ok_or("token-sha256 must be 64 hexadecimal digits")?;
-                self.by_token.insert(hash, client).is_some()
+                self.by_token.insert(hash, id).is_some()
             }
-            (None, Some(certificate)) => self.by_certificate.insert(certificate, client).is_some(),
+            (None, Some(certificate)) => self.by_certificate.insert(certificate, id).is_some(),
             _ => return Err("it needs one of token-sha256 and certificate"),
         };
         if is_twice { Err("another client has the same token or certificate") } else { Ok(()) }
     }
 
-    /// Begins a call of whoever shows this. `None`: whoever is known may do it.
-    pub fn begin(&self, headers: &HeaderMap, peer: &Peer, right: Option<Right>) -> Result<Call, Status> {
-        let client = self.admit(headers, peer, right)?;
+    /// Begins a call of a client that was admitted.
+    pub fn begin(&self, admitted: Option<ClientId>) -> Result<Call, Status> {
+        let client = admitted.and_then(|id| self.clients.get(id));
+        let client = client.ok_or_else(|| Status::new(Code::Unauthenticated, "nobody was admitted"))?;
         let one_more = |calls: u32| (calls < client.calls_max).then(|| calls + 1);
         if client.calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
             let message = format!("client {} has {} calls under way, as many as it may", client.name, client.calls_max);
@@ -160,27 +166,27 @@ impl Clients {
         Ok(Call(Some(Arc::clone(client))))
     }
 
-    /// Who shows this, if he may do it.
-    pub fn admit(&self, headers: &HeaderMap, peer: &Peer, right: Option<Right>) -> Result<&Arc<Client>, Status> {
-        let client = self.find(headers, peer)?;
-        match right.is_none_or(|right| client.rights.contains(&right)) {
-            true => Ok(client),
-            false => {
+    /// Who shows this, if he may do it. `None`: whoever is known may.
+    pub fn admit(&self, headers: &HeaderMap, peer: &Peer, right: Option<Right>) -> Result<ClientId, Status> {
+        let id = self.find(headers, peer)?;
+        match self.clients.get(id).filter(|client| right.is_some_and(|right| !client.rights.contains(&right))) {
+            None => Ok(id),
+            Some(client) => {
                 let message = format!("client {} may not do this; --clients says who may", client.name);
                 Err(Status::new(Code::PermissionDenied, message))
             }
         }
     }
 
-    fn find(&self, headers: &HeaderMap, peer: &Peer) -> Result<&Arc<Client>, Status> {
+    fn find(&self, headers: &HeaderMap, peer: &Peer) -> Result<ClientId, Status> {
         if let Some(shown) = headers.get(AUTHORIZATION) {
             let token = shown.as_bytes().split_first_chunk::<7>();
             let token = token.and_then(|(kind, token)| kind.eq_ignore_ascii_case(b"Bearer ").then_some(token));
             let hash = token.and_then(|token| <[u8; 32]>::try_from(digest(&SHA256, token).as_ref()).ok());
-            let client = hash.and_then(|hash| self.by_token.get(&hash));
+            let client = hash.and_then(|hash| self.by_token.get(&hash).copied());
             return client.ok_or_else(|| Status::new(Code::Unauthenticated, "the token is not known"));
         }
-        let by_certificate = peer.common_name.as_ref().and_then(|name| self.by_certificate.get(name));
+        let by_certificate = peer.common_name.as_ref().and_then(|name| self.by_certificate.get(name).copied());
         let message = "no client is known by this; show a token as `authorization: Bearer TOKEN`, or a certificate";
         by_certificate.ok_or_else(|| Status::new(Code::Unauthenticated, message))
     }
@@ -288,8 +294,10 @@ mod tests {
         );
         let clients = read(&text).unwrap();
         let (nobody, node) = (Peer::default(), Peer { common_name: Some("node".into()), ..Peer::default() });
-        let code =
-            |headers: &HeaderMap, peer, right| clients.begin(headers, peer, Some(right)).map_err(|status| status.code);
+        let code = |headers: &HeaderMap, peer, right| {
+            let call = clients.admit(headers, peer, Some(right)).and_then(|id| clients.begin(Some(id)));
+            call.map_err(|status| status.code)
+        };
         let held = code(&with("test"), &nobody, Right::Read).unwrap();
         assert_eq!(code(&with("test"), &nobody, Right::Read).err(), Some(Code::ResourceExhausted), "a second call");
         drop(held);
@@ -302,6 +310,7 @@ mod tests {
         );
         assert_eq!(code(&HeaderMap::new(), &nobody, Right::Read).err(), Some(Code::Unauthenticated));
         assert!(code(&HeaderMap::new(), &node, Right::Publish).is_ok());
+        assert!(clients.begin(None).is_err(), "nobody was admitted");
     }
 
     #[test]
@@ -326,7 +335,8 @@ mod tests {
     async fn who_takes_more_than_its_bytes_a_second_waits_on_all_its_calls() {
         let text = format!("[[client]]\nname = \"a\"\ntoken-sha256 = \"{HASH_OF_TEST}\"\nbytes-per-second = 100_000");
         let clients = read(&text).unwrap();
-        let call = || clients.begin(&with("test"), &Peer::default(), None).map_err(|_| ()).unwrap();
+        let id = clients.admit(&with("test"), &Peer::default(), None).ok();
+        let call = || clients.begin(id).map_err(|_| ()).unwrap();
         let (one, two) = (call(), call());
         let began = Instant::now();
         two.turn().await;

@@ -29,7 +29,8 @@
 //! ([`crate::block::Chain`]), so that a start reads the last segment alone. The head's own checksum has the salt 0. The salt is
 //! random: who can choose what is in blocks cannot make bytes that count as a record. `00000000000000000001.head` and up are copies of the
 //! heads, each safe before its segment begins. Where an earlier version has left none, the last segment gets one at the next start.
-//! When the store is closed, the copy of the head that the next segment would have is written, too: it has the last block's root hash.
+//! When a segment is full or the store is closed, the copy of the head that the next segment would have is written, too: it has the last block's
+//! root hash.
 //!
 //! `00000000000000000000.index` and up have 16 bytes for each of 65,536 block numbers: segment (4), offset (4), length of the record
 //! (4), CRC-32C of block number and these (4). They are written behind the sync of the blocks, and are safe before the next segment

@@ -100,7 +100,7 @@ impl<S: Service> Service for Accompanied<S> {
         }
     }
 
-    fn admit(&self, method: Self::Method, caller: &Caller) -> Result<usize, Status> {
+    fn admit(&self, method: &mut Self::Method, caller: &Caller) -> Result<usize, Status> {
         match method {
             Method::Own(method) => self.service.admit(method, caller),
             Method::HealthCheck | Method::HealthWatch | Method::Reflection => Ok(REQUEST_BYTES_MAX),

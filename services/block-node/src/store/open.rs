@@ -63,6 +63,8 @@ pub struct Store<D: Directory> {
     /// The last one that blocks of the last segment were compressed with.
     dictionary: Option<Arc<Dictionary>>,
     failed: Option<AppendError>,
+    /// The head of the next segment, if the copy of it is safe.
+    prepared: Vec<u8>,
     syncs: u64,
 }
 
@@ -86,6 +88,7 @@ impl<D: Directory> Store<D> {
             retention: Retention::new(options.keep_blocks),
             dictionary: None,
             failed: None,
+            prepared: Vec::new(),
             syncs: 0,
         };
         while let Some(last) = segments.pop() {
@@ -337,6 +340,16 @@ impl<D: Directory> Store<D> {
         Ok(())
     }
 
+    /// Where the next batch begins a segment, does what must be safe before that; otherwise nothing. Whoever has just acknowledged a batch
+    /// calls this, or the next one waits for it. What fails here is told by [`Store::append`].
+    pub fn prepare(&mut self) {
+        if self.failed.is_none() && self.current.is_some() && self.is_full() {
+            let prepared = self.prepare_segment();
+            // It is remembered.
+            let _ = self.remember(prepared);
+        }
+    }
+
     /// Writes an earlier block once more, which was damaged. When this returns `Ok`, it is there for good, and served from here; or it
     /// is none of those any more that are kept. The caller has compared it with those beside it. Errors are those of [`Store::append`].
     pub fn repair(&mut self, block: &Prepared) -> Result<(), AppendError> {
@@ -374,7 +387,7 @@ impl<D: Directory> Store<D> {
     /// One batch of blocks of consecutive numbers.
     fn write(&mut self, blocks: &[Prepared], kind: Kind) -> Result<(), (&'static str, io::Error)> {
         let Some(first) = blocks.first() else { return Ok(()) };
-        let is_new = self.current.as_ref().is_none_or(|current| current.end >= self.options.segment_bytes);
+        let is_new = self.is_full();
         // Without dictionaries and a head, which come seldom.
         let bytes_about = blocks.iter().map(|block| record_bytes(block.stored.len() + 8)).sum();
         let mut bytes = Vec::with_capacity(bytes_about);
@@ -431,16 +444,35 @@ impl<D: Directory> Store<D> {
         self.retention.apply(&self.directory, &self.shown, self.chain.next())
     }
 
+    /// Whether the next batch begins a segment.
+    pub(super) fn is_full(&self) -> bool {
+        self.current.as_ref().is_none_or(|current| current.end >= self.options.segment_bytes)
+    }
+
+    fn next_segment(&self) -> u64 {
+        self.current.as_ref().map_or(1, |current| current.number + 1)
+    }
+
+    /// Makes safe what the next start will not write again once there is another segment, and the copy of that one's head.
+    fn prepare_segment(&mut self) -> Result<(), (&'static str, io::Error)> {
+        let (number, mut head) = (self.next_segment(), Vec::new());
+        SegmentHead { salt: self.salt, chain: self.chain.clone() }.encode(number, &mut head);
+        if self.prepared != head {
+            self.index.sync().map_err(|error| ("a sync of the index", error))?;
+            let written = heads::write(&self.directory, number, &head);
+            written.map_err(|error| ("the creation of a segment", error))?;
+            self.directory.sync().map_err(|error| ("a sync of names", error))?;
+            self.prepared = head;
+        }
+        Ok(())
+    }
+
     /// Creates the next segment; its head goes into the first batch.
     fn begin_segment(&mut self, bytes: &mut Vec<u8>) -> Result<(), (&'static str, io::Error)> {
-        // What the next start will not write again must be safe by then.
-        self.index.sync().map_err(|error| ("a sync of the index", error))?;
-        self.directory.sync().map_err(|error| ("a sync of names", error))?;
-        let number = self.current.as_ref().map_or(1, |current| current.number + 1);
-        let name = scan::name(number);
-        SegmentHead { salt: self.salt, chain: self.chain.clone() }.encode(number, bytes);
-        let created =
-            heads::write(&self.directory, number, bytes).and_then(|()| self.directory.create_zeroed(&name, 0));
+        self.prepare_segment()?;
+        bytes.append(&mut self.prepared);
+        let number = self.next_segment();
+        let created = self.directory.create_zeroed(&scan::name(number), 0);
         let file = created.map_err(|error| ("the creation of a segment", error))?;
         self.current = Some(Current { number, file, end: 0, dictionaries: BTreeMap::new() });
         self.retention.begun(number);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
-use wal::files::{Directory as _, Fault, HeldDirectory, SimulatedDirectory};
+use wal::files::{CountingDirectory, Directory as _, Fault, HeldDirectory, SimulatedDirectory};
 
 use super::*;
 use crate::block::{Evidence, Footer, Verified};
@@ -42,6 +42,7 @@ fn append_all(store: &mut Store<SimulatedDirectory>, blocks: &[Crafted]) -> usiz
             return acknowledged;
         }
         acknowledged += batch.len();
+        store.prepare();
         size = size % 3 + 1;
     }
     acknowledged
@@ -496,6 +497,44 @@ fn who_waits_for_a_sync_shares_the_next() {
     assert_eq!(told.last(), Some(&99));
     assert!(told.is_sorted() && told.len() <= 3, "{told:?}");
     assert_eq!(reader.last(), Some(99));
+}
+
+#[test]
+fn a_batch_that_begins_a_segment_waits_for_its_own_syncs_alone_where_the_writer_had_time() {
+    let directory = CountingDirectory::new(SimulatedDirectory::default());
+    let mut store = Store::open(directory.clone(), OPTIONS).unwrap();
+    let mut begun = 0;
+    for block in &blocks(40) {
+        let before = directory.counts();
+        store.append(&[prepared(block)]).unwrap();
+        let after = directory.counts();
+        let (data, names) = (after.data_syncs - before.data_syncs, after.name_syncs - before.name_syncs);
+        if block.number > 0 {
+            assert_eq!(data, 1, "block {}", block.number);
+        }
+        begun += names;
+        store.prepare();
+    }
+    assert!(begun > 4, "{begun} segments");
+}
+
+#[test]
+fn what_fails_before_a_segment_is_begun_is_told_by_the_next_append() {
+    let blocks = blocks(40);
+    for fault in [Fault::Create, Fault::Write, Fault::DataSync, Fault::NameSync] {
+        let directory = SimulatedDirectory::default();
+        let mut store = Store::open(directory.clone(), OPTIONS).unwrap();
+        let mut rest = blocks.iter();
+        while !store.is_full() {
+            store.append(&[prepared(rest.next().unwrap())]).unwrap();
+        }
+        directory.fail(fault, 0);
+        store.prepare();
+        assert!(store.append(&[prepared(rest.next().unwrap())]).is_err(), "{fault:?}");
+        let acknowledged = store.chain().next() as usize;
+        drop(store);
+        check(&Store::open(directory, OPTIONS).unwrap(), &blocks, acknowledged);
+    }
 }
 
 #[test]

@@ -171,6 +171,7 @@ impl Writer {
                     Work::Append(batch) => {
                         let Some(last) = batch.last().map(|block| block.number) else { continue };
                         tell(Appended::Safe { last, took: began.elapsed() });
+                        store.prepare();
                         remove_old(&mut store);
                         if under_way() >= CROWD_BLOCKS {
                             thread::sleep(BATCHES_APART.saturating_sub(began.elapsed()));

@@ -13,6 +13,7 @@ mod dashboard;
 mod directories;
 mod durable;
 mod filters;
+mod hostile;
 mod java_files;
 mod liars;
 mod lost_roots;

@@ -36,8 +36,8 @@ pub trait Service: 'static {
     fn method(&self, path: &str) -> Option<(Self::Method, bool)>;
 
     /// How long a request of this call may be, bytes, or what the call ends with before anything of it is read: who may not call is told here,
-    /// before he has sent anything that takes memory.
-    fn admit(&self, method: Self::Method, caller: &Caller) -> Result<usize, Status> {
+    /// before he has sent anything that takes memory. What was learnt of him may be kept in the method, for whoever answers.
+    fn admit(&self, method: &mut Self::Method, caller: &Caller) -> Result<usize, Status> {
         let _ = (method, caller);
         Ok(usize::MAX)
     }

@@ -300,7 +300,7 @@ impl<S: Service> Calls<S> {
             return;
         }
         let (head, body) = request.into_parts();
-        let Some((method, is_stream)) = self.service.method(head.uri.path()) else {
+        let Some((mut method, is_stream)) = self.service.method(head.uri.path()) else {
             let (service, method) = head.uri.path().trim_start_matches('/').rsplit_once('/').unwrap_or_default();
             let message = format!("unknown method {method} for service {service}");
             sender.finish(Err(Status::new(Code::Unimplemented, message)));
@@ -318,7 +318,7 @@ impl<S: Service> Calls<S> {
             Ok(taken) => taken,
             Err(status) => return sender.finish(Err(status)),
         };
-        let bytes_max = match self.service.admit(method, &caller) {
+        let bytes_max = match self.service.admit(&mut method, &caller) {
             Ok(bytes_max) => bytes_max,
             Err(status) => {
                 sender.finish(Err(status));

@@ -88,7 +88,7 @@ impl Service for Shared {
         }
     }
 
-    fn admit(&self, _: Method, caller: &Caller) -> Result<usize, Status> {
+    fn admit(&self, _: &mut Method, caller: &Caller) -> Result<usize, Status> {
         if caller.headers.contains_key("unknown") {
             return Err(Status::new(Code::Unauthenticated, "who are you?"));
         }
