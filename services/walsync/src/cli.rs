@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use walsync::config::{
     AzureOptions, Config, ConfigError, Either, GcsOptions, Location, RetentionOptions, S3Options,
-    litestream::Litestream,
+    litestream::Litestream, with_name,
 };
 use walsync::replica::Replica;
 use walsync::replicator::Settings;
@@ -190,14 +190,10 @@ impl PlaceArgs {
             let config = config.display();
             return anyhow::anyhow!("there is no replica of {} where {config} has it: no LTX file", self.place);
         }
-        // What Litestream's users say of a bucket stands behind the place.
-        let is_bucket = ["s3://", "gs://", "abs://"].iter().any(|scheme| self.place.starts_with(scheme));
-        let (place, query) = self.place.split_once('?').filter(|_| is_bucket).unwrap_or((self.place.as_str(), ""));
-        let query = if query.is_empty() { String::new() } else { format!("?{query}") };
         // Where nothing can be listed, nothing else is known.
         let names = replica.names_below().unwrap_or_default();
-        let shown = names.iter().take(NAMED_MAX).map(|name| format!("{}/{name}{query}", place.trim_end_matches('/')));
-        let shown = shown.collect::<Vec<_>>().join(", ");
+        let shown: Vec<String> = names.iter().take(NAMED_MAX).map(|name| with_name(&self.place, name)).collect();
+        let shown = shown.join(", ");
         let place = &self.place;
         match names.len() {
             0 if self.is_legacy() => anyhow::anyhow!(

@@ -1,5 +1,6 @@
 //! Configuration: our own YAML, and Litestream's. Unknown words are refused, with their place.
 
+use crate::database::folder_of;
 use crate::import::LegacyReplica;
 use crate::pin::PinKind;
 use crate::replica::Replica;
@@ -23,7 +24,7 @@ mod place;
 
 pub use clouds::{AzureOptions, GcsOptions};
 pub use either::Either;
-pub use place::{Place, Places};
+pub use place::{Place, Places, with_name};
 
 /// What is wrong with what the user wrote.
 #[derive(Debug, thiserror::Error)]
@@ -418,7 +419,7 @@ pub fn expand(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
         }
         return Ok(vec![std::path::absolute(path).unwrap_or_else(|_| path.to_owned())]);
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     let pattern = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if folder.to_string_lossy().contains('*') {
         return refuse("databases.path", format!("{text}: * is allowed in the last part only"));
@@ -488,20 +489,19 @@ impl Location {
         let Some(place) = url.strip_prefix("s3://") else {
             // A mistyped URL is no folder: what goes there would be taken for safe elsewhere.
             let first = url.split('/').next().unwrap_or_default();
-            if first.contains(':') || matches!(first, "s3" | "gs" | "abs" | "file") && url.contains("//") {
+            let is_scheme = first == "file" || place::BUCKETS.contains(&first);
+            if first.contains(':') || is_scheme && url.contains("//") {
                 return refuse("store", format!("{url}: {KNOWN}"));
             }
             let folder = std::path::absolute(url).unwrap_or_else(|_| url.into());
             return Ok(Location::folder(folder));
         };
-        // Litestream's way to say more about a bucket.
-        let (place, query) = place.split_once('?').unwrap_or((place, ""));
+        let (place, words) = place::with_words(place);
         let mut options = options.s3;
         if !logs_in && options.access_key_id.is_none() && options.secret_access_key.is_none() {
             (options.access_key_id, options.secret_access_key) = (Some("none".into()), Some("none".into()));
         }
-        for word in query.split('&').filter(|word| !word.is_empty()) {
-            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        for (name, value) in words {
             match name {
                 "endpoint" => options.endpoint = Some(litestream::endpoint(value)),
                 "region" => options.region = Some(value.to_owned()),

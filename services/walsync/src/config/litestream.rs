@@ -1,6 +1,7 @@
 //! Litestream's configuration, as far as it is honoured. What would change what is replicated, or where to, is refused by its name;
 //! what is about Litestream's own check points is taken and has no meaning, for walsync makes none.
 
+use super::place::BUCKETS;
 use super::{
     AzureOptions, ConfigError, GcsOptions, Location, Place, Places, S3Options, StoreOptions, expand, place, read,
     refuse,
@@ -266,12 +267,14 @@ impl Litestream {
 fn store_of(name: &str, replica: ReplicaOptions, config: &Config) -> Result<(String, StoreOptions), ConfigError> {
     let bucket = replica.bucket.clone().or_else(|| config.bucket.clone());
     let path = replica.path.as_deref().unwrap_or_default().trim_start_matches('/');
+    let scheme = replica.kind.as_deref().unwrap_or("s3");
     let url = match (&replica.url, &bucket, replica.kind.as_deref(), &replica.path) {
         (Some(url), ..) => url.clone(),
         (None, None, None, Some(path)) | (None, _, Some("file"), Some(path)) => format!("file://{path}"),
-        (None, Some(bucket), None | Some("s3"), _) => format!("s3://{bucket}/{path}"),
-        (None, Some(bucket), Some(scheme @ ("gs" | "abs")), _) => format!("{scheme}://{bucket}/{path}"),
-        (None, None, Some("s3" | "gs" | "abs"), _) => return refuse(name, "replica: needs a bucket, or a url"),
+        (None, Some(bucket), ..) if BUCKETS.contains(&scheme) => format!("{scheme}://{bucket}/{path}"),
+        (None, None, Some(_), _) if BUCKETS.contains(&scheme) => {
+            return refuse(name, "replica: needs a bucket, or a url");
+        }
         _ => return refuse(name, "replica: walsync knows the types s3, gs, abs and file"),
     };
     let of_replica = replica.endpoint.as_deref().map(endpoint);
