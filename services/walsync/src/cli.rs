@@ -43,8 +43,8 @@ enum Verb {
     Snapshot(SnapshotArgs),
     /// Make a database of a replica; never over one that is there
     Restore(RestoreArgs),
-    /// List the files of a replica, and the points that can be restored
-    List(PlaceArgs),
+    /// List the files of a replica with their times, and the points that can be restored
+    List(ListArgs),
     /// Read the files of a replica and compare their checksums; say what is missing
     Verify(VerifyArgs),
     /// Say what no point that is kept needs any more; with --force, remove it
@@ -64,7 +64,7 @@ enum Verb {
     /// Litestream's: the databases in litestream.yml
     Databases(LitestreamArgs),
     /// Litestream's: the files of a replica
-    Ltx(PlaceArgs),
+    Ltx(ListArgs),
     #[command(flatten)]
     Foreign(litestream::Foreign),
 }
@@ -259,6 +259,30 @@ impl RestoreArgs {
     }
 }
 
+#[derive(Args)]
+struct ListArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Files of this level alone, 0 to 9 [default: all]
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    level: Option<Level>,
+    /// Print Litestream's JSON, and files alone
+    #[arg(long)]
+    json: bool,
+}
+
+/// Whose files are listed; `None`: those of all levels.
+#[derive(Clone, Copy)]
+struct Level(Option<u8>);
+
+fn level(text: &str) -> Result<Level, String> {
+    match text.parse() {
+        Ok(level @ 0..=9) => Ok(Level(Some(level))),
+        _ if text == "all" => Ok(Level(None)),
+        _ => Err("a level is a digit, or all".into()),
+    }
+}
+
 fn txid(text: &str) -> Result<u64, String> {
     let parsed = if text.len() == 16 { u64::from_str_radix(text, 16) } else { text.parse() };
     parsed
@@ -417,7 +441,9 @@ impl Walsync {
             Verb::Explain(arguments) => inspect::explain(&arguments.config()?),
             Verb::Restore(arguments) if arguments.follow => follow::follow(&arguments),
             Verb::Restore(arguments) => run_restore(&arguments),
-            Verb::List(arguments) | Verb::Ltx(arguments) => inspect::list(&arguments),
+            Verb::List(arguments) | Verb::Ltx(arguments) => {
+                inspect::list(&arguments.place, arguments.level.and_then(|level| level.0), arguments.json)
+            }
             Verb::Verify(arguments) => inspect::verify(&arguments.place, arguments.sample),
             Verb::Compact(arguments) => {
                 let (policy, levels) = arguments.kept()?;

@@ -22,8 +22,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Headers that are read at once to find a time.
-const TIMES_AT_ONCE: usize = 8;
+/// Headers that are read at once.
+const READ_AT_ONCE: usize = 8;
 
 /// Plans of one restore: files may be removed under it.
 const PLANS: u32 = 3;
@@ -305,20 +305,26 @@ pub struct Restored {
     pub integrity_unknown: Option<String>,
 }
 
-/// When each of these files was committed. Many requests at once: there are thousands, and each answer is small.
-fn times(replica: &Replica, files: &[RemoteFile]) -> Result<Vec<i64>, StoreError> {
-    let read = |files: &[RemoteFile]| -> Result<Vec<i64>, StoreError> {
-        files.iter().map(|file| Ok(replica.header(file)?.timestamp_millis)).collect()
-    };
-    let share = files.len().div_ceil(TIMES_AT_ONCE).max(1);
-    let parts = std::thread::scope(|scope| {
-        let threads: Vec<_> = files.chunks(share).map(|files| scope.spawn(move || read(files))).collect();
-        let ended = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|_| Err(StoreError::Permanent("a thread that reads times panicked".into())))
-        };
-        threads.into_iter().map(ended).collect::<Result<Vec<Vec<i64>>, StoreError>>()
-    })?;
-    Ok(parts.concat())
+/// What `read` makes of each of these files, in their order. Many requests at once: there are thousands of files, and each answer is small.
+///
+/// # Errors
+/// The first one of each thread ends it.
+pub fn read_each<T: Send>(
+    files: &[RemoteFile],
+    read: impl Fn(&RemoteFile) -> Result<T, StoreError> + Sync,
+) -> Result<Vec<T>, StoreError> {
+    let (share, read) = (files.len().div_ceil(READ_AT_ONCE).max(1), &read);
+    std::thread::scope(|scope| {
+        let parts = files.chunks(share);
+        let threads: Vec<_> =
+            parts.map(|files| scope.spawn(move || files.iter().map(read).collect::<Result<Vec<T>, _>>())).collect();
+        let mut all = Vec::with_capacity(files.len());
+        for thread in threads {
+            let panicked = |_| Err(StoreError::Permanent("a thread that reads headers panicked".into()));
+            all.extend(thread.join().unwrap_or_else(panicked)?);
+        }
+        Ok(all)
+    })
 }
 
 /// Chooses the files for a target.
@@ -330,8 +336,7 @@ pub fn plan(replica: &Replica, target: Target) -> Result<(u64, Vec<RemoteFile>),
         Target::Txid(txid) => txid,
         Target::Time { millis, now_millis } => {
             let files: Vec<RemoteFile> = chain.timed().copied().collect();
-            let times = times(replica, &files)?;
-            let mut times = times.into_iter();
+            let mut times = read_each(&files, |file| Ok(replica.header(file)?.timestamp_millis))?.into_iter();
             let now = now_millis.saturating_add(CLOCK_STEP_MILLIS);
             chain.point_at(millis, now, |_| Ok(times.next().unwrap_or(i64::MAX)))?
         }
