@@ -1,6 +1,5 @@
 //! Configuration: our own YAML, and Litestream's. Unknown words are refused, with their place.
 
-use crate::database::folder_of;
 use crate::import::LegacyReplica;
 use crate::pin::PinKind;
 use crate::replica::Replica;
@@ -12,18 +11,20 @@ use crate::store::s3::{S3Settings, S3Store};
 use crate::store::{Store, StoreError};
 use ltx::Layout;
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 mod clouds;
+mod directory;
 mod either;
+mod found;
 pub mod litestream;
 mod place;
 
 pub use clouds::{AzureOptions, GcsOptions};
-pub use either::Either;
+pub use either::{Either, Opened};
+pub use found::Found;
 pub use place::{Place, Places, with_name};
 
 /// What is wrong with what the user wrote.
@@ -309,149 +310,6 @@ impl Config {
             }
         }
     }
-
-    /// Patterns that no file matches now.
-    pub fn patterns_without_files(&self) -> Result<BTreeSet<PathBuf>, ConfigError> {
-        let patterns = self.databases.iter().map(|options| &options.path).filter(|path| is_pattern(path));
-        let mut empty = BTreeSet::new();
-        for pattern in patterns {
-            if expand(pattern)?.is_empty() {
-                empty.insert(std::path::absolute(pattern).unwrap_or_else(|_| pattern.clone()));
-            }
-        }
-        Ok(empty)
-    }
-
-    /// The databases that are there now, each with its place in the store. Who has one in `places` keeps it.
-    ///
-    /// # Errors
-    /// What was written cannot be meant. A file that a pattern stands for and that cannot be replicated is refused alone.
-    pub fn databases(&self, store: &Location, places: &mut Places) -> Result<Found, ConfigError> {
-        if self.databases.is_empty() {
-            return refuse("databases", "names none: nothing would be replicated");
-        }
-        let mut found = Found::default();
-        let mut known: BTreeMap<PathBuf, Place> = BTreeMap::new();
-        // What is named one by one is named rightly, or not begun.
-        let (patterns, named): (Vec<_>, Vec<_>) = self.databases.iter().partition(|options| is_pattern(&options.path));
-        for (options, path) in expand_all(&named)?.into_iter().chain(expand_all(&patterns)?) {
-            let name = match (&options.name, path.file_name().map(|name| name.to_str())) {
-                (Some(name), _) => name.clone(),
-                (None, Some(None)) => {
-                    let why =
-                        "its name is no UTF-8, as names in a store are: rename it, or give it one by name".to_owned();
-                    found.refused.push((path, why));
-                    continue;
-                }
-                (None, name) => name.flatten().unwrap_or_default().to_owned(),
-            };
-            if place::is_ambiguous(&name) {
-                let problem =
-                    format!("\"{name}\" cannot be a folder in the store: no part may be empty, \".\" or \"..\"");
-                return refuse("databases.name", problem);
-            }
-            let place = store.place(&name);
-            if place.is_bucket() && name.contains('?') {
-                let problem = format!(
-                    "{} would be called {name}, and no place in a bucket can be written with a ? in it: give it another name, as in name: app",
-                    path.display()
-                );
-                if !is_pattern(&options.path) {
-                    return refuse("databases.name", problem);
-                }
-                found.refused.push((path, problem));
-                continue;
-            }
-            match known.get(&path) {
-                Some(before) if *before != place && !is_pattern(&options.path) => {
-                    return refuse("databases.path", place::named_twice(&path, before, &place));
-                }
-                // What is named by itself is no less so for a pattern that it fits.
-                Some(_) => continue,
-                None => {}
-            }
-            match places.take(place.clone(), &path) {
-                Ok(()) => {
-                    found.databases.push((path.clone(), store.replica(&name)));
-                    known.insert(path, place);
-                }
-                Err(problem) => {
-                    let problem = format!("{problem}: give one of them another name");
-                    if !is_pattern(&options.path) {
-                        return refuse("databases.name", problem);
-                    }
-                    found.refused.push((path, problem));
-                }
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// What there is to replicate.
-#[derive(Default)]
-pub struct Found {
-    /// Databases, each with its place in the store.
-    pub databases: Vec<(PathBuf, Replica)>,
-    /// Those that cannot be replicated, and why.
-    pub refused: Vec<(PathBuf, String)>,
-}
-
-/// The files that these stand for.
-fn expand_all<'a>(options: &[&'a DatabaseOptions]) -> Result<Vec<(&'a DatabaseOptions, PathBuf)>, ConfigError> {
-    let mut all = Vec::new();
-    for &options in options {
-        all.extend(expand(&options.path)?.into_iter().map(|path| (options, path)));
-    }
-    Ok(all)
-}
-
-fn is_pattern(path: &Path) -> bool {
-    path.to_string_lossy().contains('*')
-}
-
-/// A path, or the files that it stands for: `*` in its last part. What SQLite puts beside a database is left out.
-pub fn expand(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
-    let text = path.to_string_lossy();
-    if !is_pattern(path) {
-        if path.is_dir() {
-            return refuse("databases.path", format!("{text} is a folder: name its databases, as in {text}/*.db"));
-        }
-        return Ok(vec![std::path::absolute(path).unwrap_or_else(|_| path.to_owned())]);
-    }
-    let folder = folder_of(path);
-    let pattern = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if folder.to_string_lossy().contains('*') {
-        return refuse("databases.path", format!("{text}: * is allowed in the last part only"));
-    }
-    let entries = std::fs::read_dir(folder).map_err(|error| ConfigError::Read(folder.to_owned(), error))?;
-    let beside = |name: &str| ["-wal", "-shm", "-journal"].iter().any(|suffix| name.ends_with(suffix));
-    let mut paths: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
-        .filter(|(name, _)| is_meant(pattern, name) && !beside(name))
-        .map(|(_, path)| path)
-        .filter(|path| path.is_file())
-        .map(|path| std::path::absolute(&path).unwrap_or(path))
-        .collect();
-    paths.sort();
-    Ok(paths)
-}
-
-/// Whether `name` is what `pattern` stands for. As in shells a name that begins with a dot is meant only by a pattern that does: a restore
-/// under way is called so.
-fn is_meant(pattern: &str, name: &str) -> bool {
-    (pattern.starts_with('.') || !name.starts_with('.')) && matches(pattern, name)
-}
-
-/// Whether `name` is `pattern` with anything for each star.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, rest)) => name.strip_prefix(start).is_some_and(|tail| {
-            tail.char_indices().map(|(at, _)| at).chain([tail.len()]).any(|at| matches(rest, &tail[at..]))
-        }),
-    }
 }
 
 /// A store and a place in it.
@@ -475,6 +333,7 @@ impl Location {
         Location::open_as(url, options.into(), true)
     }
 
+    /// The same. Where nobody logs in, to say what it means, credentials that are not there are made up.
     fn open_as(url: &str, options: StoreOptions, logs_in: bool) -> Result<Location, ConfigError> {
         if url.is_empty() {
             return refuse("store", format!("is empty, and would be the current folder; for that write ./; {KNOWN}"));
@@ -559,11 +418,6 @@ impl Location {
             }
         };
         Ok(Location { store, layout: Layout::Objects, prefix, place })
-    }
-
-    /// The same, to say what it means: nobody logs in for that, so that credentials which are not there are made up.
-    pub fn to_explain(url: &str, options: impl Into<StoreOptions>) -> Result<Location, ConfigError> {
-        Location::open_as(url, options.into(), false)
     }
 
     /// The store, and what keys below the place begin with.

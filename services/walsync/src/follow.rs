@@ -22,7 +22,7 @@ mod note;
 pub use note::Note;
 
 use crate::replica::{RemoteFile, Replica};
-use crate::restore::{Applied, RestoreError, Restored, Target};
+use crate::restore::{Applied, IntegrityCheck, RestoreError, Restored, Target};
 use crate::restore::{give_name, refuse_existing, remove_abandoned, restore_into, scratch};
 use crate::store::{StoreError, retry};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -184,7 +184,7 @@ impl Follower {
         replica: Replica,
         place: &str,
         output: &Path,
-        integrity_check: bool,
+        integrity_check: impl Into<IntegrityCheck>,
     ) -> Result<(Follower, Option<Restored>), FollowError> {
         let is_there = output.symlink_metadata().is_ok();
         let (note, restored) = match Note::read(output)? {
@@ -202,7 +202,7 @@ impl Follower {
                 (note, None)
             }
             _ => {
-                let (note, restored) = restore_first(&replica, place, output, integrity_check)?;
+                let (note, restored) = restore_first(&replica, place, output, integrity_check.into())?;
                 (note, Some(restored))
             }
         };
@@ -427,7 +427,7 @@ fn restore_first(
     replica: &Replica,
     place: &str,
     output: &Path,
-    integrity_check: bool,
+    integrity_check: IntegrityCheck,
 ) -> Result<(Note, Restored), FollowError> {
     refuse_existing(output)?;
     let scratch = scratch(output)?;

@@ -6,7 +6,7 @@ mod integrity;
 mod output;
 mod steps;
 
-pub use integrity::check_integrity;
+pub use integrity::{IntegrityCheck, check_integrity};
 pub(crate) use output::{remove_abandoned, scratch};
 pub use steps::{Applied, Judged};
 
@@ -364,12 +364,12 @@ pub fn restore(
     replica: &Replica,
     target: Target,
     output: &Path,
-    integrity_check: bool,
+    integrity_check: impl Into<IntegrityCheck>,
 ) -> Result<Restored, RestoreError> {
     refuse_existing(output)?;
     let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
     let scratch = scratch(output)?;
-    let restored = restore_into(replica, target, &scratch, output, integrity_check)?;
+    let restored = restore_into(replica, target, &scratch, output, integrity_check.into())?;
     // A note that an earlier database of this name left behind tells nothing of this one.
     Note::remove(output).map_err(failed)?;
     give_name(scratch, output)?;
@@ -382,14 +382,12 @@ pub(crate) fn restore_into(
     target: Target,
     scratch: &NamedTempFile,
     output: &Path,
-    integrity_check: bool,
+    integrity_check: IntegrityCheck,
 ) -> Result<Restored, RestoreError> {
     let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
     let mut restored = restore_pages(replica, target, scratch.as_file(), output)?;
     scratch.as_file().sync_all().map_err(failed)?;
-    if integrity_check {
-        restored.integrity_unknown = check_integrity(scratch.path())?;
-    }
+    restored.integrity_unknown = check_integrity(scratch.path(), integrity_check)?;
     Ok(restored)
 }
 
@@ -397,7 +395,7 @@ pub(crate) fn restore_into(
 pub(crate) fn restore_for_trial(replica: &Replica, path: &Path) -> Result<Restored, RestoreError> {
     let file = File::create_new(path).map_err(|error| RestoreError::Output(path.to_owned(), error))?;
     let mut restored = restore_pages(replica, Target::Latest, &file, path)?;
-    restored.integrity_unknown = check_integrity(path)?;
+    restored.integrity_unknown = check_integrity(path, IntegrityCheck::Full)?;
     Ok(restored)
 }
 

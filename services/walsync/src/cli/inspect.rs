@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use walsync::arena::Arena;
 use walsync::clock::{Clock, SystemClock};
-use walsync::config::{Config, Found, Location, Places};
+use walsync::config::{Either, Found, Location, Places};
 use walsync::cost::Requests;
 use walsync::database::DatabaseFiles;
 use walsync::pin::PinKind;
@@ -245,10 +245,12 @@ fn pins<'a>(wanted: Option<PinKind>, paths: impl Iterator<Item = &'a Path>) -> B
 }
 
 /// What a configuration means.
-pub fn explain(config: &Config) -> anyhow::Result<()> {
+pub fn explain(config: &Either) -> anyhow::Result<()> {
     let settings = config.settings()?;
-    let store = Location::to_explain(&config.store, config)?;
-    let Found { databases, refused } = config.databases(&store, &mut Places::default())?;
+    let (Found { databases, refused }, empty) = config.open(false)?.look(&mut Places::default())?;
+    for pattern in empty {
+        console::print(format_args!("{}: no file matches now\n", pattern.display()))?;
+    }
     for (path, why) in &refused {
         console::print(format_args!("{} is not replicated: {why}\n", path.display()))?;
     }
@@ -256,7 +258,7 @@ pub fn explain(config: &Config) -> anyhow::Result<()> {
         let name = ltx::FileName { min_txid: 2, max_txid: 2 };
         console::print(format_args!("{} -> {}\n", path.display(), replica.key(0, name)))?;
     }
-    for (kind, (count, first)) in pins(config.pin, databases.iter().map(|(path, _)| path.as_path())) {
+    for (kind, (count, first)) in pins(settings.pin, databases.iter().map(|(path, _)| path.as_path())) {
         console::print(format_args!("frames held by {kind}: {count} databases, {first}\n"))?;
     }
     let (count, interval) = (databases.len(), settings.interval);
