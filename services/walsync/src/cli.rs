@@ -132,6 +132,9 @@ struct Beside {
     /// A program to run meanwhile: walsync ends when it does, and ends it when it is told to stop
     #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
+    /// Another walsync watches the databases, and replicates them into another place
+    #[arg(long)]
+    elsewhere: bool,
 }
 
 #[derive(Args)]
@@ -423,7 +426,7 @@ impl Walsync {
         match self.verb {
             Verb::Watch(arguments) => {
                 let ServeArgs { listen, beside, watch } = arguments;
-                let with = watch::With { listen, exec: beside.exec, ..Default::default() };
+                let with = watch::With { listen, exec: beside.exec, elsewhere: beside.elsewhere, ..Default::default() };
                 watch::watch(&watch.config()?, with)
             }
             Verb::Snapshot(arguments) => watch::once(&arguments.watch.config()?, arguments.elsewhere, true),

@@ -56,12 +56,12 @@ impl ReplicateArgs {
             ([database, url], _) => Either::Litestream(Box::new(Litestream::of_one(database.as_ref(), url)?)),
             (_, config) => Either::read_as(config.as_deref().unwrap_or(CONFIG.as_ref()), !self.no_expand_env)?,
         };
-        let Beside { exec } = self.beside;
+        let Beside { exec, elsewhere } = self.beside;
         if self.once {
-            return watch::once(&config, false, self.force_snapshot);
+            return watch::once(&config, elsewhere, self.force_snapshot);
         }
         let (restores, log_level) = (self.restore_if_db_not_exists, self.log_level);
-        watch::watch(&config, watch::With { listen: None, exec, restores, log_level })
+        watch::watch(&config, watch::With { listen: None, exec, elsewhere, restores, log_level })
     }
 }
 

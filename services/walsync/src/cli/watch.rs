@@ -32,6 +32,8 @@ pub struct With {
     pub listen: Option<Url>,
     /// A program that runs meanwhile.
     pub exec: Option<String>,
+    /// Who watches the databases already replicates them into another place.
+    pub elsewhere: bool,
     /// What is not there is restored first.
     pub restores: bool,
     /// How much it tells.
@@ -87,9 +89,12 @@ pub fn watch(config: &Either, with: With) -> anyhow::Result<()> {
     };
     let program = exec.map(|command| Program::parse(command)).transpose()?;
     let (opened, mut places) = (config.open(true)?, Places::default());
-    opened.look(&mut places)?;
+    let (found, _) = opened.look(&mut places)?;
     let settings = config.settings()?;
     begin(with.log_level);
+    if !with.elsewhere {
+        refuse_beside_a_watcher(&found.databases, "of two that write there the first one stops; end that first")?;
+    }
     restore_lost(&opened, with.restores)?;
     run(settings, listen.as_ref(), program, |places| Ok(opened.look(places)?), places)
 }
