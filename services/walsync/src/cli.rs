@@ -6,20 +6,22 @@ mod follow;
 mod inspect;
 mod litestream;
 mod operations;
+mod program;
+mod restore;
 mod watch;
 
 use clap::{Args, Parser, Subcommand};
 use service_kit::console;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use walsync::config::{
-    AzureOptions, Config, ConfigError, Either, GcsOptions, Location, RetentionOptions, S3Options,
-    litestream::Litestream,
+    AzureOptions, Config, ConfigError, Either, GcsOptions, Location, RetentionOptions, S3Options, with_name,
 };
 use walsync::replica::Replica;
 use walsync::replicator::Settings;
-use walsync::restore::{RestoreError, Restored, Target, restore};
 use walsync::retention::Policy;
+
+pub use litestream::instead;
 
 /// Replicas that are told by name where none was meant.
 const NAMED_MAX: usize = 3;
@@ -42,9 +44,9 @@ enum Verb {
     /// Send what is committed now, with a snapshot, and stop; not beside a process that replicates into the same place
     Snapshot(SnapshotArgs),
     /// Make a database of a replica; never over one that is there
-    Restore(RestoreArgs),
-    /// List the files of a replica, and the points that can be restored
-    List(PlaceArgs),
+    Restore(restore::RestoreArgs),
+    /// List the files of a replica with their times, and the points that can be restored
+    List(ListArgs),
     /// Read the files of a replica and compare their checksums; say what is missing
     Verify(VerifyArgs),
     /// Say what no point that is kept needs any more; with --force, remove it
@@ -54,17 +56,20 @@ enum Verb {
     /// Make a replica of one of Litestream 0.3, with its history; that one is only read
     Import(ImportArgs),
     /// Say how each database of a replicator at work stands
-    Status(AskArgs),
+    Status(StatusArgs),
     /// Wait until what is committed in a database is durable
     Sync(SyncArgs),
     /// Measure what this does and costs on this machine, and Litestream beside it where that is there; everything is removed at the end
     Bench(bench::BenchArgs),
     /// Litestream's: replicate as litestream.yml says
-    Replicate(LitestreamArgs),
+    Replicate(litestream::ReplicateArgs),
     /// Litestream's: the databases in litestream.yml
-    Databases(LitestreamArgs),
+    Databases(litestream::DatabasesArgs),
     /// Litestream's: the files of a replica
-    Ltx(PlaceArgs),
+    Ltx(ListArgs),
+    /// Litestream's: which version this is
+    #[command(hide = true)]
+    Version,
     #[command(flatten)]
     Foreign(litestream::Foreign),
 }
@@ -93,7 +98,7 @@ struct WatchArgs {
     /// Where to: s3://bucket/prefix, gs://bucket/prefix, abs://account@container/prefix or file:///folder
     #[arg(long, value_name = "URL", required_unless_present = "config", conflicts_with = "config")]
     to: Option<String>,
-    /// Instead: a configuration in YAML
+    /// Instead: a configuration in YAML, walsync's or Litestream's
     #[arg(long, value_name = "FILE", conflicts_with = "databases")]
     config: Option<PathBuf>,
     /// Between uploads of one database, in milliseconds
@@ -116,7 +121,20 @@ struct ServeArgs {
     #[arg(long, value_name = "URL")]
     listen: Option<service_kit::url::Url>,
     #[command(flatten)]
+    beside: Beside,
+    #[command(flatten)]
     watch: WatchArgs,
+}
+
+/// What is at work beside the replicator.
+#[derive(Args)]
+struct Beside {
+    /// A program to run meanwhile: walsync ends when it does, and ends it when it is told to stop
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<String>,
+    /// Another walsync watches the databases, and replicates them into another place
+    #[arg(long)]
+    elsewhere: bool,
 }
 
 #[derive(Args)]
@@ -130,15 +148,15 @@ struct SnapshotArgs {
 
 impl WatchArgs {
     /// The configuration that the flags mean.
-    fn config(&self) -> Result<Config, ConfigError> {
+    fn config(&self) -> Result<Either, ConfigError> {
         if let Some(path) = &self.config {
-            return Config::read(path);
+            return Either::read(path);
         }
         if self.databases.is_empty() {
             return Err(ConfigError::Value { field: "databases".into(), problem: "name at least one".into() });
         }
         let databases = self.databases.iter().cloned();
-        Ok(Config {
+        Ok(Either::Walsync(Box::new(Config {
             store: self.to.clone().unwrap_or_default(),
             s3: self.s3.options(),
             gcs: GcsOptions::default(),
@@ -154,7 +172,7 @@ impl WatchArgs {
             uploads_a_month_max: None,
             restore_drill: None,
             databases: databases.map(|path| walsync::config::DatabaseOptions { path, name: None }).collect(),
-        })
+        })))
     }
 }
 
@@ -166,6 +184,9 @@ struct PlaceArgs {
     /// store is reached
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Leave $VARIABLES in Litestream's configuration as they are
+    #[arg(long, requires = "config")]
+    no_expand_env: bool,
     #[command(flatten)]
     s3: S3Args,
 }
@@ -173,7 +194,7 @@ struct PlaceArgs {
 impl PlaceArgs {
     fn replica(&self) -> Result<Replica, ConfigError> {
         if let Some(config) = &self.config {
-            return Either::read(config)?.replica(&self.place, config);
+            return Either::read_as(config, !self.no_expand_env)?.replica(&self.place, config);
         }
         Ok(Location::open(&self.place, &self.s3.options())?.replica(""))
     }
@@ -190,14 +211,10 @@ impl PlaceArgs {
             let config = config.display();
             return anyhow::anyhow!("there is no replica of {} where {config} has it: no LTX file", self.place);
         }
-        // What Litestream's users say of a bucket stands behind the place.
-        let is_bucket = ["s3://", "gs://", "abs://"].iter().any(|scheme| self.place.starts_with(scheme));
-        let (place, query) = self.place.split_once('?').filter(|_| is_bucket).unwrap_or((self.place.as_str(), ""));
-        let query = if query.is_empty() { String::new() } else { format!("?{query}") };
         // Where nothing can be listed, nothing else is known.
         let names = replica.names_below().unwrap_or_default();
-        let shown = names.iter().take(NAMED_MAX).map(|name| format!("{}/{name}{query}", place.trim_end_matches('/')));
-        let shown = shown.collect::<Vec<_>>().join(", ");
+        let shown: Vec<String> = names.iter().take(NAMED_MAX).map(|name| with_name(&self.place, name)).collect();
+        let shown = shown.join(", ");
         let place = &self.place;
         match names.len() {
             0 if self.is_legacy() => anyhow::anyhow!(
@@ -220,46 +237,26 @@ struct VerifyArgs {
 }
 
 #[derive(Args)]
-struct RestoreArgs {
+struct ListArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// The database to make [default: the place, where that is the path of a database in the configuration]
-    #[arg(short, long, value_name = "FILE", required_unless_present = "config")]
-    output: Option<PathBuf>,
-    /// Where there is a database already, leave it, and end well
+    /// Files of this level alone, 0 to 9 [default: all]
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    level: Option<Level>,
+    /// Print Litestream's JSON, and files alone
     #[arg(long)]
-    if_db_not_exists: bool,
-    /// Where there is no replica yet, make nothing, and end well
-    #[arg(long)]
-    if_replica_exists: bool,
-    /// The state after this transaction, in decimal digits, or in 16 hexadecimal digits as in names of files
-    #[arg(long, value_name = "TXID", conflicts_with = "timestamp", value_parser = txid)]
-    txid: Option<u64>,
-    /// The newest state not after this time, as in 2026-11-22T13:00:00Z
-    #[arg(long, visible_alias = "time", value_name = "TIME")]
-    timestamp: Option<jiff::Timestamp>,
-    /// Ask SQLite for the integrity of the result before it gets its name, and say exactly what was restored
-    #[arg(long, visible_alias = "integrity-check")]
-    prove: bool,
-    /// Then keep it up to date until SIGTERM or SIGINT: a replica that others may read at any time, but not write. Where it was begun already,
-    /// go on
-    #[arg(short, long, requires = "output", conflicts_with_all = ["txid", "timestamp", "if_db_not_exists", "if_replica_exists"])]
-    follow: bool,
-    /// Between two looks for what is new, with --follow, in milliseconds
-    #[arg(long, value_name = "MILLIS", default_value_t = 1000, requires = "follow", value_parser = clap::value_parser!(u64).range(10..))]
-    follow_interval_millis: u64,
+    json: bool,
 }
 
-impl RestoreArgs {
-    fn output(&self) -> Result<&Path, ConfigError> {
-        match &self.output {
-            Some(output) => Ok(output),
-            None if !self.place.place.contains("://") => Ok(Path::new(&self.place.place)),
-            None => {
-                let problem = "is missing: with the URL of a replica, -o FILE says what to make".into();
-                Err(ConfigError::Value { field: "output".into(), problem })
-            }
-        }
+/// Whose files are listed; `None`: those of all levels.
+#[derive(Clone, Copy)]
+struct Level(Option<u8>);
+
+fn level(text: &str) -> Result<Level, String> {
+    match text.parse() {
+        Ok(level @ 0..=9) => Ok(Level(Some(level))),
+        _ if text == "all" => Ok(Level(None)),
+        _ => Err("a level is a digit, or all".into()),
     }
 }
 
@@ -303,7 +300,7 @@ impl CompactArgs {
     /// What is kept, and in how many levels it lies.
     fn kept(&self) -> anyhow::Result<(Policy, usize)> {
         let settings = match (&self.watched_by, &self.place.config) {
-            (Some(file), _) => Some((file, Config::read(file)?.settings()?)),
+            (Some(file), _) => Some((file, Either::read(file)?.settings()?)),
             (None, Some(file)) if !self.unwatched => Some((file, Either::read(file)?.settings()?)),
             _ => None,
         };
@@ -351,14 +348,32 @@ struct AskArgs {
 
 impl AskArgs {
     fn replicator(&self) -> anyhow::Result<service_kit::url::Url> {
+        let missing = |problem: String| ConfigError::Value { field: "--listen".into(), problem };
         match (&self.listen, &self.config) {
             (Some(listen), _) => Ok(listen.clone()),
-            (None, Some(config)) => watch::address(&Litestream::read(config)?)?.ok_or_else(|| {
-                ConfigError::Value { field: "addr".into(), problem: "is missing: nobody can be asked".into() }.into()
-            }),
+            (None, Some(file)) => match Either::read(file)? {
+                Either::Litestream(config) => Ok(watch::address(&config)?.ok_or_else(|| {
+                    missing(format!("is missing, and {} has no addr: nobody can be asked", file.display()))
+                })?),
+                Either::Walsync(_) => {
+                    let file = file.display();
+                    Err(missing(format!(
+                        "is missing: {file} is walsync's, which says nothing of it; give the one of `watch`"
+                    ))
+                    .into())
+                }
+            },
             (None, None) => anyhow::bail!("--listen or --config says whom to ask"),
         }
     }
+}
+
+#[derive(Args)]
+struct StatusArgs {
+    /// Of this database alone
+    database: Option<PathBuf>,
+    #[command(flatten)]
+    ask: AskArgs,
 }
 
 #[derive(Args)]
@@ -389,13 +404,6 @@ fn wait(text: &str) -> Result<Wait, String> {
     }
 }
 
-#[derive(Args)]
-struct LitestreamArgs {
-    /// Litestream's configuration
-    #[arg(long, value_name = "FILE", default_value = "/etc/litestream.yml")]
-    config: PathBuf,
-}
-
 /// Litestream writes long flags with one dash (`-config`); so may its users here.
 pub fn long_flags(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let long = |argument: OsString| match argument.to_str() {
@@ -416,12 +424,17 @@ impl Walsync {
     /// Does what the words say.
     pub fn run(self) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Watch(arguments) => watch::watch(&arguments.watch.config()?, arguments.listen.as_ref()),
-            Verb::Snapshot(arguments) => watch::snapshot(&arguments.watch.config()?, arguments.elsewhere),
+            Verb::Watch(arguments) => {
+                let ServeArgs { listen, beside, watch } = arguments;
+                let with = watch::With { listen, exec: beside.exec, elsewhere: beside.elsewhere, ..Default::default() };
+                watch::watch(&watch.config()?, with)
+            }
+            Verb::Snapshot(arguments) => watch::once(&arguments.watch.config()?, arguments.elsewhere, true),
             Verb::Explain(arguments) => inspect::explain(&arguments.config()?),
-            Verb::Restore(arguments) if arguments.follow => follow::follow(&arguments),
-            Verb::Restore(arguments) => run_restore(&arguments),
-            Verb::List(arguments) | Verb::Ltx(arguments) => inspect::list(&arguments),
+            Verb::Restore(arguments) => arguments.run(),
+            Verb::List(arguments) | Verb::Ltx(arguments) => {
+                inspect::list(&arguments.place, arguments.level.and_then(|level| level.0), arguments.json)
+            }
             Verb::Verify(arguments) => inspect::verify(&arguments.place, arguments.sample),
             Verb::Compact(arguments) => {
                 let (policy, levels) = arguments.kept()?;
@@ -429,67 +442,15 @@ impl Walsync {
             }
             Verb::Foreign(verb) => Err(verb.refuse().into()),
             Verb::Import(arguments) => inspect::import(&arguments),
-            Verb::Status(arguments) => control::status(&arguments.replicator()?),
+            Verb::Status(arguments) => control::status(&arguments.ask.replicator()?, arguments.database.as_deref()),
             Verb::Sync(arguments) => {
                 let timeout = std::time::Duration::from_secs(arguments.timeout);
                 control::sync(&arguments.ask.replicator()?, &arguments.database, arguments.wait.0, timeout)
             }
             Verb::Bench(arguments) => crate::bench::run(arguments.options(), watch::stop_flag()?),
-            Verb::Replicate(arguments) => watch::replicate(Litestream::read(&arguments.config)?),
-            Verb::Databases(arguments) => {
-                for database in Litestream::read(&arguments.config)?.databases {
-                    console::print(format_args!("{}\t{}\n", database.path.display(), database.url))?;
-                }
-                Ok(())
-            }
+            Verb::Replicate(arguments) => arguments.run(),
+            Verb::Databases(arguments) => arguments.run(),
+            Verb::Version => Ok(console::print(format_args!("{}\n", env!("CARGO_PKG_VERSION")))?),
         }
     }
-}
-
-fn run_restore(arguments: &RestoreArgs) -> anyhow::Result<()> {
-    let now = jiff::Timestamp::now();
-    let target = match (arguments.txid, arguments.timestamp) {
-        (Some(txid), _) => Target::Txid(txid),
-        (None, Some(time)) if time > now => anyhow::bail!("{time} is in the future"),
-        (None, Some(time)) => Target::Time { millis: time.as_millisecond(), now_millis: now.as_millisecond() },
-        (None, None) => Target::Latest,
-    };
-    let (replica, output) = (arguments.place.replica()?, arguments.output()?);
-    if arguments.if_db_not_exists && output.exists() {
-        return Ok(console::print(format_args!("{} is there already: nothing was restored\n", output.display()))?);
-    }
-    match restore(&replica, target, output, arguments.prove) {
-        Ok(restored) => print_restored(arguments, &restored),
-        Err(RestoreError::Empty) if arguments.if_replica_exists => {
-            Ok(console::print(format_args!("there is no replica yet: {} was not made\n", output.display()))?)
-        }
-        Err(RestoreError::Empty) => Err(arguments.place.no_replica(&replica)),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn print_restored(arguments: &RestoreArgs, restored: &Restored) -> anyhow::Result<()> {
-    let (output, txid) = (arguments.output()?.display(), restored.txid);
-    console::print(format_args!(
-        "restored {output}: TXID {txid} ({txid:016x}), committed {}\n",
-        time(restored.time_millis)
-    ))?;
-    if arguments.prove {
-        console::print(format_args!("pages: {} of {} bytes\n", restored.pages, restored.page_size))?;
-        for (file, checksum) in &restored.files {
-            console::print(format_args!("file: {file}, checksum {checksum:016x} holds\n"))?;
-        }
-        console::print(format_args!(
-            "chain: {} files, {} bytes, none missing\n",
-            restored.files.len(),
-            restored.bytes_read
-        ))?;
-        match &restored.integrity_unknown {
-            None => console::print(format_args!("integrity check: ok\n"))?,
-            Some(why) => console::print(format_args!(
-                "integrity check: SQLite cannot be asked without the application ({why}); checksums alone prove it\n"
-            ))?,
-        }
-    }
-    Ok(())
 }

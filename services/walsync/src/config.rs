@@ -11,19 +11,21 @@ use crate::store::s3::{S3Settings, S3Store};
 use crate::store::{Store, StoreError};
 use ltx::Layout;
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 mod clouds;
+mod directory;
 mod either;
+mod found;
 pub mod litestream;
 mod place;
 
 pub use clouds::{AzureOptions, GcsOptions};
-pub use either::Either;
-pub use place::{Place, Places};
+pub use either::{Either, Opened};
+pub use found::Found;
+pub use place::{Place, Places, with_name};
 
 /// What is wrong with what the user wrote.
 #[derive(Debug, thiserror::Error)]
@@ -308,144 +310,6 @@ impl Config {
             }
         }
     }
-
-    /// The databases that are there now, each with its place in the store. Who has one in `places` keeps it.
-    ///
-    /// # Errors
-    /// What was written cannot be meant. A file that a pattern stands for and that cannot be replicated is refused alone.
-    pub fn databases(&self, store: &Location, places: &mut Places) -> Result<Found, ConfigError> {
-        if self.databases.is_empty() {
-            return refuse("databases", "names none: nothing would be replicated");
-        }
-        let mut found = Found::default();
-        let mut known: BTreeMap<PathBuf, Place> = BTreeMap::new();
-        // What is named one by one is named rightly, or not begun.
-        let (patterns, named): (Vec<_>, Vec<_>) = self.databases.iter().partition(|options| is_pattern(&options.path));
-        let mut meant = Vec::new();
-        for options in named.into_iter().chain(patterns) {
-            let paths = expand(&options.path)?;
-            if paths.is_empty() {
-                found.empty.insert(std::path::absolute(&options.path).unwrap_or_else(|_| options.path.clone()));
-            }
-            meant.extend(paths.into_iter().map(|path| (options, path)));
-        }
-        for (options, path) in meant {
-            let name = match (&options.name, path.file_name().map(|name| name.to_str())) {
-                (Some(name), _) => name.clone(),
-                (None, Some(None)) => {
-                    let why =
-                        "its name is no UTF-8, as names in a store are: rename it, or give it one by name".to_owned();
-                    found.refused.push((path, why));
-                    continue;
-                }
-                (None, name) => name.flatten().unwrap_or_default().to_owned(),
-            };
-            if place::is_ambiguous(&name) {
-                let problem =
-                    format!("\"{name}\" cannot be a folder in the store: no part may be empty, \".\" or \"..\"");
-                return refuse("databases.name", problem);
-            }
-            let place = store.place(&name);
-            if place.is_bucket() && name.contains('?') {
-                let problem = format!(
-                    "{} would be called {name}, and no place in a bucket can be written with a ? in it: give it another name, as in name: app",
-                    path.display()
-                );
-                if !is_pattern(&options.path) {
-                    return refuse("databases.name", problem);
-                }
-                found.refused.push((path, problem));
-                continue;
-            }
-            match known.get(&path) {
-                Some(before) if *before != place && !is_pattern(&options.path) => {
-                    return refuse("databases.path", place::named_twice(&path, before, &place));
-                }
-                // What is named by itself is no less so for a pattern that it fits.
-                Some(_) => continue,
-                None => {}
-            }
-            match places.take(place.clone(), &path) {
-                Ok(()) => {
-                    found.databases.push((path.clone(), store.replica(&name)));
-                    known.insert(path, place);
-                }
-                Err(problem) => {
-                    let problem = format!("{problem}: give one of them another name");
-                    if !is_pattern(&options.path) {
-                        return refuse("databases.name", problem);
-                    }
-                    found.refused.push((path, problem));
-                }
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// What there is to replicate.
-#[derive(Default)]
-pub struct Found {
-    /// Databases, each with its place in the store.
-    pub databases: Vec<(PathBuf, Replica)>,
-    /// Those that cannot be replicated, and why.
-    pub refused: Vec<(PathBuf, String)>,
-    /// Patterns that no file matches.
-    pub empty: BTreeSet<PathBuf>,
-}
-
-fn is_pattern(path: &Path) -> bool {
-    path.to_string_lossy().contains('*')
-}
-
-/// A path, or the files that it stands for: `*` in its last part. What SQLite puts beside a database is left out.
-pub fn expand(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
-    let text = path.to_string_lossy();
-    if !is_pattern(path) {
-        if path.is_dir() {
-            return refuse("databases.path", format!("{text} is a folder: name its databases, as in {text}/*.db"));
-        }
-        return Ok(vec![std::path::absolute(path).unwrap_or_else(|_| path.to_owned())]);
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let pattern = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if folder.to_string_lossy().contains('*') {
-        return refuse("databases.path", format!("{text}: * is allowed in the last part only"));
-    }
-    let entries = std::fs::read_dir(folder).map_err(|error| ConfigError::Read(folder.to_owned(), error))?;
-    let beside = |name: &str| ["-wal", "-shm", "-journal"].iter().any(|suffix| name.ends_with(suffix));
-    let mut paths: Vec<PathBuf> = entries
-        .flatten()
-        .filter(|entry| {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            is_meant(pattern, &name) && !beside(&name)
-        })
-        // The folder itself tells what is a file: a thousand of them are looked for every few seconds.
-        .filter(|entry| {
-            entry.file_type().is_ok_and(|kind| kind.is_file() || kind.is_symlink() && entry.path().is_file())
-        })
-        .map(|entry| entry.path())
-        .map(|path| std::path::absolute(&path).unwrap_or(path))
-        .collect();
-    paths.sort();
-    Ok(paths)
-}
-
-/// Whether `name` is what `pattern` stands for. As in shells a name that begins with a dot is meant only by a pattern that does: a restore
-/// under way is called so.
-fn is_meant(pattern: &str, name: &str) -> bool {
-    (pattern.starts_with('.') || !name.starts_with('.')) && matches(pattern, name)
-}
-
-/// Whether `name` is `pattern` with anything for each star.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, rest)) => name.strip_prefix(start).is_some_and(|tail| {
-            tail.char_indices().map(|(at, _)| at).chain([tail.len()]).any(|at| matches(rest, &tail[at..]))
-        }),
-    }
 }
 
 /// A store and a place in it.
@@ -469,6 +333,7 @@ impl Location {
         Location::open_as(url, options.into(), true)
     }
 
+    /// The same. Where nobody logs in, to say what it means, credentials that are not there are made up.
     fn open_as(url: &str, options: StoreOptions, logs_in: bool) -> Result<Location, ConfigError> {
         if url.is_empty() {
             return refuse("store", format!("is empty, and would be the current folder; for that write ./; {KNOWN}"));
@@ -483,20 +348,19 @@ impl Location {
         let Some(place) = url.strip_prefix("s3://") else {
             // A mistyped URL is no folder: what goes there would be taken for safe elsewhere.
             let first = url.split('/').next().unwrap_or_default();
-            if first.contains(':') || matches!(first, "s3" | "gs" | "abs" | "file") && url.contains("//") {
+            let is_scheme = first == "file" || place::BUCKETS.contains(&first);
+            if first.contains(':') || is_scheme && url.contains("//") {
                 return refuse("store", format!("{url}: {KNOWN}"));
             }
             let folder = std::path::absolute(url).unwrap_or_else(|_| url.into());
             return Ok(Location::folder(folder));
         };
-        // Litestream's way to say more about a bucket.
-        let (place, query) = place.split_once('?').unwrap_or((place, ""));
+        let (place, words) = place::with_words(place);
         let mut options = options.s3;
         if !logs_in && options.access_key_id.is_none() && options.secret_access_key.is_none() {
             (options.access_key_id, options.secret_access_key) = (Some("none".into()), Some("none".into()));
         }
-        for word in query.split('&').filter(|word| !word.is_empty()) {
-            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        for (name, value) in words {
             match name {
                 "endpoint" => options.endpoint = Some(litestream::endpoint(value)),
                 "region" => options.region = Some(value.to_owned()),
@@ -554,11 +418,6 @@ impl Location {
             }
         };
         Ok(Location { store, layout: Layout::Objects, prefix, place })
-    }
-
-    /// The same, to say what it means: nobody logs in for that, so that credentials which are not there are made up.
-    pub fn to_explain(url: &str, options: impl Into<StoreOptions>) -> Result<Location, ConfigError> {
-        Location::open_as(url, options.into(), false)
     }
 
     /// The store, and what keys below the place begin with.

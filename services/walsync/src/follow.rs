@@ -22,7 +22,7 @@ mod note;
 pub use note::Note;
 
 use crate::replica::{RemoteFile, Replica};
-use crate::restore::{RestoreError, Restored, Target};
+use crate::restore::{Applied, IntegrityCheck, RestoreError, Restored, Target};
 use crate::restore::{give_name, refuse_existing, remove_abandoned, restore_into, scratch};
 use crate::store::{StoreError, retry};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -184,7 +184,7 @@ impl Follower {
         replica: Replica,
         place: &str,
         output: &Path,
-        integrity_check: bool,
+        integrity_check: impl Into<IntegrityCheck>,
     ) -> Result<(Follower, Option<Restored>), FollowError> {
         let is_there = output.symlink_metadata().is_ok();
         let (note, restored) = match Note::read(output)? {
@@ -202,7 +202,7 @@ impl Follower {
                 (note, None)
             }
             _ => {
-                let (note, restored) = restore_first(&replica, place, output, integrity_check)?;
+                let (note, restored) = restore_first(&replica, place, output, integrity_check.into())?;
                 (note, Some(restored))
             }
         };
@@ -318,14 +318,19 @@ impl Follower {
             .prepare("INSERT INTO sqlite_dbpage(pgno, data, schema) VALUES (?1, ?2, 'replica')")
             .map_err(failed)?;
         let (mut pages, mut time_millis) = (0, None);
+        let mut state = Applied { page_size, pages: size, files: 0 };
         for file in files {
+            let cannot_be = |why| StoreError::Damaged(format!("{}: {why}", self.replica.key(file.level, file.name)));
             let header = self.replica.header(file)?;
             if header.page_size != page_size {
                 let (from, to, txid) = (page_size, header.page_size, header.max_txid);
                 return Err(FollowError::PageSize { path: self.output.clone(), from, to, txid });
             }
+            let mut in_file = 0;
             let read = retry(TRIES, || {
+                in_file = 0;
                 self.replica.read(file, |_, number, page| {
+                    in_file += 1;
                     if stop.load(Ordering::Acquire) {
                         return Err(io::ErrorKind::Interrupted.into());
                     }
@@ -340,8 +345,14 @@ impl Follower {
                 Err(_) if stop.load(Ordering::Acquire) => return Ok(None),
                 result => result?,
             };
+            // A whole state follows nothing.
+            let before = if file.name.min_txid == 1 { Applied::default() } else { state };
+            state = before.then(&header, in_file).map_err(cannot_be)?;
             time_millis = Some(header.timestamp_millis);
             extent.ends_at(header.commit);
+        }
+        if state.pages != extent.after {
+            return Err(StoreError::Transient("the last file was replaced while it was read".into()).into());
         }
         let zeros = vec![0u8; page_size as usize];
         for number in extent.missing() {
@@ -416,7 +427,7 @@ fn restore_first(
     replica: &Replica,
     place: &str,
     output: &Path,
-    integrity_check: bool,
+    integrity_check: IntegrityCheck,
 ) -> Result<(Note, Restored), FollowError> {
     refuse_existing(output)?;
     let scratch = scratch(output)?;

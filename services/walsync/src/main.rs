@@ -19,7 +19,11 @@ fn main() -> ExitCode {
         }
         Err(error) if error.use_stderr() => {
             // One line that says what is wrong; the whole usage is one --help away.
-            console::tell(format_args!("walsync: {}", service_kit::command_line::one_line(&error.to_string())));
+            let line = service_kit::command_line::one_line(&error.to_string());
+            match cli::instead(&error) {
+                Some(instead) => console::tell(format_args!("walsync: {line}: {instead}")),
+                None => console::tell(format_args!("walsync: {line}")),
+            }
             return ExitCode::from(2);
         }
         Err(error) => {

@@ -6,7 +6,7 @@ mod integrity;
 mod output;
 mod steps;
 
-pub use integrity::check_integrity;
+pub use integrity::{IntegrityCheck, check_integrity};
 pub(crate) use output::{remove_abandoned, scratch};
 pub use steps::{Applied, Judged};
 
@@ -22,8 +22,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Headers that are read at once to find a time.
-const TIMES_AT_ONCE: usize = 8;
+/// Headers that are read at once.
+const READ_AT_ONCE: usize = 8;
 
 /// Plans of one restore: files may be removed under it.
 const PLANS: u32 = 3;
@@ -305,20 +305,26 @@ pub struct Restored {
     pub integrity_unknown: Option<String>,
 }
 
-/// When each of these files was committed. Many requests at once: there are thousands, and each answer is small.
-fn times(replica: &Replica, files: &[RemoteFile]) -> Result<Vec<i64>, StoreError> {
-    let read = |files: &[RemoteFile]| -> Result<Vec<i64>, StoreError> {
-        files.iter().map(|file| Ok(replica.header(file)?.timestamp_millis)).collect()
-    };
-    let share = files.len().div_ceil(TIMES_AT_ONCE).max(1);
-    let parts = std::thread::scope(|scope| {
-        let threads: Vec<_> = files.chunks(share).map(|files| scope.spawn(move || read(files))).collect();
-        let ended = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|_| Err(StoreError::Permanent("a thread that reads times panicked".into())))
-        };
-        threads.into_iter().map(ended).collect::<Result<Vec<Vec<i64>>, StoreError>>()
-    })?;
-    Ok(parts.concat())
+/// What `read` makes of each of these files, in their order. Many requests at once: there are thousands of files, and each answer is small.
+///
+/// # Errors
+/// The first one of each thread ends it.
+pub fn read_each<T: Send>(
+    files: &[RemoteFile],
+    read: impl Fn(&RemoteFile) -> Result<T, StoreError> + Sync,
+) -> Result<Vec<T>, StoreError> {
+    let (share, read) = (files.len().div_ceil(READ_AT_ONCE).max(1), &read);
+    std::thread::scope(|scope| {
+        let parts = files.chunks(share);
+        let threads: Vec<_> =
+            parts.map(|files| scope.spawn(move || files.iter().map(read).collect::<Result<Vec<T>, _>>())).collect();
+        let mut all = Vec::with_capacity(files.len());
+        for thread in threads {
+            let panicked = |_| Err(StoreError::Permanent("a thread that reads headers panicked".into()));
+            all.extend(thread.join().unwrap_or_else(panicked)?);
+        }
+        Ok(all)
+    })
 }
 
 /// Chooses the files for a target.
@@ -330,8 +336,7 @@ pub fn plan(replica: &Replica, target: Target) -> Result<(u64, Vec<RemoteFile>),
         Target::Txid(txid) => txid,
         Target::Time { millis, now_millis } => {
             let files: Vec<RemoteFile> = chain.timed().copied().collect();
-            let times = times(replica, &files)?;
-            let mut times = times.into_iter();
+            let mut times = read_each(&files, |file| Ok(replica.header(file)?.timestamp_millis))?.into_iter();
             let now = now_millis.saturating_add(CLOCK_STEP_MILLIS);
             chain.point_at(millis, now, |_| Ok(times.next().unwrap_or(i64::MAX)))?
         }
@@ -359,12 +364,12 @@ pub fn restore(
     replica: &Replica,
     target: Target,
     output: &Path,
-    integrity_check: bool,
+    integrity_check: impl Into<IntegrityCheck>,
 ) -> Result<Restored, RestoreError> {
     refuse_existing(output)?;
     let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
     let scratch = scratch(output)?;
-    let restored = restore_into(replica, target, &scratch, output, integrity_check)?;
+    let restored = restore_into(replica, target, &scratch, output, integrity_check.into())?;
     // A note that an earlier database of this name left behind tells nothing of this one.
     Note::remove(output).map_err(failed)?;
     give_name(scratch, output)?;
@@ -377,15 +382,13 @@ pub(crate) fn restore_into(
     target: Target,
     scratch: &NamedTempFile,
     output: &Path,
-    integrity_check: bool,
+    integrity_check: IntegrityCheck,
 ) -> Result<Restored, RestoreError> {
     let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
     let file = scratch.as_file();
     let mut restored = while_syncing(file, || restore_pages(replica, target, file, output)).map_err(failed)??;
     file.sync_all().map_err(failed)?;
-    if integrity_check {
-        restored.integrity_unknown = check_integrity(scratch.path())?;
-    }
+    restored.integrity_unknown = check_integrity(scratch.path(), integrity_check)?;
     Ok(restored)
 }
 
@@ -393,7 +396,7 @@ pub(crate) fn restore_into(
 pub(crate) fn restore_for_trial(replica: &Replica, path: &Path) -> Result<Restored, RestoreError> {
     let file = File::create_new(path).map_err(|error| RestoreError::Output(path.to_owned(), error))?;
     let mut restored = restore_pages(replica, Target::Latest, &file, path)?;
-    restored.integrity_unknown = check_integrity(path)?;
+    restored.integrity_unknown = check_integrity(path, IntegrityCheck::Full)?;
     Ok(restored)
 }
 

@@ -9,9 +9,12 @@ use ltx::{FileName, Header, Layout};
 use rusqlite::Connection;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use support::{Walsync, walsync};
 use walsync::arena::Arena;
+use walsync::config::{Location, S3Options};
 use walsync::database::{DatabaseFiles, with_suffix};
+use walsync::follow::{Follower, Step};
 use walsync::position::Position;
 use walsync::source::{SourceError, Staged, Stamp, stage_changes, stage_image};
 use walsync::wal_reader::{WalHeader, WalPosition, checksum, read_changes, size_max};
@@ -109,13 +112,25 @@ fn a_database_that_grows_by_much_in_one_transaction_is_replicated() {
 
 /// A file of a replica, with these pages.
 fn put(replica: &Path, txids: (u64, u64), page_size: u32, commit: u32, pages: &[u32]) {
+    let content = |number: &u32| (*number, vec![*number as u8; page_size as usize]);
+    put_pages(replica, txids, page_size, commit, pages.iter().map(content));
+}
+
+/// The same, with the content of each.
+fn put_pages(
+    replica: &Path,
+    txids: (u64, u64),
+    page_size: u32,
+    commit: u32,
+    pages: impl Iterator<Item = (u32, Vec<u8>)>,
+) {
     let (min_txid, max_txid) = txids;
     let timestamp_millis = 1_790_000_000_000 + (max_txid % 1000) as i64 * 1000;
     let flags = ltx::NO_CHECKSUM;
     let header = Header { flags, page_size, commit, min_txid, max_txid, timestamp_millis, ..Header::default() };
     let mut encoder = ltx::Encoder::new(Vec::new(), header).unwrap();
-    for number in pages {
-        encoder.page(*number, &vec![*number as u8; page_size as usize]).unwrap();
+    for (number, page) in pages {
+        encoder.page(number, &page).unwrap();
     }
     let path = replica.join(Layout::Files.key(0, FileName { min_txid, max_txid }));
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -175,6 +190,34 @@ fn a_file_that_cannot_follow_is_told_by_verify_as_by_a_restore_and_so_is_what_re
         let (code, text) = said("restore", &replica, &["--txid", "5"]);
         assert!(code == Some(1) && text.contains("this file: TXID 3 before, TXID 7 after"), "{text}");
     }
+}
+
+#[test]
+fn a_follower_writes_no_more_pages_than_there_can_be_whatever_a_file_claims() {
+    let folder = harness::folder();
+    let (path, place, output) =
+        (folder.path().join("app.db"), folder.path().join("store"), folder.path().join("copy.db"));
+    let begin = "PRAGMA journal_mode=WAL; CREATE TABLE t(v); INSERT INTO t VALUES ('x')";
+    Connection::open(&path).unwrap().execute_batch(begin).unwrap();
+    let database = std::fs::read(&path).unwrap();
+    let pages = || (1..).zip(database.chunks(4096).map(<[u8]>::to_vec));
+    let size = pages().count() as u32;
+    put_pages(&place, (1, 1), 4096, size, pages());
+    let replica = Location::open(place.to_str().unwrap(), &S3Options::default()).unwrap().replica("");
+    let (mut follower, _) = Follower::start(replica, "here", &output, false).unwrap();
+    let go_on = AtomicBool::new(false);
+    let most = u32::try_from(size_max(size, 1, 4096)).unwrap();
+    for claimed in [most + 1, u32::MAX] {
+        put_pages(&place, (2, 2), 4096, claimed, pages().take(1));
+        let error = follower.step(&go_on).unwrap_err().to_string();
+        let what = format!(
+            "it says that the database has {claimed} pages, which cannot be: it had {size}, and 1 are in this file"
+        );
+        assert!(error.contains("0000000000000002.ltx") && error.contains(&what), "{error}");
+        assert!(std::fs::metadata(with_suffix(&output, "-wal")).map_or(0, |wal| wal.len()) < 100_000);
+    }
+    put_pages(&place, (2, 2), 4096, most, pages().take(1));
+    assert!(matches!(follower.step(&go_on), Ok(Step::Applied { txid: 2, .. })));
 }
 
 #[test]

@@ -51,6 +51,13 @@ fn verbs_of_litestreams_daemon_are_refused_with_what_to_do() {
         (&["register", "-replica", "s3://bucket/db", "/a.db"], "within 5 s"),
         (&["unregister", "-dry-run", "/a.db"], "its replica stays"),
         (&["reset", "-config", "/none.yml", "/a.db"], "no state beside the database"),
+        (&["generations", "/a.db"], "walsync import"),
+        (&["snapshots", "s3://bucket/db"], "walsync list --level 9"),
+        (&["wal", "/a.db"], "walsync list"),
+        (&["list", "-socket", "/run/l.sock"], "no control socket"),
+        (&["status", "-json"], "parts fields by tabs"),
+        (&["replicate", "-once", "-enforce-retention"], "walsync compact"),
+        (&["replicate", "-once", "-exec", "true"], "cannot be used with"),
         (&["sync", "-wait", "/a.db", "--listen", "http://127.0.0.1:1"], "behind the database"),
     ] {
         let output = walsync().args(words).output().unwrap();
@@ -60,6 +67,50 @@ fn verbs_of_litestreams_daemon_are_refused_with_what_to_do() {
     // Nobody answers there: the words are right.
     let asked = walsync().args(["sync", "/a.db", "-wait", "--listen", "http://127.0.0.1:1"]).output().unwrap();
     assert_eq!(asked.status.code(), Some(1));
+}
+
+#[test]
+fn either_programs_configuration_is_explained_and_says_whom_to_ask_or_what_else_does() {
+    let folder = harness::folder();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let database = "path: /nonexistent.db";
+    let port = harness::free_port();
+    let replica = format!("{{{database}, replica: {{url: \"s3://bucket/prefix\"}}}}");
+    let litestream = write("litestream.yml", &format!("addr: 127.0.0.1:{port}\ndbs: [{replica}]\n"));
+    let silent = write("silent.yml", &format!("dbs: [{replica}]\n"));
+    let ours = write("walsync.yml", &format!("store: s3://bucket/prefix\ndatabases: [{{{database}}}]\n"));
+    let halved = write("halved.yml", &format!("databases: [{{{database}}}]\n"));
+    let say = |words: &[&str]| {
+        let mut command = walsync();
+        for variable in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "LITESTREAM_ACCESS_KEY_ID"] {
+            command.env_remove(variable);
+        }
+        let output = command.env("HOME", "/nonexistent").args(words).output().unwrap();
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        (output.status.code(), text)
+    };
+    for (words, code, expected) in [
+        (&["explain", "--config", &litestream][..], 0, "/nonexistent.db -> prefix/0000/"),
+        (&["explain", "--config", &ours], 0, "/nonexistent.db -> prefix/nonexistent.db/0000/"),
+        (&["databases", "-config", &litestream], 0, "/nonexistent.db\ts3://bucket/prefix\n"),
+        (&["explain", "--config", &halved], 2, "store"),
+        (&["status", "--config", &litestream], 1, "is walsync at work there"),
+        (&["status", "--config", &silent], 2, "has no addr"),
+        (&["status", "--config", &ours], 2, "which says nothing of it; give the one of `watch`"),
+        (&["sync", "/nonexistent.db", "--config", &ours], 2, "give the one of `watch`"),
+        // They mean what they say to both; nobody logs in here.
+        (&["watch", "--config", &litestream], 2, "no credentials"),
+        (&["replicate", "-config", &ours], 2, "no credentials"),
+        (&["replicate", "/a.db"], 2, "URL"),
+    ] {
+        let (seen, text) = say(words);
+        assert!(seen == Some(code) && text.contains(expected), "{words:?}: {seen:?} {text}");
+        assert!(code == 0 || text.lines().count() == 1, "{words:?}: {text}");
+    }
 }
 
 #[test]

@@ -123,6 +123,50 @@ fn a_snapshot_is_not_taken_into_the_replica_of_a_process_at_work() {
 }
 
 #[test]
+fn a_second_watch_into_the_replica_of_a_process_at_work_is_refused_at_its_start() {
+    let folder = folder();
+    let (database, store) = (folder.path().join("app.db"), folder.path().join("store"));
+    let elsewhere = folder.path().join("elsewhere");
+    let mut application = Application::start(&database, TABLE);
+    let watch = |words: &[&str], to: &Path| {
+        let mut command = walsync();
+        command.arg("watch").args(words).args(["--interval-millis", "50"]).arg(&database).arg("--to").arg(to);
+        command
+    };
+    for pin in ["locks", "read-transaction"] {
+        application.run(INSERT);
+        let mut first = Walsync::start(watch(&["--pin", pin], &store), &folder.path().join(pin));
+        first.wait_durable(1);
+        let mut replicate = walsync();
+        replicate.arg("replicate").arg(&database).arg(format!("file://{}", store.join("app.db").display()));
+        for (number, mut command) in
+            [watch(&[], &store), watch(&["--exec", "true"], &store), replicate].into_iter().enumerate()
+        {
+            let log = folder.path().join(format!("refused-{pin}-{number}"));
+            let mut second = Process::start(command.stderr(std::fs::File::create(&log).unwrap()));
+            let said = || std::fs::read_to_string(&log).unwrap();
+            until("its end", || {
+                assert!(!said().contains("watching"), "{}", said());
+                second.ended().is_some()
+            });
+            let code = second.wait().code();
+            assert!(code == Some(1) && said().contains("is watched by another walsync"), "{code:?} {}", said());
+        }
+        for round in 0..2 {
+            let log = folder.path().join(format!("elsewhere-{pin}-{round}"));
+            let mut other = Walsync::start(watch(&["--elsewhere"], &elsewhere), &log);
+            application.run(INSERT);
+            other.wait_durable(1);
+            other.stop();
+        }
+        let output = folder.path().join("restored.db");
+        until("what came meanwhile", || restored(&store.join("app.db"), &output) == content(&database));
+        first.stop();
+    }
+    application.close();
+}
+
+#[test]
 fn a_database_whose_place_was_taken_is_at_risk_for_as_long() {
     let folder = folder();
     let (database, store) = (folder.path().join("app.db"), folder.path().join("store"));

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, request};
 use service_kit::console;
@@ -185,9 +186,14 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// `status`: prints how each database stands.
-pub fn status(replicator: &Url) -> anyhow::Result<()> {
-    Ok(console::print(format_args!("{}", ask(replicator, "/status", ANSWER)?))?)
+/// `status`: prints how each database stands, or one of them.
+pub fn status(replicator: &Url, database: Option<&Path>) -> anyhow::Result<()> {
+    let all = ask(replicator, "/status", ANSWER)?;
+    let Some(database) = database else { return Ok(console::print(format_args!("{all}"))?) };
+    let path = shown(&std::path::absolute(database)?);
+    let is_of_it = |line: &&str| line.split('\t').next() == Some(&path);
+    let line = all.lines().find(is_of_it).with_context(|| format!("{path} is not watched there"))?;
+    Ok(console::print(format_args!("{HEAD}\n{line}\n"))?)
 }
 
 /// `sync`: waits until a transaction of a database is durable, or everything that is committed now.

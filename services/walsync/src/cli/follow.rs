@@ -1,6 +1,7 @@
 //! `restore --follow`: a database for readers, kept up to date until a signal.
 
-use super::{RestoreArgs, print_restored, watch};
+use super::restore::{RestoreArgs, print_restored};
+use super::watch;
 use service_kit::console;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,13 +33,13 @@ fn wait(interval: Duration, stop: &AtomicBool) {
 /// Restores or goes on, and follows until it is told to stop. What does not pass by itself is an error; what may is told once and tried
 /// again.
 pub fn follow(arguments: &RestoreArgs) -> anyhow::Result<()> {
-    watch::logs();
+    watch::logs(None);
     let stop = watch::stop_flag()?;
     let output = arguments.output()?;
     // SQLite is told of it by name.
     anyhow::ensure!(output.to_str().is_some(), "{}: a copy that follows needs a name in UTF-8", output.display());
     let replica = arguments.place.replica()?;
-    let started = Follower::start(replica.clone(), &place(arguments), output, arguments.prove);
+    let started = Follower::start(replica.clone(), &place(arguments), output, arguments.integrity_check());
     let (mut follower, restored) = started.map_err(|error| match error {
         FollowError::Restore(RestoreError::Empty) => arguments.place.no_replica(&replica),
         error => error.into(),
@@ -70,7 +71,7 @@ pub fn follow(arguments: &RestoreArgs) -> anyhow::Result<()> {
             }
             told = problem;
         }
-        wait(Duration::from_millis(arguments.follow_interval_millis), &stop);
+        wait(arguments.interval(), &stop);
     }
     console::print(format_args!("{} is at TXID {}\n", output.display(), follower.txid()))?;
     Ok(())

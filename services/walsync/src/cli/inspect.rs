@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use walsync::arena::Arena;
 use walsync::clock::{Clock, SystemClock};
-use walsync::config::{Config, Found, Location, Places};
+use walsync::config::{Either, Found, Location, Places};
 use walsync::cost::Requests;
 use walsync::database::DatabaseFiles;
 use walsync::pin::PinKind;
+use walsync::replica::{RemoteFile, Replica};
 use walsync::replicator::{Settings, allowance};
-use walsync::restore::Chain;
+use walsync::restore::{Chain, read_each};
 use walsync::retention::{FILES_AT_ONCE, Policy, plan};
-use walsync::store::retry;
+use walsync::store::{StoreError, retry};
 
 /// A replica of Litestream 0.3 becomes one of ours.
 pub fn import(arguments: &ImportArgs) -> anyhow::Result<()> {
@@ -36,35 +37,75 @@ pub fn import(arguments: &ImportArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One line a file, then the points.
-pub fn list(place: &PlaceArgs) -> anyhow::Result<()> {
+/// When the last transaction of each file was committed, as its header says, which is what a restore goes by. Of a file that is damaged, or gone
+/// since it was listed, nobody knows; nor of any where headers cannot be read.
+fn times(replica: &Replica, files: &[RemoteFile]) -> Vec<Option<i64>> {
+    let time = |file: &RemoteFile| match replica.header(file) {
+        Ok(header) => Ok(Some(header.timestamp_millis)),
+        Err(StoreError::Damaged(_) | StoreError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    };
+    read_each(files, time).unwrap_or_else(|error| {
+        console::tell(format_args!("walsync: no times: {error}"));
+        vec![None; files.len()]
+    })
+}
+
+/// One line a file, then the points. `level`: files of that one alone. In JSON, as Litestream's, files alone.
+pub fn list(place: &PlaceArgs, level: Option<u8>, json: bool) -> anyhow::Result<()> {
     let replica = place.replica()?;
     let files = replica.files()?;
     if files.is_empty() {
         return Err(place.no_replica(&replica));
     }
-    console::print(format_args!("level\tmin_txid\tmax_txid\tsize_bytes\tkey\n"))?;
-    for file in &files {
+    let times = times(&replica, &files);
+    let shown = || files.iter().zip(&times).filter(|(file, _)| level.is_none_or(|level| file.level == level));
+    if json {
+        let object = |(file, millis): (&RemoteFile, &Option<i64>)| {
+            serde_json::json!({
+                "level": file.level,
+                "min_txid": format!("{:016x}", file.name.min_txid),
+                "max_txid": format!("{:016x}", file.name.max_txid),
+                "size": file.size,
+                "timestamp": millis.map(time),
+            })
+        };
+        let all = serde_json::Value::Array(shown().map(object).collect());
+        return Ok(console::print(format_args!("{all:#}\n"))?);
+    }
+    console::print(format_args!("level\tmin_txid\tmax_txid\tsize_bytes\tkey\tcommitted\n"))?;
+    for (file, millis) in shown() {
         let (min, max) = (file.name.min_txid, file.name.max_txid);
         console::print(format_args!(
-            "{}\t{min}\t{max}\t{}\t{}\n",
+            "{}\t{min}\t{max}\t{}\t{}\t{}\n",
             file.level,
             file.size,
-            replica.key(file.level, file.name)
+            replica.key(file.level, file.name),
+            millis.map_or("-".to_owned(), time)
         ))?;
     }
+    // Of a point the file of the lowest level comes first, as it was committed.
+    let mut committed: BTreeMap<u64, i64> = BTreeMap::new();
+    for (file, millis) in files.iter().zip(&times) {
+        if let Some(millis) = millis {
+            committed.entry(file.name.max_txid).or_insert(*millis);
+        }
+    }
+    let committed = |point: u64| committed.get(&point).map_or("at no known time".to_owned(), |millis| time(*millis));
     let chain = Chain::new(files);
     let (first, last) = (chain.restorable().next(), chain.restorable().last());
     match (first, last, chain.newest()) {
         (Some(first), Some(last), Some(newest)) if last == newest => {
             console::print(format_args!(
-                "restorable: TXID {first} to {last}, {} points\n",
-                chain.restorable().count()
+                "restorable: TXID {first} to {last}, {} points, committed {} to {}\n",
+                chain.restorable().count(),
+                committed(first),
+                committed(last)
             ))?;
         }
         (_, last, newest) => {
-            let last = last.map_or("nothing".to_owned(), |last| format!("TXID {last} at most"));
-            let newest = newest.unwrap_or(0);
+            let last = last.map(|last| format!("TXID {last} at most, committed {}", committed(last)));
+            let (last, newest) = (last.unwrap_or_else(|| "nothing".to_owned()), newest.unwrap_or(0));
             console::print(format_args!("restorable: {last}, though files reach {newest}\n"))?;
         }
     }
@@ -204,21 +245,20 @@ fn pins<'a>(wanted: Option<PinKind>, paths: impl Iterator<Item = &'a Path>) -> B
 }
 
 /// What a configuration means.
-pub fn explain(config: &Config) -> anyhow::Result<()> {
+pub fn explain(config: &Either) -> anyhow::Result<()> {
     let settings = config.settings()?;
-    let store = Location::to_explain(&config.store, config)?;
-    let Found { databases, refused, empty } = config.databases(&store, &mut Places::default())?;
+    let Found { databases, refused, empty } = config.open(false)?.look(&mut Places::default())?;
+    for pattern in empty {
+        console::print(format_args!("{}: no file matches now\n", pattern.display()))?;
+    }
     for (path, why) in &refused {
         console::print(format_args!("{} is not replicated: {why}\n", path.display()))?;
-    }
-    for pattern in &empty {
-        console::print(format_args!("{} stands for no file yet\n", pattern.display()))?;
     }
     for (path, replica) in &databases {
         let name = ltx::FileName { min_txid: 2, max_txid: 2 };
         console::print(format_args!("{} -> {}\n", path.display(), replica.key(0, name)))?;
     }
-    for (kind, (count, first)) in pins(config.pin, databases.iter().map(|(path, _)| path.as_path())) {
+    for (kind, (count, first)) in pins(settings.pin, databases.iter().map(|(path, _)| path.as_path())) {
         console::print(format_args!("frames held by {kind}: {count} databases, {first}\n"))?;
     }
     let (count, interval) = (databases.len(), settings.interval);

@@ -1,9 +1,109 @@
-//! Litestream's verbs that walsync has no use for: most ask its daemon over a control socket, which walsync does not have. Each says what to do
-//! instead, with exit code 2: scripts must not take it for done.
+//! Litestream's verbs. Most of those that ask its daemon walsync has no use for: there is no control socket. Each such verb, and each flag that means
+//! nothing here, says what to do instead, with exit code 2: scripts must not take it for done.
 
-use clap::{Args, Subcommand};
+use super::{Beside, watch};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, Subcommand, ValueEnum};
+use service_kit::console;
 use std::ffi::OsString;
-use walsync::config::ConfigError;
+use std::path::PathBuf;
+use walsync::config::litestream::Litestream;
+use walsync::config::{ConfigError, Either};
+
+/// Where Litestream looks for its configuration.
+const CONFIG: &str = "/etc/litestream.yml";
+
+#[derive(Args)]
+pub struct ReplicateArgs {
+    /// Without a configuration: the database, and its replica, as in s3://bucket/prefix/app.db
+    #[arg(num_args = 2, value_names = ["DATABASE", "URL"], conflicts_with = "config")]
+    one: Vec<String>,
+    /// Litestream's configuration, or walsync's [default: /etc/litestream.yml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Leave $VARIABLES in it as they are
+    #[arg(long)]
+    no_expand_env: bool,
+    /// Send what is committed now, and end
+    #[arg(long, conflicts_with = "exec")]
+    once: bool,
+    /// Send each database whole, with --once
+    #[arg(long, requires = "once")]
+    force_snapshot: bool,
+    /// Restore first what is configured and not there, where it has a replica
+    #[arg(long)]
+    restore_if_db_not_exists: bool,
+    /// What is told in the log [default: RUST_LOG, or info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<LogLevel>,
+    #[command(flatten)]
+    beside: Beside,
+}
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LogLevel {
+    Trace,
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+impl ReplicateArgs {
+    pub fn run(self) -> anyhow::Result<()> {
+        let config = match (self.one.as_slice(), &self.config) {
+            ([database, url], _) => Either::Litestream(Box::new(Litestream::of_one(database.as_ref(), url)?)),
+            (_, config) => Either::read_as(config.as_deref().unwrap_or(CONFIG.as_ref()), !self.no_expand_env)?,
+        };
+        let Beside { exec, elsewhere } = self.beside;
+        if self.once {
+            return watch::once(&config, elsewhere, self.force_snapshot);
+        }
+        let (restores, log_level) = (self.restore_if_db_not_exists, self.log_level);
+        watch::watch(&config, watch::With { listen: None, exec, elsewhere, restores, log_level })
+    }
+}
+
+#[derive(Args)]
+pub struct DatabasesArgs {
+    /// Litestream's configuration
+    #[arg(long, value_name = "FILE", default_value = CONFIG)]
+    config: PathBuf,
+    /// Leave $VARIABLES in it as they are
+    #[arg(long)]
+    no_expand_env: bool,
+}
+
+impl DatabasesArgs {
+    pub fn run(&self) -> anyhow::Result<()> {
+        for (path, url) in Litestream::read(&self.config, !self.no_expand_env)?.listed()? {
+            console::print(format_args!("{}\t{url}\n", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Flags of Litestream's that mean nothing here, and what there is instead.
+const INSTEAD: [(&str, &str); 5] = [
+    (
+        "--enforce-retention",
+        "what is not kept goes while walsync watches; `walsync compact DATABASE --config FILE --force` removes it now",
+    ),
+    ("--force", "walsync restores over nothing: move the database away first, with its -wal and -shm"),
+    ("--json", "this verb prints lines, and parts fields by tabs"),
+    ("--replica", "a database has one replica: leave it out"),
+    (
+        "--socket",
+        "there is no control socket: --listen URL says where the replicator serves, or --config litestream.yml with its addr",
+    ),
+];
+
+/// What there is instead of a word that clap does not know.
+pub fn instead(error: &clap::Error) -> Option<&'static str> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return None };
+    INSTEAD.iter().find(|(flag, _)| flag == word).map(|(_, instead)| *instead)
+}
 
 #[derive(Subcommand)]
 pub enum Foreign {
@@ -25,6 +125,15 @@ pub enum Foreign {
     /// Litestream's: refused, for there is nothing to forget
     #[command(hide = true)]
     Reset(Words),
+    /// Litestream 0.3's: refused, for there are no generations
+    #[command(hide = true)]
+    Generations(Words),
+    /// Litestream 0.3's: refused, for `list` has all files
+    #[command(hide = true)]
+    Snapshots(Words),
+    /// Litestream 0.3's: refused, for `list` has all files
+    #[command(hide = true)]
+    Wal(Words),
 }
 
 /// Whatever Litestream would take.
@@ -61,6 +170,12 @@ impl Foreign {
                 "reset",
                 "walsync keeps no state beside the database; where it stands it finds out at each start, and sends what differs",
             ),
+            Foreign::Generations(_) => (
+                "generations",
+                "there are none since Litestream 0.5; `walsync import` takes a replica of 0.3 over, with its history",
+            ),
+            Foreign::Snapshots(_) => ("snapshots", "`walsync list --level 9` has them"),
+            Foreign::Wal(_) => ("wal", "`walsync list` has all files of a replica"),
         };
         ConfigError::Value { field: verb.into(), problem: problem.into() }
     }

@@ -1,7 +1,9 @@
 //! `watch`, `replicate` and `snapshot`: a replicator, until a signal or until all is sent.
 
 use super::control::Patterns;
+use super::litestream::LogLevel;
 use super::operations::{self, Listening};
+use super::program::Program;
 use service_kit::console;
 use service_kit::url::Url;
 use std::collections::HashSet;
@@ -10,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use walsync::clock::SystemClock;
-use walsync::config::{Config, ConfigError, Found, Location, Places, litestream::Litestream};
+use walsync::config::{Either, Found, Opened, Places, litestream::Litestream};
 use walsync::database::DatabaseFiles;
 use walsync::replica::Replica;
 use walsync::replicator::{Phase, Replicator, Settings, Status};
+use walsync::restore::{RestoreError, Target, restore};
 
 /// From the signal to the end, less what the end itself takes.
 const STOP: Duration = Duration::from_secs(8);
@@ -22,8 +25,26 @@ const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks for new databases.
 const RESCAN: Duration = Duration::from_secs(5);
 
-pub(super) fn logs() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+/// What is said about a replicator beside its configuration.
+#[derive(Default)]
+pub struct With {
+    /// Where it serves.
+    pub listen: Option<Url>,
+    /// A program that runs meanwhile.
+    pub exec: Option<String>,
+    /// Who watches the databases already replicates them into another place.
+    pub elsewhere: bool,
+    /// What is not there is restored first.
+    pub restores: bool,
+    /// How much it tells.
+    pub log_level: Option<LogLevel>,
+}
+
+pub(super) fn logs(level: Option<LogLevel>) {
+    let filter = match level {
+        Some(level) => format!("{level:?}").to_lowercase().into(),
+        None => tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()),
+    };
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second subscriber is refused, and the first one stays: nothing to do about it.
     let _ = subscriber.try_init();
@@ -47,37 +68,77 @@ fn add(replicator: &Replicator, patterns: &Patterns, found: Found) {
 }
 
 /// What is done before a replicator is started.
-fn begin() {
-    logs();
+fn begin(level: Option<LogLevel>) {
+    logs(level);
     // A thread that panics would leave its database unreplicated, and nobody would know.
     service_kit::panics::end_the_process();
     // A database takes four and more.
     service_kit::open_files::raise();
 }
 
+/// Replicates what the configuration names until it is told to stop, or until the program ends that runs meanwhile.
+pub fn watch(config: &Either, with: With) -> anyhow::Result<()> {
+    let (listen, exec) = match config {
+        Either::Walsync(config) => {
+            config.check_drill_folder()?;
+            (with.listen, with.exec.as_ref())
+        }
+        Either::Litestream(config) => (
+            with.listen.map_or_else(|| address(config), |url| Ok(Some(url)))?,
+            with.exec.as_ref().or(config.exec.as_ref()),
+        ),
+    };
+    let program = exec.map(|command| Program::parse(command)).transpose()?;
+    let (opened, mut places) = (config.open(true)?, Places::default());
+    let found = opened.look(&mut places)?;
+    let settings = config.settings()?;
+    begin(with.log_level);
+    if !with.elsewhere {
+        refuse_beside_a_watcher(&found.databases, "of two that write there the first one stops; end that first")?;
+    }
+    restore_lost(&opened, with.restores)?;
+    run(settings, listen.as_ref(), program, |places| Ok(opened.look(places)?), places)
+}
+
+/// Restores what is to be there before it is watched. What has no replica yet is made by the application.
+fn restore_lost(opened: &Opened, all: bool) -> anyhow::Result<()> {
+    for (path, replica) in opened.lost(all) {
+        match restore(&replica, Target::Latest, &path, false) {
+            Ok(restored) => tracing::info!(path = %path.display(), txid = restored.txid, "restored"),
+            Err(RestoreError::Empty) => tracing::info!(path = %path.display(), "there is no replica yet"),
+            Err(error) => return Err(anyhow::Error::from(error).context(path.display().to_string())),
+        }
+    }
+    Ok(())
+}
+
 fn run(
     settings: Settings,
     listen: Option<&Url>,
-    mut look: impl FnMut() -> anyhow::Result<Found>,
+    program: Option<Program>,
+    look: impl Fn(&mut Places) -> anyhow::Result<Found>,
+    mut places: Places,
 ) -> anyhow::Result<()> {
-    begin();
     let stop = stop_flag()?;
     let listening = listen.map(Listening::bind).transpose()?;
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
     let patterns = Patterns::default();
-    let found = look()?;
+    let found = look(&mut places)?;
     tracing::info!(databases = found.databases.len(), "watching");
     add(&replicator, &patterns, found);
     // Before that who asks for one of them would be told that nobody watches it.
     let serve = |listening: Listening| listening.serve(replicator.observer(), patterns.clone());
     let readiness = listening.map(serve).transpose()?;
     readiness.iter().for_each(operations::is_watching);
-    let mut scanned = Instant::now();
-    let mut told = None;
-    while !stop.load(Ordering::Acquire) {
+    let mut running = program.map(Program::start).transpose()?;
+    let (mut scanned, mut told, mut ended) = (Instant::now(), None, None);
+    while !stop.load(Ordering::Acquire) && ended.is_none() {
         std::thread::sleep(Duration::from_millis(100));
+        if let Some(running) = &mut running {
+            ended = running.ended()?;
+        }
         if scanned.elapsed() >= RESCAN {
-            let problem = match look() {
+            let problem = match look(&mut places) {
                 Ok(found) => {
                     // What is named is wanted, be it there or not.
                     let wanted =
@@ -96,10 +157,15 @@ fn run(
             scanned = Instant::now();
         }
     }
+    // What it commits at its end is sent, too.
+    if let (Some(running), None) = (&mut running, ended) {
+        ended = Some(running.end()?);
+    }
     tracing::info!("stopping: sending what is committed");
-    match left_behind(&replicator.stop(STOP)) {
-        None => Ok(()),
-        Some(what) => anyhow::bail!(what),
+    match (left_behind(&replicator.stop(STOP)), ended.filter(|status| !status.success())) {
+        (None, None) => Ok(()),
+        (Some(what), _) => anyhow::bail!(what),
+        (None, Some(status)) => anyhow::bail!("exec: the program ended with {status}; everything is durable"),
     }
 }
 
@@ -133,37 +199,14 @@ fn named(databases: &[&Status]) -> Option<String> {
     })
 }
 
-/// Our own configuration.
-pub fn watch(config: &Config, listen: Option<&Url>) -> anyhow::Result<()> {
-    config.check_drill_folder()?;
-    let store = Location::open(&config.store, config)?;
-    let mut places = Places::default();
-    config.databases(&store, &mut places)?;
-    run(config.settings()?, listen, || Ok(config.databases(&store, &mut places)?))
-}
-
 /// Where a replicator of Litestream's configuration serves, if it does.
 pub fn address(config: &Litestream) -> anyhow::Result<Option<Url>> {
     let listen = config.listen.as_deref().map(str::parse::<Url>).transpose();
     listen.map_err(|error| anyhow::anyhow!("addr: {error}"))
 }
 
-/// Litestream's.
-pub fn replicate(config: Litestream) -> anyhow::Result<()> {
-    let listen = address(&config)?;
-    if config.databases.is_empty() {
-        let problem = "names no database: nothing would be replicated".into();
-        return Err(ConfigError::Value { field: "dbs".into(), problem }.into());
-    }
-    config.check_places()?;
-    run(config.settings, listen.as_ref(), || {
-        let databases = config.databases.iter().map(|database| (database.path.clone(), database.replica.clone()));
-        Ok(Found { databases: databases.collect(), ..Found::default() })
-    })
-}
-
-/// Refuses to write into a replica beside a process that may be its writer: that one would stop, for good.
-fn refuse_beside_a_watcher(databases: &[(PathBuf, Replica)]) -> anyhow::Result<()> {
+/// Refuses to write into a replica beside a process that may be its writer: that one would stop, for good. `instead`: what to do.
+fn refuse_beside_a_watcher(databases: &[(PathBuf, Replica)], instead: &str) -> anyhow::Result<()> {
     for (path, replica) in databases {
         let is_watched = match DatabaseFiles::open(path) {
             Ok(files) => files.is_watched()?,
@@ -172,24 +215,27 @@ fn refuse_beside_a_watcher(databases: &[(PathBuf, Replica)]) -> anyhow::Result<(
         };
         anyhow::ensure!(
             !is_watched || replica.files()?.is_empty(),
-            "{} is watched by another walsync, which stops when somebody else writes into its replica: it takes snapshots itself \
-             (snapshot-interval-seconds), and `walsync sync` waits until all is durable. Where it replicates into another place than \
-             this one, say --elsewhere",
+            "{} is watched by another walsync, which stops when somebody else writes into its replica: {instead}. Where it replicates into \
+             another place than this one, say --elsewhere",
             path.display()
         );
     }
     Ok(())
 }
 
-/// Once. `elsewhere`: whoever watches the databases replicates into another place.
-pub fn snapshot(config: &Config, elsewhere: bool) -> anyhow::Result<()> {
-    begin();
-    let store = Location::open(&config.store, config)?;
-    let settings = Settings { snapshot_interval: Duration::ZERO, drill: None, ..config.settings()? };
-    let found = config.databases(&store, &mut Places::default())?;
+/// Once, with a snapshot of each where `whole`. `elsewhere`: whoever watches the databases replicates into another place.
+pub fn once(config: &Either, elsewhere: bool, whole: bool) -> anyhow::Result<()> {
+    let opened = config.open(true)?;
+    let settings = Settings { drill: None, ..config.settings()? };
+    let snapshot_interval = if whole { Duration::ZERO } else { settings.snapshot_interval };
+    let settings = Settings { snapshot_interval, ..settings };
+    let found = opened.look(&mut Places::default())?;
     anyhow::ensure!(found.databases.len() + found.refused.len() > 0, "no file matches: nothing was sent");
+    begin(None);
     if !elsewhere {
-        refuse_beside_a_watcher(&found.databases)?;
+        let instead =
+            "it takes snapshots itself (snapshot-interval-seconds), and `walsync sync` waits until all is durable";
+        refuse_beside_a_watcher(&found.databases, instead)?;
     }
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
     add(&replicator, &Patterns::default(), found);

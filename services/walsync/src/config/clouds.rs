@@ -59,12 +59,12 @@ pub(super) fn parse(
     let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| ["gs", "abs"].contains(scheme)) else {
         return Ok(None);
     };
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (rest, words) = super::place::with_words(rest);
     let (first, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     let prefix = super::place::prefix(url, prefix)?;
     let mut endpoint = None;
-    for word in query.split('&').filter(|word| !word.is_empty()) {
-        match word.split_once('=').unwrap_or((word, "")) {
+    for word in words {
+        match word {
             ("endpoint", value) => endpoint = Some(super::litestream::endpoint(value)),
             (name, _) => return refuse("store", format!("{url}: \"{name}\" is unknown: endpoint")),
         }

@@ -1,7 +1,8 @@
 //! Where one file may be walsync's configuration or Litestream's: whoever restores has the file with which it was replicated.
 
+use super::found::{Found, is_meant, is_pattern};
 use super::litestream::Litestream;
-use super::{Config, ConfigError, Location, is_meant, is_pattern, parse, read, refuse};
+use super::{Config, ConfigError, Location, Places, parse, read, refuse};
 use crate::replica::Replica;
 use crate::replicator::Settings;
 use serde::Deserialize;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 #[derive(Deserialize)]
 struct Words {
     store: Option<IgnoredAny>,
+    databases: Option<IgnoredAny>,
 }
 
 /// A configuration of one of both.
@@ -22,14 +24,27 @@ pub enum Either {
     Litestream(Box<Litestream>),
 }
 
+/// A configuration whose stores are open.
+pub enum Opened<'a> {
+    /// All goes to one.
+    Walsync(&'a Config, Location),
+    /// One for each entry of `dbs`.
+    Litestream(&'a Litestream, Vec<Location>),
+}
+
 impl Either {
-    /// Reads a file. What has a `store` is walsync's.
+    /// Reads a file.
     pub fn read(path: &Path) -> Result<Either, ConfigError> {
+        Either::read_as(path, true)
+    }
+
+    /// Reads a file. What has a `store` or `databases` is walsync's; in Litestream's variables are replaced where it `expands`.
+    pub fn read_as(path: &Path, expands: bool) -> Result<Either, ConfigError> {
         let text = read(path)?;
         let words: Words = parse(&text, path)?;
-        match words.store {
-            Some(_) => Ok(Either::Walsync(Box::new(parse(&text, path)?))),
-            None => Ok(Either::Litestream(Box::new(Litestream::of_text(&text, path)?))),
+        match (words.store, words.databases) {
+            (None, None) => Ok(Either::Litestream(Box::new(Litestream::of_text(&text, path, expands)?))),
+            _ => Ok(Either::Walsync(Box::new(parse(&text, path)?))),
         }
     }
 
@@ -38,6 +53,17 @@ impl Either {
         match self {
             Either::Walsync(config) => config.settings(),
             Either::Litestream(config) => Ok(config.settings.clone()),
+        }
+    }
+
+    /// Opens the stores. Where nobody logs in they only tell what is meant: credentials that are not there are made up.
+    pub fn open(&self, logs_in: bool) -> Result<Opened<'_>, ConfigError> {
+        match self {
+            Either::Walsync(config) => {
+                let store = Location::open_as(&config.store, (&**config).into(), logs_in)?;
+                Ok(Opened::Walsync(config, store))
+            }
+            Either::Litestream(config) => Ok(Opened::Litestream(config, config.open(logs_in)?)),
         }
     }
 
@@ -53,11 +79,27 @@ impl Either {
                 Some(name) => Some(Location::open(&config.store, &**config)?.replica(&name)),
                 None => None,
             },
-            Either::Litestream(config) => {
-                config.databases.iter().find(|database| database.path == path).map(|database| database.replica.clone())
-            }
+            Either::Litestream(config) => config.replica(&path).transpose()?,
         };
         found.map_or_else(|| refuse("database", format!("{} has no database {}", file.display(), path.display())), Ok)
+    }
+}
+
+impl Opened<'_> {
+    /// What is there to replicate now. Who has a place in `places` keeps it.
+    pub fn look(&self, places: &mut Places) -> Result<Found, ConfigError> {
+        match self {
+            Opened::Walsync(config, store) => config.databases(store, places),
+            Opened::Litestream(config, stores) => config.look(stores, places),
+        }
+    }
+
+    /// Databases that are named in Litestream's words, not there, and to be restored first: those of which that is said, or `all`.
+    pub fn lost(&self, all: bool) -> Vec<(PathBuf, Replica)> {
+        match self {
+            Opened::Walsync(..) => Vec::new(),
+            Opened::Litestream(config, stores) => config.lost(stores, all),
+        }
     }
 }
 

@@ -1,22 +1,21 @@
 //! Litestream's configuration, as far as it is honoured. What would change what is replicated, or where to, is refused by its name;
 //! what is about Litestream's own check points is taken and has no meaning, for walsync makes none.
 
-use super::{
-    AzureOptions, ConfigError, GcsOptions, Location, Place, Places, S3Options, StoreOptions, expand, place, read,
-    refuse,
-};
+use super::directory::Directory;
+use super::found::{Fields, Found, NO_TEXT, Wanted};
+use super::place::{BUCKETS, with_name};
+use super::{AzureOptions, ConfigError, GcsOptions, Location, Places, S3Options, StoreOptions, read, refuse};
 use crate::replica::Replica;
 use crate::replicator::Settings;
 use crate::retention::Policy;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// `litestream.yml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Config {
     access_key_id: Option<String>,
     secret_access_key: Option<String>,
@@ -29,16 +28,12 @@ struct Config {
     sas_token: Option<String>,
     sync_interval: Option<String>,
     addr: Option<String>,
-    #[serde(default)]
+    exec: Option<String>,
     levels: Vec<Level>,
-    #[serde(default)]
     snapshot: Snapshot,
     l0_retention: Option<String>,
-    #[serde(default)]
     retention: Retention,
-    #[serde(default)]
     socket: Socket,
-    #[serde(default)]
     dbs: Vec<Database>,
     // Of Litestream's own working.
     #[serde(rename = "l0-retention-check-interval")]
@@ -83,13 +78,19 @@ struct Socket {
     _permissions: Option<IgnoredAny>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Database {
-    path: PathBuf,
+    path: Option<PathBuf>,
+    dir: Option<PathBuf>,
+    pattern: Option<String>,
+    recursive: bool,
+    restore_if_db_not_exists: bool,
     replica: Option<ReplicaOptions>,
-    #[serde(default)]
     replicas: Vec<ReplicaOptions>,
+    // New databases are always looked for.
+    #[serde(rename = "watch")]
+    _watch: Option<IgnoredAny>,
     #[serde(rename = "monitor-interval")]
     _monitor_interval: Option<IgnoredAny>,
     #[serde(rename = "checkpoint-interval")]
@@ -102,10 +103,14 @@ struct Database {
     _truncate_page_n: Option<IgnoredAny>,
     #[serde(rename = "meta-path")]
     _meta_path: Option<IgnoredAny>,
+    #[serde(rename = "meta-dir")]
+    _meta_dir: Option<IgnoredAny>,
+    #[serde(rename = "max-sync-wal-bytes")]
+    _max_sync_wal_bytes: Option<IgnoredAny>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct ReplicaOptions {
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -179,49 +184,105 @@ fn with_variables(text: &str, variable: impl Fn(&str) -> Option<String>) -> Stri
     replaced + rest
 }
 
-/// A database with its replica.
-pub struct LitestreamDatabase {
-    /// The database.
-    pub path: PathBuf,
-    /// Where it goes.
-    pub replica: Replica,
-    /// Where that lies.
-    place: Place,
-    /// The store as Litestream writes it.
-    pub url: String,
+/// Words that mean nothing here, by how they begin, and what there is instead.
+const INSTEAD: [(&str, &str); 16] = [
+    ("age", "walsync does not encrypt: let the bucket do so"),
+    ("auto-recover", "leave it out: what differs is found by comparing, and sent"),
+    ("concurrency", "leave it out: a restore fetches ahead in eight requests, in bounded memory"),
+    ("heartbeat", "leave it out: /metrics has walsync_databases_at_risk, and /readyz"),
+    ("host", TYPES),
+    ("max-sync-ltx-files", "leave it out: what is staged is sent"),
+    ("mcp-addr", "there is no MCP server: leave it out; `walsync status` tells how each database stands"),
+    ("part-size", "say s3: {part-bytes: …} in walsync.yml"),
+    ("require-content-md5", "leave it out: requests are signed with their content"),
+    ("sign-", "leave it out: requests are signed with their content"),
+    ("skip-verify", "say s3: {certificates: FILE} in walsync.yml"),
+    ("sse-", "let the bucket encrypt by itself"),
+    ("storage-class", "let a rule of the bucket say so"),
+    ("user", TYPES),
+    (
+        "validation",
+        "leave it out: `walsync verify` reads and compares a replica, and restore-drill of walsync.yml restores it now and then",
+    ),
+    ("webdav", TYPES),
+];
+
+const TYPES: &str = "walsync knows the types s3, gs, abs and file";
+
+/// What is wrong with the file; of a word that means nothing here what there is instead.
+fn with_remedy(error: ConfigError) -> ConfigError {
+    let ConfigError::Syntax(path, problem) = error else { return error };
+    let word = problem.split_once("unknown field `").and_then(|(_, rest)| rest.split('`').next());
+    let instead =
+        word.and_then(|word| INSTEAD.iter().find(|(begin, _)| word.starts_with(begin)).map(|(_, what)| (word, what)));
+    match instead {
+        Some((word, what)) => {
+            let known = format!("unknown field `{word}`");
+            let before = problem.split(&known).next().unwrap_or_default();
+            ConfigError::Syntax(path, format!("{before}{known}: {what}"))
+        }
+        None => ConfigError::Syntax(path, problem),
+    }
+}
+
+const FIELDS: Fields =
+    Fields { path: "dbs", name: "dbs", other: "give one of them another path or bucket", rename: "rename it" };
+
+/// Which databases an entry of `dbs` means.
+enum Which {
+    Path(PathBuf),
+    Directory(Directory),
+}
+
+/// An entry of `dbs`.
+struct Entry {
+    which: Which,
+    /// Where to, as Litestream writes it, and how that is reached.
+    url: String,
+    options: StoreOptions,
+    restores: bool,
 }
 
 /// What a `litestream.yml` says.
 pub struct Litestream {
-    /// What to replicate, and where to.
-    pub databases: Vec<LitestreamDatabase>,
+    entries: Vec<Entry>,
     /// How.
     pub settings: Settings,
     /// Where to serve metrics: `addr`.
     pub listen: Option<String>,
+    /// What to run meanwhile: `exec`.
+    pub exec: Option<String>,
 }
 
 impl Litestream {
-    /// Reads a file.
-    pub fn read(path: &Path) -> Result<Litestream, ConfigError> {
-        Litestream::of_text(&read(path)?, path)
+    /// Reads one whose text is known; `path` is where it lies. With `expands` variables are replaced.
+    pub(super) fn of_text(text: &str, path: &Path, expands: bool) -> Result<Litestream, ConfigError> {
+        let expanded = expands.then(|| with_variables(text, |name| std::env::var(name).ok()));
+        Litestream::of(super::parse(expanded.as_deref().unwrap_or(text), path).map_err(with_remedy)?)
     }
 
-    /// Reads one whose text is known.
-    pub(super) fn of_text(text: &str, path: &Path) -> Result<Litestream, ConfigError> {
-        Litestream::of(super::parse(&with_variables(text, |name| std::env::var(name).ok()), path)?)
+    /// Reads a file.
+    pub fn read(path: &Path, expands: bool) -> Result<Litestream, ConfigError> {
+        Litestream::of_text(&read(path)?, path, expands)
     }
 
     /// Reads the text of one, in which variables stay as they are.
     pub fn parse(text: &str) -> Result<Litestream, ConfigError> {
-        Litestream::of(super::parse(text, Path::new("litestream.yml"))?)
+        Litestream::of_text(text, Path::new("litestream.yml"), false)
+    }
+
+    /// What Litestream's users say without a file: one database, and where to.
+    pub fn of_one(path: &Path, url: &str) -> Result<Litestream, ConfigError> {
+        let replica = ReplicaOptions { url: Some(url.to_owned()), ..ReplicaOptions::default() };
+        let database = Database { path: Some(path.to_owned()), replica: Some(replica), ..Database::default() };
+        Litestream::of(Config { dbs: vec![database], ..Config::default() })
     }
 
     fn of(mut config: Config) -> Result<Litestream, ConfigError> {
-        let mut databases = Vec::new();
-        let mut intervals = Vec::new();
-        for database in std::mem::take(&mut config.dbs) {
-            let name = format!("dbs {}", database.path.display());
+        let (mut entries, mut intervals) = (Vec::new(), Vec::new());
+        for mut database in std::mem::take(&mut config.dbs) {
+            let (name, which) = which(&mut database)?;
+            let restores = database.restore_if_db_not_exists;
             let mut replicas: Vec<ReplicaOptions> = database.replica.into_iter().chain(database.replicas).collect();
             let (Some(replica), true) = (replicas.pop(), replicas.is_empty()) else {
                 return refuse(&name, "needs exactly one replica");
@@ -230,35 +291,115 @@ impl Litestream {
                 intervals.push(time("sync-interval", text)?);
             }
             let (url, options) = store_of(&name, replica, &config)?;
-            if database.path.to_string_lossy().contains('*') {
-                return refuse(&name, "\"*\" would put several databases into one place: name each database");
-            }
-            let paths = expand(&database.path)?;
-            for path in paths {
-                let location = Location::open(&url, options.clone())?;
-                let (replica, place) = (location.replica(""), location.place(""));
-                databases.push(LitestreamDatabase { path, replica, place, url: url.clone() });
-            }
+            entries.push(Entry { which, url, options, restores });
         }
         let settings = settings(&config, intervals.into_iter().min())?;
         let listen = config.addr.filter(|address| !address.is_empty()).map(|address| match address.strip_prefix(':') {
             Some(port) => format!("http://0.0.0.0:{port}"),
             None => format!("http://{address}"),
         });
-        Ok(Litestream { databases, settings, listen })
+        Ok(Litestream { entries, settings, listen, exec: config.exec.filter(|exec| !exec.is_empty()) })
     }
 
-    /// Refuses two databases with one place, and one with two. Who restores may have such a file all the same.
-    pub fn check_places(&self) -> Result<(), ConfigError> {
-        let (mut places, mut known) = (Places::default(), BTreeMap::new());
-        for LitestreamDatabase { path, place, .. } in &self.databases {
-            if let Some(before) = known.insert(path, place).filter(|before| *before != place) {
-                return refuse("dbs", place::named_twice(path, before, place));
-            }
-            let taken = places.take(place.clone(), path);
-            taken.or_else(|problem| refuse("dbs", format!("{problem}: give one of them another path or bucket")))?;
+    /// The stores of all entries, in their order. Where nobody logs in they only tell what is meant.
+    pub(super) fn open(&self, logs_in: bool) -> Result<Vec<Location>, ConfigError> {
+        let open = |entry: &Entry| Location::open_as(&entry.url, entry.options.clone(), logs_in);
+        self.entries.iter().map(open).collect()
+    }
+
+    /// What is there to replicate now. Who has a place in `places` keeps it.
+    pub(super) fn look(&self, stores: &[Location], places: &mut Places) -> Result<Found, ConfigError> {
+        if self.entries.is_empty() {
+            return refuse("dbs", "names no database: nothing would be replicated");
         }
-        Ok(())
+        let (mut found, mut wanted, mut below) = (Found::default(), vec![], vec![]);
+        for (entry, store) in self.entries.iter().zip(stores) {
+            match &entry.which {
+                Which::Path(path) => {
+                    let (path, name) = (path.clone(), String::new());
+                    wanted.push(Wanted { path, name, store, is_named: true });
+                }
+                Which::Directory(directory) => {
+                    let paths = directory.find()?;
+                    if paths.is_empty() {
+                        found.empty.insert(directory.shown());
+                    }
+                    for path in paths {
+                        match directory.name(&path) {
+                            Some(name) => below.push(Wanted { path, name, store, is_named: false }),
+                            None => found.refused.push((path, NO_TEXT.to_owned())),
+                        }
+                    }
+                }
+            }
+        }
+        wanted.append(&mut below);
+        found.place(wanted, &FIELDS, places)?;
+        Ok(found)
+    }
+
+    /// All databases of now, each with where it goes as Litestream writes that.
+    pub fn listed(&self) -> Result<Vec<(PathBuf, String)>, ConfigError> {
+        let mut listed = Vec::new();
+        for Entry { which, url, .. } in &self.entries {
+            match which {
+                Which::Path(path) => listed.push((path.clone(), url.clone())),
+                Which::Directory(directory) => {
+                    let with_url = |path: PathBuf| directory.name(&path).map(|name| (path, with_name(url, &name)));
+                    listed.extend(directory.find()?.into_iter().filter_map(with_url));
+                }
+            }
+        }
+        Ok(listed)
+    }
+
+    /// The replica of a database, which need not be there any more; `None`: no entry means it.
+    pub fn replica(&self, path: &Path) -> Option<Result<Replica, ConfigError>> {
+        let named = self.entries.iter().find(|entry| matches!(&entry.which, Which::Path(named) if named == path));
+        let below =
+            || self.entries.iter().find(|entry| matches!(&entry.which, Which::Directory(one) if one.means(path)));
+        let entry = named.or_else(below)?;
+        let name = match &entry.which {
+            Which::Path(_) => String::new(),
+            Which::Directory(directory) => directory.name(path)?,
+        };
+        Some(Location::open(&entry.url, entry.options.clone()).map(|location| location.replica(&name)))
+    }
+
+    /// Databases that are named and not there, and are to be restored first: those of which that is said, or `all`.
+    pub(super) fn lost(&self, stores: &[Location], all: bool) -> Vec<(PathBuf, Replica)> {
+        let lost = |(entry, store): (&Entry, &Location)| match &entry.which {
+            Which::Path(path) if (all || entry.restores) && !path.exists() => Some((path.clone(), store.replica(""))),
+            _ => None,
+        };
+        self.entries.iter().zip(stores).filter_map(lost).collect()
+    }
+}
+
+/// Which databases are meant, and how mistakes name them.
+fn which(database: &mut Database) -> Result<(String, Which), ConfigError> {
+    match (database.path.take(), database.dir.take()) {
+        (Some(path), None) => {
+            let name = format!("dbs {}", path.display());
+            if path.to_string_lossy().contains('*') {
+                return refuse(&name, "\"*\" would put several databases into one place: say dir and pattern");
+            }
+            if path.is_dir() {
+                return refuse(&name, "is a folder: say dir and pattern, as in dir: /data, pattern: \"*.db\"");
+            }
+            Ok((name, Which::Path(std::path::absolute(&path).unwrap_or(path))))
+        }
+        (None, Some(dir)) => {
+            let name = format!("dbs {}", dir.display());
+            let Some(pattern) = database.pattern.take() else {
+                return refuse(&name, "has no pattern: \"*\" means every database");
+            };
+            if pattern.contains(['?', '[', '\\', '/']) {
+                return refuse(&name, format!("pattern {pattern}: walsync knows * alone: write * for what differs"));
+            }
+            Ok((name, Which::Directory(Directory::new(&dir, pattern, database.recursive))))
+        }
+        _ => refuse("dbs", "each needs a path, or a dir with a pattern"),
     }
 }
 
@@ -266,13 +407,15 @@ impl Litestream {
 fn store_of(name: &str, replica: ReplicaOptions, config: &Config) -> Result<(String, StoreOptions), ConfigError> {
     let bucket = replica.bucket.clone().or_else(|| config.bucket.clone());
     let path = replica.path.as_deref().unwrap_or_default().trim_start_matches('/');
+    let scheme = replica.kind.as_deref().unwrap_or("s3");
     let url = match (&replica.url, &bucket, replica.kind.as_deref(), &replica.path) {
         (Some(url), ..) => url.clone(),
         (None, None, None, Some(path)) | (None, _, Some("file"), Some(path)) => format!("file://{path}"),
-        (None, Some(bucket), None | Some("s3"), _) => format!("s3://{bucket}/{path}"),
-        (None, Some(bucket), Some(scheme @ ("gs" | "abs")), _) => format!("{scheme}://{bucket}/{path}"),
-        (None, None, Some("s3" | "gs" | "abs"), _) => return refuse(name, "replica: needs a bucket, or a url"),
-        _ => return refuse(name, "replica: walsync knows the types s3, gs, abs and file"),
+        (None, Some(bucket), ..) if BUCKETS.contains(&scheme) => format!("{scheme}://{bucket}/{path}"),
+        (None, None, Some(_), _) if BUCKETS.contains(&scheme) => {
+            return refuse(name, "replica: needs a bucket, or a url");
+        }
+        _ => return refuse(name, format!("replica: {TYPES}")),
     };
     let of_replica = replica.endpoint.as_deref().map(endpoint);
     let anywhere = of_replica.clone().or_else(|| config.endpoint.as_deref().map(endpoint));
@@ -352,18 +495,68 @@ mod tests {
         let text = "snapshot: {interval: 1h, retention: 2h}\nl0-retention: 10s\nlevels: [{interval: 10s}, {interval: 1m}]\n\
                     dbs: [{path: /a.db, monitor-interval: 1s, replica: {path: /replica, sync-interval: 2s}}]";
         let read = Litestream::parse(text).unwrap();
-        let policy = read.settings.retention.unwrap();
+        let policy = read.settings.retention.clone().unwrap();
         assert_eq!(read.settings.levels, [10, 60].map(Duration::from_secs));
         assert_eq!((policy.uploads, policy.merged), (Duration::from_secs(10), Duration::from_secs(7200)));
-        assert_eq!(
-            (read.settings.interval, read.databases[0].url.as_str()),
-            (Duration::from_secs(2), "file:///replica")
-        );
+        assert_eq!(read.settings.interval, Duration::from_secs(2));
+        assert_eq!(read.listed().unwrap(), [(PathBuf::from("/a.db"), "file:///replica".to_owned())]);
         let error = |text: &str| Litestream::parse(text).err().unwrap().to_string();
         assert!(error("dbs: [{path: /a.db, replica: {path: /r, age: {}}}]").contains("age"));
         assert!(error("socket: {enabled: true, path: /run/l.sock}").contains("socket.enabled"));
         assert!(Litestream::parse("socket: {enabled: false, permissions: 0600}").is_ok());
-        assert!(error("heartbeat-url: http://a").contains("heartbeat-url"));
+        assert!(error("heartbeat-url: http://a").contains("heartbeat-url`: leave it out: /metrics"));
+        assert!(
+            error("dbs: [{path: /a.db, replica: {path: /r, sse-kms-key-id: k}}]").contains("let the bucket encrypt")
+        );
+        assert!(error("dbs: [{path: /a.db, replica: {path: /r, retention: 1h}}]").contains("expected"));
         assert!(error("levels: [{interval: 0s}]").contains("levels.interval"));
+        for (words, problem) in [
+            ("path: /data/*.db", "say dir and pattern"),
+            ("path: /tmp", "is a folder: say dir"),
+            ("dir: /data", "has no pattern"),
+            ("dir: /data, pattern: \"[ab].db\"", "walsync knows * alone"),
+            ("pattern: \"*.db\"", "needs a path, or a dir"),
+            ("path: /a.db, dir: /data", "needs a path, or a dir"),
+        ] {
+            let said = error(&format!("dbs: [{{{words}, replica: {{path: /r}}}}]"));
+            assert!(said.contains(problem), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_its_databases_each_with_its_own_place_and_lost_ones_are_found_by_their_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("data/x/.y")).unwrap();
+        for name in ["b.db", "x/.y/c.db", "a.sqlite"] {
+            std::fs::write(at("data").join(name), "SQLite format 3\0...").unwrap();
+        }
+        for name in ["text.db", "empty.db", "b.db-wal"] {
+            std::fs::write(at("data").join(name), if name == "empty.db" { "" } else { "anything" }).unwrap();
+        }
+        std::fs::write(at("data/.walsync-restore-b.db"), "SQLite format 3\0...").unwrap();
+        let read = |recursive: bool, replica: &str| {
+            let dir = at("data");
+            let words = format!("dir: {}, pattern: \"*.db\", recursive: {recursive}, watch: true", dir.display());
+            Litestream::parse(&format!("dbs: [{{{words}, replica: {{{replica}}}}}]")).unwrap()
+        };
+        let config = read(true, "url: \"s3://b/p?region=r\", access-key-id: a, secret-access-key: s");
+        let named = |name: &str| (at("data").join(name), format!("s3://b/p/{name}?region=r"));
+        assert_eq!(config.listed().unwrap(), [named("b.db"), named("x/.y/c.db")]);
+        let stores = config.open(true).unwrap();
+        let found = config.look(&stores, &mut Places::default()).unwrap();
+        assert!(found.empty.is_empty() && found.refused.is_empty());
+        let name = ltx::FileName { min_txid: 1, max_txid: 1 };
+        let keys: Vec<String> = found.databases.iter().map(|(_, replica)| replica.key(0, name)).collect();
+        assert!(keys[0].starts_with("p/b.db/0000/") && keys[1].starts_with("p/x/.y/c.db/0000/"), "{keys:?}");
+        let lost = config.replica(&at("data/gone/d.db")).unwrap().unwrap();
+        assert!(lost.key(0, name).starts_with("p/gone/d.db/0000/"));
+        assert!(config.replica(&at("d.db")).is_none() && config.replica(&at("data/a.sqlite")).is_none());
+        let flat = read(false, "path: /replicas");
+        assert_eq!(flat.listed().unwrap(), [(at("data/b.db"), "file:///replicas/b.db".to_owned())]);
+        assert!(flat.replica(&at("data/gone/d.db")).is_none() && flat.replica(&at("data/d.db")).is_some());
+        std::fs::remove_file(at("data/b.db")).unwrap();
+        let found = flat.look(&flat.open(true).unwrap(), &mut Places::default()).unwrap();
+        assert!(found.databases.is_empty() && found.empty.contains(&at("data/*.db")));
     }
 }

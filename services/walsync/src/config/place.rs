@@ -32,6 +32,30 @@ impl fmt::Display for Place {
     }
 }
 
+/// What a place in a bucket begins with, in each kind of store.
+pub(super) const BUCKETS: [&str; 3] = ["s3", "gs", "abs"];
+
+/// Whether it is a place in a bucket, behind which words about that may stand.
+fn is_in_bucket(url: &str) -> bool {
+    url.split_once("://").is_some_and(|(scheme, _)| BUCKETS.contains(&scheme))
+}
+
+/// A place in a bucket without the words about that which may stand behind it, and these, each with its value.
+pub(super) fn with_words(url: &str) -> (&str, impl Iterator<Item = (&str, &str)>) {
+    let (place, words) = url.split_once('?').unwrap_or((url, ""));
+    let words = words.split('&').filter(|word| !word.is_empty());
+    (place, words.map(|word| word.split_once('=').unwrap_or((word, ""))))
+}
+
+/// The place of what is called `name` below this one.
+pub fn with_name(url: &str, name: &str) -> String {
+    let (place, query) = match url.find('?').filter(|_| is_in_bucket(url)) {
+        Some(at) => url.split_at(at),
+        None => (url, ""),
+    };
+    format!("{}/{name}{query}", place.trim_end_matches('/'))
+}
+
 /// Whether a store that keeps its objects as files would have an object of these parts where another name is: it, or the one that reads it, would
 /// look elsewhere. Parts of nothing are such, too.
 pub(super) fn is_ambiguous(key: &str) -> bool {
@@ -173,6 +197,18 @@ mod tests {
         assert_eq!(of_region("us-east-1"), of_region("eu-west-1"));
         let written = [here, of_region("us-east-1"), of_region("us-east-1").of("a")].map(|place| place.to_string());
         assert_eq!(written, ["s3://b/a/c at store", "s3://b", "s3://b/a"]);
+    }
+
+    #[test]
+    fn a_name_stands_before_the_words_about_a_bucket() {
+        for (url, expected) in [
+            ("s3://b", "s3://b/a.db"),
+            ("abs://a@b/p/?endpoint=http://s", "abs://a@b/p/a.db?endpoint=http://s"),
+            ("file:///what?/", "file:///what?/a.db"),
+            ("what?", "what?/a.db"),
+        ] {
+            assert_eq!(with_name(url, "a.db"), expected);
+        }
     }
 
     #[test]

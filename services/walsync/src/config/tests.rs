@@ -1,3 +1,4 @@
+use super::found::{is_meant, matches};
 use super::*;
 
 #[test]
@@ -116,7 +117,8 @@ fn a_walsync_without_clouds_says_so_in_one_line_and_how_to_get_one() {
     };
     let theirs = |replica: &str| {
         let text = format!("dbs: [{{path: /a.db, replica: {{{replica}}}}}]");
-        litestream::Litestream::parse(&text).err().unwrap().to_string()
+        let configuration = Either::Litestream(Box::new(litestream::Litestream::parse(&text).unwrap()));
+        configuration.open(true).err().unwrap().to_string()
     };
     for (error, place) in [
         (own("gs://b/p", "gcs: {credentials: /key.json},"), "store: gs://b: "),
@@ -155,7 +157,7 @@ fn clouds_are_opened_by_their_words_and_what_cannot_be_is_refused_by_name() {
         assert!(error.contains(problem), "{store} {words}: {error}");
     }
     // Nobody logs in to say what a configuration means.
-    let explained = |store: &str| Location::to_explain(store, &S3Options::default()).map(|location| location.place(""));
+    let explained = |store| Location::open_as(store, StoreOptions::default(), false).map(|location| location.place(""));
     assert_eq!(explained("abs://a@c/p").unwrap().to_string(), "abs://a@c/p");
     assert_eq!(explained("gs://b/p").unwrap().to_string(), "gs://b/p");
 }
@@ -167,7 +169,8 @@ fn litestreams_words_for_clouds_are_honoured() {
         let text = format!("account-key: a2V5\ndbs: [{{path: /a.db, replica: {{{replica}}}}}]");
         let read = litestream::Litestream::parse(&text).map_err(|error| error.to_string())?;
         let name = ltx::FileName { min_txid: 1, max_txid: 1 };
-        Ok::<_, String>((read.databases[0].url.clone(), read.databases[0].replica.key(0, name)))
+        let replica = read.replica(Path::new("/a.db")).unwrap().map_err(|error| error.to_string())?;
+        Ok::<_, String>((read.listed().unwrap()[0].1.clone(), replica.key(0, name)))
     };
     // As Litestream lays it out in these stores.
     let key = "p/q/ltx/0/0000000000000001-0000000000000001.ltx".to_owned();

@@ -6,16 +6,39 @@ use rusqlite::ffi;
 use std::io;
 use std::path::Path;
 
+/// What SQLite is asked about a restored database, in Litestream's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum IntegrityCheck {
+    /// Nothing
+    #[default]
+    None,
+    /// All but whether indexes have what their tables have
+    Quick,
+    /// Everything
+    Full,
+}
+
+impl From<bool> for IntegrityCheck {
+    fn from(is_wanted: bool) -> Self {
+        if is_wanted { IntegrityCheck::Full } else { IntegrityCheck::None }
+    }
+}
+
 /// SQLite's own integrity check. Opens the file as one that nobody changes, so that no WAL is made beside it. `Some`: it cannot be asked, and why. An
 /// index may need a collation or a function that the application gives SQLite, and that nobody has here.
-pub fn check_integrity(path: &Path) -> Result<Option<String>, RestoreError> {
+pub fn check_integrity(path: &Path, check: IntegrityCheck) -> Result<Option<String>, RestoreError> {
+    let pragma = match check {
+        IntegrityCheck::None => return Ok(None),
+        IntegrityCheck::Quick => "PRAGMA quick_check",
+        IntegrityCheck::Full => "PRAGMA integrity_check",
+    };
     let failed = |error: rusqlite::Error| match sqlite_code(&error) {
         Some(ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB) => RestoreError::Integrity(error.to_string()),
         _ => RestoreError::Output(path.to_owned(), io::Error::other(error)),
     };
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_URI;
     let connection = rusqlite::Connection::open_with_flags(sqlite_uri(path, "immutable=1"), flags).map_err(failed)?;
-    match connection.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0)) {
+    match connection.query_row(pragma, [], |row| row.get::<_, String>(0)) {
         Ok(result) if result == "ok" => Ok(None),
         Ok(result) => Err(RestoreError::Integrity(result)),
         Err(error) if sqlite_code(&error) == Some(ffi::SQLITE_ERROR) => Ok(Some(error.to_string())),
@@ -54,9 +77,9 @@ mod tests {
     fn a_sound_database_that_needs_its_application_cannot_be_asked_and_is_not_damaged() {
         let folder = tempfile::tempdir().unwrap();
         let sound = database(folder.path(), "v", ("none", "none"));
-        assert_eq!(check_integrity(&sound).unwrap(), None);
+        assert_eq!(check_integrity(&sound, IntegrityCheck::Full).unwrap(), None);
         for (index, needs) in [("v COLLATE NOCASE", ("NOCASE", "THEIRS")), ("abs(v)", ("abs", "theirs"))] {
-            let why = check_integrity(&database(folder.path(), index, needs)).unwrap();
+            let why = check_integrity(&database(folder.path(), index, needs), IntegrityCheck::Full).unwrap();
             assert!(why.as_ref().is_some_and(|why| why.contains(needs.1)), "{index}: {why:?}");
         }
     }
@@ -67,9 +90,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(std::ffi::OsString::from_vec(b"%25?#&=\xff\xfe.db".to_vec()));
         std::fs::rename(database(folder.path(), "v", ("none", "none")), &path).unwrap();
-        assert_eq!(check_integrity(&path).unwrap(), None);
+        assert_eq!(check_integrity(&path, IntegrityCheck::Full).unwrap(), None);
         std::fs::write(&path, "no database at all").unwrap();
-        assert!(check_integrity(&path).is_err(), "it is that file");
+        assert!(check_integrity(&path, IntegrityCheck::Quick).is_err(), "it is that file");
     }
 
     #[test]
@@ -86,8 +109,11 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             path
         };
+        // An index against its table is what a quick check leaves out.
+        assert!(check_integrity(&other_index, IntegrityCheck::Quick).is_ok());
         for path in [other_index, damaged("header", 0, b"other"), damaged("page", 4096, &[0xff; 4096])] {
-            let result = check_integrity(&path);
+            assert!(check_integrity(&path, IntegrityCheck::None).is_ok());
+            let result = check_integrity(&path, IntegrityCheck::Full);
             assert!(matches!(result, Err(RestoreError::Integrity(_))), "{}: {result:?}", path.display());
         }
     }
