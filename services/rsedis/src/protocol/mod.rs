@@ -1,10 +1,14 @@
 //! The Redis protocol, RESP2 and RESP3: requests are read in place, replies are written straight into a client's buffer.
 
+mod arguments;
 pub mod reply;
 pub mod request;
+mod words;
 
+pub use arguments::{Args, OwnedArgs};
 pub use reply::Reply;
-pub use request::{Args, Limits, Parser, ProtocolError};
+pub use request::{Limits, Parser, ProtocolError};
+pub use words::split_words;
 
 /// Appends a command as a client would send it.
 pub fn push_command<'a>(out: &mut Vec<u8>, arguments: impl ExactSizeIterator<Item = &'a [u8]>) {
