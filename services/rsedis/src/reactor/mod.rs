@@ -4,6 +4,7 @@
 //! [`Sockets`] is the seam to the operating system: [`epoll::EpollSockets`] is one side of it, io_uring may be another.
 
 mod aof;
+mod connecting;
 mod debugging;
 pub mod epoll;
 mod feeding;

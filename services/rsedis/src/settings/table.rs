@@ -280,7 +280,7 @@ pub static PARAMETERS: &[Parameter] = &[
     at_start("enable-module-command", Kind::Words(&["no", "yes", "local"]), "no").without_effect(),
     changeable("repl-diskless-sync-delay", Kind::Integer(0, i32::MAX as i64), "5"),
     at_start("syslog-enabled", Kind::Boolean, "no").without_effect(),
-    changeable("bind-source-addr", Kind::Text, "").without_effect(),
+    changeable("bind-source-addr", Kind::Text, ""),
     changeable("cluster-allow-pubsubshard-when-down", Kind::Boolean, "yes").without_effect(),
     at_start("bgsave_cpulist", Kind::Text, "").without_effect(),
     changeable("latency-tracking-info-percentiles", Kind::Percentiles, "50 99 99.9"),
