@@ -66,6 +66,7 @@ const PROTECTED: &[&str] = &["dir", "dbfilename"];
 const HIDDEN: &[&str] = &[
     "rdb-key-save-delay",
     "key-load-delay",
+    "use-exit-on-panic",
     "loading-process-events-interval-bytes",
     "watchdog-period",
     "lua-enable-deprecated-api",
@@ -215,6 +216,7 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("tls-client-key-file", Kind::Text, ""),
     changeable("active-defrag-ignore-bytes", Kind::Memory(0, i64::MAX), "104857600").without_effect(),
     changeable("crash-memcheck-enabled", Kind::Boolean, "yes").without_effect(),
+    changeable("use-exit-on-panic", Kind::Boolean, "no").without_effect(),
     changeable("hll-sparse-max-bytes", Kind::Memory(0, i64::MAX), "3000"),
     changeable("tls-key-file", Kind::Text, ""),
     changeable("cluster-link-sendbuf-limit", Kind::Memory(0, i64::MAX), "0").without_effect(),
