@@ -246,7 +246,7 @@ fn without<'a>(bytes: &'a [u8], mut at: usize, ranges: &[(usize, usize)]) -> Cow
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::request::OwnedArgs;
+    use crate::protocol::OwnedArgs;
 
     /// As Redis's test: what only the file gets is not in the stream, and what only the replicas get is not in the file.
     #[test]

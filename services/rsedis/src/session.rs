@@ -5,8 +5,7 @@ use std::rc::Rc;
 
 use crate::command::Command;
 use crate::command::tracking::Tracking;
-use crate::protocol::request::OwnedArgs;
-use crate::protocol::{Args, Reply};
+use crate::protocol::{Args, OwnedArgs, Reply};
 use crate::replication::{Replica, Stage};
 use crate::waiting::Waiting;
 

@@ -9,8 +9,7 @@ use std::rc::Rc;
 use crate::command::Command;
 use crate::failure::Failure;
 use crate::keyspace::Key;
-use crate::protocol::Args;
-use crate::protocol::request::OwnedArgs;
+use crate::protocol::{Args, OwnedArgs};
 use crate::server::Server;
 use crate::session::Session;
 use crate::value::Value;
@@ -168,7 +167,11 @@ pub fn serve(server: &mut Server) {
     while !server.ready.is_empty() {
         for place in std::mem::take(&mut server.ready) {
             let waiters = server.waiters.get(&place).cloned().unwrap_or_default();
-            let (database, name) = (place.0, Rc::from(place.1));
+            let (database, name) = (place.0, Rc::<[u8]>::from(place.1));
+            if !waiters.is_empty() && server.entry_if_there(database, &Key::new(&name)).is_none() {
+                // What has expired goes, as for whoever looks for it.
+                server.find(database, &Key::new(&name));
+            }
             let mut left = waiters.as_slice();
             while let Some(at) = next_met(server, database, &name, left) {
                 retry_for(server, left[at].slot, Some(Rc::clone(&name)));

@@ -289,3 +289,26 @@ fn what_is_refused_for_its_arguments_counts_for_its_command() {
     assert_eq!(counted[0], counted[1]);
     assert!(counted[0].iter().all(|counts| !counts.is_empty()), "{counted:?}");
 }
+
+/// It is over its own limit: what it takes is given back with it.
+#[test]
+fn nobody_goes_for_the_memory_of_who_is_cut_off() {
+    const LIMIT: usize = 10 << 20;
+    const REPLY: usize = 4 << 20;
+    for node in BOTH.map(|start| start(&[])) {
+        let mut client = node.client();
+        client.call(&format!("SETRANGE k {} v", REPLY - 1));
+        client.call(&format!("CONFIG SET maxmemory-clients {LIMIT}"));
+        let limit: [&[u8]; 4] = [b"CONFIG", b"SET", b"client-output-buffer-limit", b"normal 3145728 0 0"];
+        assert_eq!(client.try_call(&limit).unwrap(), b"+OK\r\n");
+        let (mut holder, mut greedy) = (node.client(), node.client());
+        holder.call("CLIENT SETNAME holder");
+        let taken = LIMIT - REPLY;
+        holder.send(format!("*1\r\n${taken}\r\n").as_bytes()).unwrap();
+        holder.send(&vec![b'v'; taken]).unwrap();
+        let is_there = format!(" qbuf={taken} ");
+        until("what it has sent", || client.call("CLIENT LIST").contains(&is_there));
+        assert!(greedy.try_call(&[b"GET", b"k"]).is_err(), "its reply is over the limit");
+        assert!(client.call("CLIENT LIST").contains("name=holder"));
+    }
+}

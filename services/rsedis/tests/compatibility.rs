@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use support::node::Node;
 use support::{redis_program, rsedis_program, start};
 
 #[test]
@@ -355,4 +356,35 @@ fn migrations_that_a_pause_has_held_back_are_all_answered() {
         assert_eq!(client.receive().unwrap(), b"+OK\r\n");
     }
     assert_eq!((other.call("DBSIZE"), there.client().call("DBSIZE")), (":0\r\n".to_owned(), ":2\r\n".to_owned()));
+}
+
+/// Redis takes what its master sends, and runs it once the pause is over.
+#[test]
+fn a_paused_replica_does_not_run_what_its_master_sends() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&[]));
+    replica.follow(master.server.port);
+    replica.wait_for_link();
+    for (pause, ends) in [("CLIENT PAUSE 100000 WRITE", true), ("CLIENT PAUSE 1000 ALL", false)] {
+        master.call("DEL key");
+        harness::until("the stream", || replica.info("slave_repl_offset") == master.info("master_repl_offset"));
+        let offset = replica.info("slave_repl_offset");
+        assert_eq!(replica.call(pause), "+OK\r\n");
+        assert_eq!(master.call("SET key value"), "+OK\r\n");
+        if ends {
+            let read = || replica.info("slave_read_repl_offset").parse::<u64>().unwrap();
+            harness::until("what is sent", || read() > offset.parse().unwrap());
+            assert_eq!((replica.info("slave_repl_offset"), replica.call("GET key")), (offset, "$-1\r\n".to_owned()));
+            assert_eq!(replica.call("CLIENT UNPAUSE"), "+OK\r\n");
+        }
+        harness::until("the key", || replica.call("GET key") == "$5\r\nvalue\r\n");
+    }
+}
+
+/// `bind-source-addr`: loopback has many addresses.
+#[test]
+fn a_replica_connects_from_the_address_that_is_set() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&["--bind-source-addr", "127.0.0.2"]));
+    replica.follow(master.server.port);
+    replica.wait_for_link();
+    assert!(master.info("slave0").starts_with("ip=127.0.0.2,"), "{}", master.info("slave0"));
 }

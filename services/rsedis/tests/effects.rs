@@ -6,7 +6,7 @@ mod support;
 
 use harness::Random;
 use rsedis::command;
-use rsedis::protocol::request::OwnedArgs;
+use rsedis::protocol::OwnedArgs;
 use rsedis::protocol::{Limits, Parser};
 use rsedis::server::Server;
 use rsedis::session::Session;

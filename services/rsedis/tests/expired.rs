@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use rsedis::command;
-use rsedis::protocol::request::OwnedArgs;
+use rsedis::protocol::OwnedArgs;
 use rsedis::protocol::{Limits, Parser};
 use rsedis::replication::Master;
 use rsedis::server::Server;

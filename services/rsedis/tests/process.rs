@@ -5,7 +5,6 @@
 mod support;
 
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use harness::until;
 use support::{Client, encode, redis_program, rsedis_program, start, start_command};
@@ -82,45 +81,6 @@ fn every_write_of_the_stress_test_succeeds_and_memory_is_as_stated() {
     let overhead = (used(&mut client) - before) as f64 / f64::from(KEYS) - 216.0;
     println!("bytes per key beyond key and value: {overhead:.1}");
     assert!(overhead < 60.0, "{overhead}");
-}
-
-#[test]
-fn kill_9_under_always_loses_nothing_acknowledged() {
-    let directory = harness::folder();
-    for round in 0..5u64 {
-        let server = start(rsedis_program(), directory.path(), ALWAYS);
-        let port = server.port;
-        let acknowledged: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
-        std::thread::scope(|scope| {
-            for (writer, count) in acknowledged.iter().enumerate() {
-                scope.spawn(move || {
-                    let mut client = Client::connect(port).unwrap();
-                    for number in 1u64.. {
-                        let set = format!("SET {round}:{writer}:{number} {number}");
-                        let words: Vec<&[u8]> = set.split(' ').map(str::as_bytes).collect();
-                        match client.try_call(&words) {
-                            Ok(reply) => assert_eq!(reply, b"+OK\r\n"),
-                            Err(_) => return,
-                        }
-                        count.store(number, Ordering::Relaxed);
-                    }
-                });
-            }
-            while acknowledged.iter().any(|count| count.load(Ordering::Relaxed) < 30) {
-                std::thread::yield_now();
-            }
-            server.kill();
-        });
-        let server = start(rsedis_program(), directory.path(), ALWAYS);
-        let mut client = server.client();
-        for (writer, count) in acknowledged.iter().enumerate() {
-            for number in 1..=count.load(Ordering::Relaxed) {
-                let text = number.to_string();
-                let expected = format!("${}\r\n{text}\r\n", text.len());
-                assert_eq!(client.call(&format!("GET {round}:{writer}:{number}")), expected);
-            }
-        }
-    }
 }
 
 /// A script of all that has effects of its own in the file.

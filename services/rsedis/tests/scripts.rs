@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use rsedis::command;
-use rsedis::protocol::request::OwnedArgs;
+use rsedis::protocol::OwnedArgs;
 use rsedis::server::Server;
 use rsedis::session::Session;
 use rsedis::settings::Settings;

@@ -6,8 +6,10 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use support::{Client, rsedis_program, start};
+use support::{Client, encode, rsedis_program, start};
 
 const ALWAYS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -57,6 +59,66 @@ fn sigterm_makes_all_safe_and_files_are_their_owners() {
     let server = start(rsedis_program(), directory.path(), ALWAYS);
     assert_eq!(server.client().call("GET key"), "$5\r\nvalue\r\n");
     assert_eq!(server.client().call("SHUTDOWN NOSAVE x"), "-ERR syntax error\r\n");
+}
+
+/// At any moment, also of a rewrite. `RSEDIS_KILLS=1000 cargo test --release -p rsedis --test start kill_9 -- --nocapture` kills more often.
+#[test]
+fn kill_9_under_always_loses_nothing_acknowledged() {
+    let kills: u64 = std::env::var("RSEDIS_KILLS").map_or(5, |text| text.parse().unwrap());
+    let directory = harness::folder_on_disk();
+    let mut random = harness::Random::new(3);
+    // Of all rounds, so that what a later rewrite loses is seen as well.
+    let mut acknowledged: Vec<[u64; 8]> = Vec::new();
+    let check = |client: &mut Client, round: usize, counts: &[u64; 8]| {
+        for (writer, count) in counts.iter().enumerate() {
+            let commands: Vec<u8> = (1..=*count)
+                .flat_map(|number| encode(&[b"GET", format!("{round}:{writer}:{number}").as_bytes()]))
+                .collect();
+            client.send(&commands).unwrap();
+            for number in (1..=*count).map(|number| number.to_string()) {
+                let expected = format!("${}\r\n{number}\r\n", number.len());
+                assert_eq!(client.receive().unwrap(), expected.as_bytes(), "{round}:{writer}:{number}");
+            }
+        }
+    };
+    for round in 0..kills {
+        let server = start(rsedis_program(), directory.path(), ALWAYS);
+        let port = server.port;
+        if let Some(counts) = acknowledged.last() {
+            check(&mut server.client(), acknowledged.len() - 1, counts);
+        }
+        let counts: [AtomicU64; 8] = Default::default();
+        std::thread::scope(|scope| {
+            for (writer, count) in counts.iter().enumerate() {
+                scope.spawn(move || {
+                    let mut client = Client::connect(port).unwrap();
+                    for number in 1u64.. {
+                        let key = format!("{round}:{writer}:{number}");
+                        match client.try_call(&[b"SET", key.as_bytes(), number.to_string().as_bytes()]) {
+                            Ok(reply) => assert_eq!(reply, b"+OK\r\n"),
+                            Err(_) => return,
+                        }
+                        count.store(number, Ordering::Relaxed);
+                    }
+                });
+            }
+            let least = 1 + random.below(60);
+            while counts.iter().any(|count| count.load(Ordering::Relaxed) < least) {
+                std::thread::yield_now();
+            }
+            if round % 3 == 1 {
+                server.client().call("BGREWRITEAOF");
+                std::thread::sleep(Duration::from_micros(random.below(20_000)));
+            }
+            server.kill();
+        });
+        acknowledged.push(counts.map(AtomicU64::into_inner));
+    }
+    let server = start(rsedis_program(), directory.path(), ALWAYS);
+    for (round, counts) in acknowledged.iter().enumerate() {
+        check(&mut server.client(), round, counts);
+    }
+    println!("{kills} kills, {} acknowledged writes, all there", acknowledged.iter().flatten().sum::<u64>());
 }
 
 #[test]

@@ -43,6 +43,20 @@ fn the_key_that_became_ready_first_is_served() {
     }
 }
 
+/// Redis looks for the key once more before it serves, and what has expired goes then: its replicas hear of that at once.
+#[test]
+fn a_key_that_has_expired_before_anybody_was_served_goes() {
+    let node = Node::ours(&[]);
+    let (mut waiter, mut writer) = (node.client(), node.client());
+    assert_eq!(writer.call("DEBUG SET-ACTIVE-EXPIRE 0"), "+OK\r\n");
+    waiter.send(b"BLPOP k 0\r\n").unwrap();
+    until("it waits", || node.info("blocked_clients") == "1");
+    for line in ["MULTI", "RPUSH k x", "PEXPIRE k 1", "DEBUG SLEEP 0.05", "EXEC"] {
+        writer.call(line);
+    }
+    assert_eq!((writer.call("DBSIZE"), node.info("blocked_clients")), (":0\r\n".to_owned(), "1".to_owned()));
+}
+
 /// How long some pushes take.
 fn push(client: &mut Client, key: &str) -> Duration {
     const COUNT: usize = 50;

@@ -4,8 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Denied, RuleError, Selector};
 use crate::command::Command;
-use crate::protocol::Args;
-use crate::protocol::request::split_words;
+use crate::protocol::{Args, split_words};
 
 const HASH_CHARACTERS: usize = 64;
 

@@ -6,6 +6,7 @@ use crate::keyspace::Key;
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
+use crate::value::Value;
 use crate::value::hyperloglog::{self as hll, Corrupt};
 
 const NOT_ONE: Failure = Failure::new("WRONGTYPE Key is not a valid HyperLogLog string value.");
@@ -46,7 +47,10 @@ fn write(server: &mut Server, database: usize, key: &Key<'_>, bytes: Vec<u8>) {
     let text = place.and_then(|place| server.databases[database].entry_mut(place).text_mut());
     match text {
         Some(text) => *text = bytes,
-        None => server.databases[database].set_string(key, None, &bytes, None),
+        // Its encoding is `raw`, however short it is.
+        None => {
+            server.databases[database].insert_value(key, Value::String(bytes));
+        }
     }
 }
 

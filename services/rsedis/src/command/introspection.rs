@@ -103,15 +103,12 @@ pub(super) fn list(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outc
 
 /// The command that COMMAND GETKEYS is asked about, and its keys.
 fn asked_keys(wanted: Args<'_>) -> Outcome<Vec<KeyPlace>> {
-    let command = match super::resolve(wanted) {
-        Ok(command) => command,
-        Err(failure) if failure.0.starts_with("ERR wrong number") => {
-            return Err(Failure::new("ERR Invalid number of arguments specified for command"));
-        }
-        Err(_) => return Err(Failure::new("ERR Invalid command specified")),
-    };
+    let command = super::meant(wanted).ok_or(Failure::new("ERR Invalid command specified"))?;
     if key_specs::specs_of(command).iter().all(|spec| spec.access & NOT_KEY != 0) {
         return Err(Failure::new("ERR The command has no key arguments"));
+    }
+    if super::resolve(wanted).is_err() {
+        return Err(Failure::new("ERR Invalid number of arguments specified for command"));
     }
     let keys = keys_of(command, wanted).unwrap_or_default();
     if keys.is_empty() && !command.is(NO_MANDATORY_KEYS) {

@@ -427,8 +427,8 @@ pub fn keys_of(command: &Command, args: Args<'_>) -> Option<Vec<KeyPlace>> {
         "xread" | "xreadgroup" => stream_places(args)?.map(|place| key(place, RO | ACCESS)).collect(),
         "set" if has_word(3, "GET") => vec![key(1, RW | ACCESS | UPDATE)],
         "set" => vec![key(1, OW | UPDATE)],
-        "bitfield" if has_word(2, "SET") || has_word(2, "INCRBY") => vec![key(1, RW | ACCESS | UPDATE)],
-        "bitfield" => vec![key(1, RO | ACCESS)],
+        "bitfield" if only_reads_bits(args) => vec![key(1, RO | ACCESS)],
+        "bitfield" => vec![key(1, RW | ACCESS | UPDATE)],
         // Scripts may do without keys, all others that count theirs may not.
         _ if command.is(NO_MANDATORY_KEYS) && args.get(2).and_then(parse_integer) == Some(0) => Vec::new(),
         _ => {
@@ -439,4 +439,17 @@ pub fn keys_of(command: &Command, args: Args<'_>) -> Option<Vec<KeyPlace>> {
             found
         }
     })
+}
+
+/// Whether BITFIELD changes nothing. What it cannot make sense of may change something.
+fn only_reads_bits(args: Args<'_>) -> bool {
+    let mut at = 2;
+    while let Some(word) = args.get(at) {
+        at += match word {
+            word if is(word, "GET") && at + 2 < args.len() => 3,
+            word if is(word, "OVERFLOW") && at + 1 < args.len() => 2,
+            _ => return false,
+        };
+    }
+    true
 }

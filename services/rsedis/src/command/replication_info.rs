@@ -57,7 +57,12 @@ fn about_master(server: &Server, master: &Master, text: &mut String) {
     line!(text, "master_link_status:{}", if master.is_up() { "up" } else { "down" });
     line!(text, "master_last_io_seconds_ago:{}", if master.is_up() { seconds(master.heard_at) } else { -1 });
     line!(text, "master_sync_in_progress:{}", u8::from(master.is_syncing()));
-    line!(text, "slave_read_repl_offset:{}", replication.applied());
+    let held = server.sessions.iter().flatten().find(|session| session.is_master && master.is_up());
+    line!(
+        text,
+        "slave_read_repl_offset:{}",
+        replication.applied() + held.map_or(0, |session| session.query_bytes) as u64
+    );
     line!(text, "slave_repl_offset:{}", replication.offset);
     if let Some(receipt) = master.receipt() {
         let (read, total) = (receipt.received(), receipt.total().unwrap_or(0));

@@ -26,7 +26,7 @@ pub(super) fn is_secret(command: &Command, args: Args<'_>, place: usize) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::request::OwnedArgs;
+    use crate::protocol::OwnedArgs;
 
     #[test]
     fn passwords_are_shown_to_nobody() {

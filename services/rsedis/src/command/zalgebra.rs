@@ -89,7 +89,14 @@ struct Allowed {
     limit: bool,
 }
 
-fn query<'a>(args: Args<'a>, at: usize, name: &str, allowed: Allowed) -> Outcome<Query<'a>> {
+fn query<'a>(
+    server: &Server,
+    database: usize,
+    args: Args<'a>,
+    at: usize,
+    name: &str,
+    allowed: Allowed,
+) -> Outcome<Query<'a>> {
     let number = integer(args.at(at))?;
     if number < 1 {
         return Err(Failure::text(format!("ERR at least 1 input key is needed for '{name}' command")));
@@ -99,6 +106,13 @@ fn query<'a>(args: Args<'a>, at: usize, name: &str, allowed: Allowed) -> Outcome
         return Err(SYNTAX);
     }
     let keys = args.from(at + 1).to(number);
+    let is_wrong = |name| {
+        let entry = server.entry_if_there(database, &Key::new(name));
+        entry.is_some_and(|entry| !matches!(entry.value(), Some(Value::Zset(_) | Value::Set(_))))
+    };
+    if keys.iter().any(is_wrong) {
+        return Err(WRONG_TYPE);
+    }
     let mut query =
         Query { keys, weights: vec![1.0; number], aggregate: Aggregate::Sum, with_scores: false, limit: usize::MAX };
     let rest = args.from(at + 1 + number);
@@ -195,7 +209,7 @@ fn reply_combined(
     name: &str,
 ) -> Outcome {
     let allowed = Allowed { weights: operation != Operation::Difference, scores: true, limit: false };
-    let query = query(args, 1, name, allowed)?;
+    let query = query(server, client.database, args, 1, name, allowed)?;
     let result = combine(server, client.database, &query, operation)?;
     let reply = &mut client.reply;
     let is_nested = query.with_scores && reply.is_resp3;
@@ -220,7 +234,7 @@ fn store_combined(
     name: &str,
 ) -> Outcome {
     let allowed = Allowed { weights: operation != Operation::Difference, scores: false, limit: false };
-    let query = query(args, 2, name, allowed)?;
+    let query = query(server, client.database, args, 2, name, allowed)?;
     let result = combine(server, client.database, &query, operation)?;
     let packing = server.packing();
     store(server, client, args.at(1), result.into_packed(&packing));
@@ -252,7 +266,8 @@ pub(super) fn zdiffstore(server: &mut Server, client: &mut Session, args: Args<'
 }
 
 pub(super) fn zintercard(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let query = query(args, 1, "zintercard", Allowed { weights: false, scores: false, limit: true })?;
+    let query =
+        query(server, client.database, args, 1, "zintercard", Allowed { weights: false, scores: false, limit: true })?;
     let result = combine(server, client.database, &query, Operation::Intersection)?;
     client.reply.count(result.len());
     Ok(())

@@ -66,7 +66,9 @@ fn add_one(
 
 fn add(server: &mut Server, client: &mut Session, key: &Key<'_>, pairs: Args<'_>, options: &AddOptions) -> Outcome {
     let (database, packing) = (client.database, server.packing());
-    let scores: Vec<f64> = pairs.iter().step_by(2).map(double).collect::<Outcome<_>>()?;
+    // Nearly always there is one: what is collected of the others takes no memory then.
+    let first = double(pairs.at(0))?;
+    let others: Vec<f64> = pairs.iter().step_by(2).skip(1).map(double).collect::<Outcome<_>>()?;
     if options.if_present && server.typed_mut::<Zset>(database, key)?.is_none() {
         match options.increments {
             true => client.reply.null(),
@@ -77,7 +79,7 @@ fn add(server: &mut Server, client: &mut Session, key: &Key<'_>, pairs: Args<'_>
     let zset: &mut Zset = server.typed_or_new(database, key)?;
     let (mut added, mut changed, mut last) = (0, 0, None);
     let mut failure = None;
-    for (at, score) in scores.into_iter().enumerate() {
+    for (at, score) in std::iter::once(first).chain(others).enumerate() {
         match add_one(zset, pairs.at(at * 2 + 1), score, options, &packing) {
             Ok(Added::New(score)) => {
                 added += 1;

@@ -4,6 +4,7 @@
 mod clocks;
 mod entry;
 mod walk;
+mod warm;
 
 use std::collections::BTreeSet;
 
@@ -11,15 +12,12 @@ use clocks::Clocks;
 pub use entry::Entry;
 pub use walk::Encode;
 use walk::Walk;
+pub use warm::WARM_AT_ONCE;
 
 use crate::hash;
 use crate::random::Random;
 use crate::structure::table::{Element as _, Table};
 use crate::value::Value;
-
-/// Keys that [`Database::warm`] takes: as many loads as a processor has under way, and no more, since what was fetched must not be driven
-/// out before it is used.
-pub const WARM_AT_ONCE: usize = 16;
 
 const GROUP_BITS: u32 = 4;
 const GROUPS: usize = 1 << GROUP_BITS;
@@ -145,33 +143,6 @@ impl Database {
         let group = key.group();
         let number = self.groups[group].table.find(key.hash, key.bytes)?;
         Some(Place { group: group as u8, number })
-    }
-
-    /// Has the processor fetch what [`Database::find`] of the first [`WARM_AT_ONCE`] of these keys will look at, at the same time. Nothing
-    /// changes; where there are few keys, they are in its caches anyway, and nothing is done.
-    pub fn warm<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) {
-        // Entries of some tens of bytes each fill a processor's own cache with about so many.
-        const KEYS_MIN: usize = 10_000;
-        if self.len() < KEYS_MIN {
-            return;
-        }
-        let mut hashes = [0; WARM_AT_ONCE];
-        let mut count = 0;
-        for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = hash::of(key);
-            count += 1;
-        }
-        let table = |hash: u64| &self.groups[group_of(hash)].table;
-        // Loads of one loop do not wait for each other; those of the next one need what this one has fetched.
-        let hashes = &hashes[..count];
-        let buckets = hashes.iter().fold(0, |all, &hash| all ^ table(hash).touch(hash));
-        let mut entries = [None; WARM_AT_ONCE];
-        for (entry, &hash) in entries.iter_mut().zip(hashes) {
-            *entry = table(hash).guess(hash);
-        }
-        let begins = entries.iter().flatten().fold(0, |all, entry| all ^ entry.touch());
-        let ends = entries.iter().flatten().fold(0, |all, entry| all ^ entry.touch_end());
-        std::hint::black_box((buckets, begins, ends));
     }
 
     /// What is there.

@@ -114,7 +114,7 @@ fn one<F: File>(
     // Where the buffer begins in the file, and how much of the buffer was replayed.
     let (mut start, mut done) = (begin, 0);
     // Commands of a transaction that has not ended, and where it begins.
-    let mut transaction: Option<(u64, Vec<crate::protocol::request::OwnedArgs>)> = None;
+    let mut transaction: Option<(u64, Vec<crate::protocol::OwnedArgs>)> = None;
     loop {
         let rest = &buffer[done..];
         let offset = start + done as u64;
@@ -165,7 +165,7 @@ fn one<F: File>(
 fn replay(
     args: Args<'_>,
     offset: u64,
-    transaction: &mut Option<(u64, Vec<crate::protocol::request::OwnedArgs>)>,
+    transaction: &mut Option<(u64, Vec<crate::protocol::OwnedArgs>)>,
     commands: &mut u64,
     apply: &mut impl FnMut(Args<'_>) -> Result<(), String>,
 ) -> Result<(), String> {

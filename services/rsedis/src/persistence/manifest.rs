@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::protocol::request::split_words;
+use crate::protocol::split_words;
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -239,7 +239,7 @@ impl Written {
     /// Whether it is safe.
     fn run(&mut self, words: &[&[u8]]) -> bool {
         let mut client = crate::session::Session { is_authenticated: true, may_all: true, ..Default::default() };
-        let args = crate::protocol::request::OwnedArgs::new(words.iter().copied());
+        let args = crate::protocol::OwnedArgs::new(words.iter().copied());
         crate::command::execute(&mut self.server, &mut client, args.as_args());
         let bytes = std::mem::take(&mut self.server.effects.bytes);
         self.aof.commit(&bytes, Fsync::Always)

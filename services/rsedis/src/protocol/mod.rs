@@ -1,10 +1,14 @@
 //! The Redis protocol, RESP2 and RESP3: requests are read in place, replies are written straight into a client's buffer.
 
+mod arguments;
 pub mod reply;
 pub mod request;
+mod words;
 
+pub use arguments::{Args, OwnedArgs};
 pub use reply::Reply;
-pub use request::{Args, Limits, Parser, ProtocolError};
+pub use request::{Limits, Parser, ProtocolError};
+pub use words::split_words;
 
 /// Appends a command as a client would send it.
 pub fn push_command<'a>(out: &mut Vec<u8>, arguments: impl ExactSizeIterator<Item = &'a [u8]>) {
@@ -26,11 +30,14 @@ pub fn push_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Appends a type, a length and the end of the line.
 #[inline]
 pub fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
-    if length < 10 {
-        out.extend_from_slice(&[kind, b'0' + length as u8, b'\r', b'\n']);
-    } else {
-        out.push(kind);
-        out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
-        out.extend_from_slice(b"\r\n");
+    let digit = |value: usize| b'0' + (value % 10) as u8;
+    match length {
+        0..=9 => out.extend_from_slice(&[kind, digit(length), b'\r', b'\n']),
+        10..=99 => out.extend_from_slice(&[kind, digit(length / 10), digit(length), b'\r', b'\n']),
+        _ => {
+            out.push(kind);
+            out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
     }
 }

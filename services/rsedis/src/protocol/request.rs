@@ -4,6 +4,8 @@
 //! each other may be read before the first of them runs ([`Parser::look_ahead`]), which changes nothing but when. What is refused, and
 //! with which words, is what Redis 7.0's `processMultibulkBuffer` and `processInlineBuffer` do.
 
+use super::arguments::Span;
+use super::{Args, split_words};
 use crate::number::parse_integer;
 
 /// An inline command, and the line of a count, has at most this many bytes.
@@ -60,104 +62,6 @@ pub struct Limits {
 impl Limits {
     /// Of what was taken already, by a master or into a file: what a [`Span`] can tell.
     pub const TAKEN: Self = Self { bulk_max: u32::MAX as i64, is_stranger: false };
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
-    from: u32,
-    to: u32,
-}
-
-/// The arguments of one command, its name first.
-#[derive(Clone, Copy, Debug)]
-pub struct Args<'a> {
-    bytes: &'a [u8],
-    spans: &'a [Span],
-}
-
-impl<'a> Args<'a> {
-    /// Number of arguments.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.spans.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
-    }
-
-    /// An argument that is there: arity was checked.
-    #[inline]
-    pub fn at(&self, index: usize) -> &'a [u8] {
-        let span = self.spans[index];
-        &self.bytes[span.from as usize..span.to as usize]
-    }
-
-    /// An argument, if it is there.
-    #[inline]
-    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        self.spans.get(index).map(|span| &self.bytes[span.from as usize..span.to as usize])
-    }
-
-    /// The arguments from an index on.
-    pub fn from(&self, index: usize) -> Self {
-        Self { bytes: self.bytes, spans: self.spans.get(index..).unwrap_or_default() }
-    }
-
-    /// The arguments up to an index.
-    pub fn to(&self, index: usize) -> Self {
-        Self { bytes: self.bytes, spans: self.spans.get(..index).unwrap_or(self.spans) }
-    }
-
-    /// All of them.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
-        let bytes = self.bytes;
-        self.spans.iter().map(move |span| &bytes[span.from as usize..span.to as usize])
-    }
-
-    /// A copy that stands on its own.
-    pub fn to_owned(&self) -> OwnedArgs {
-        let mut owned = OwnedArgs::default();
-        for argument in self.iter() {
-            owned.push(argument);
-        }
-        owned
-    }
-}
-
-/// Arguments that stand on their own: queued by MULTI, made by the server.
-#[derive(Clone, Debug, Default)]
-pub struct OwnedArgs {
-    bytes: Vec<u8>,
-    spans: Vec<Span>,
-}
-
-impl OwnedArgs {
-    /// From strings.
-    pub fn new<'a>(arguments: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut owned = Self::default();
-        for argument in arguments {
-            owned.push(argument);
-        }
-        owned
-    }
-
-    fn push(&mut self, argument: &[u8]) {
-        let from = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(argument);
-        self.spans.push(Span { from, to: self.bytes.len() as u32 });
-    }
-
-    /// To look at.
-    pub fn as_args(&self) -> Args<'_> {
-        Args { bytes: &self.bytes, spans: &self.spans }
-    }
-
-    /// Memory it takes.
-    pub fn memory(&self) -> usize {
-        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
-    }
 }
 
 /// A command that was read ahead.
@@ -413,88 +317,6 @@ fn number(
         None if line.len() > LINE_BYTES_MAX => Err(too_big()),
         Some(end) if end + 1 < line.len() => Ok(Some((parse_integer(&line[..end]), from + end + 2))),
         _ => Ok(None),
-    }
-}
-
-/// Splits a line into words, as Redis's `sdssplitargs` does: quotes, `\n`, `\x41`. Nothing: the quotes are unbalanced.
-pub fn split_words(line: &[u8], mut take: impl FnMut(&[u8])) -> Option<()> {
-    let is_space = |byte: u8| matches!(byte, b' ' | b'\t'..=b'\r');
-    let mut rest = line;
-    let mut word = Vec::new();
-    loop {
-        while let [first, tail @ ..] = rest
-            && (is_space(*first) || *first == 0)
-        {
-            rest = tail;
-        }
-        if rest.is_empty() {
-            return Some(());
-        }
-        word.clear();
-        loop {
-            match rest {
-                [] => break,
-                [first, ..] if is_space(*first) || *first == 0 => break,
-                [b'"', tail @ ..] => rest = quoted(tail, &mut word)?,
-                [b'\'', tail @ ..] => rest = single_quoted(tail, &mut word)?,
-                [first, tail @ ..] => {
-                    word.push(*first);
-                    rest = tail;
-                }
-            }
-        }
-        take(&word);
-    }
-}
-
-/// A closing quote must end the word.
-fn closed(tail: &[u8]) -> Option<&[u8]> {
-    matches!(tail, [] | [b' ' | b'\t'..=b'\r' | 0, ..]).then_some(tail)
-}
-
-fn quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
-    let hex = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
-    loop {
-        match rest {
-            [] => return None,
-            [b'"', tail @ ..] => return closed(tail),
-            [b'\\', b'x', high, low, tail @ ..] if hex(*high).is_some() && hex(*low).is_some() => {
-                word.push(hex(*high)? << 4 | hex(*low)?);
-                rest = tail;
-            }
-            [b'\\', escaped, tail @ ..] => {
-                word.push(match escaped {
-                    b'n' => b'\n',
-                    b'r' => b'\r',
-                    b't' => b'\t',
-                    b'b' => 8,
-                    b'a' => 7,
-                    other => *other,
-                });
-                rest = tail;
-            }
-            [byte, tail @ ..] => {
-                word.push(*byte);
-                rest = tail;
-            }
-        }
-    }
-}
-
-fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
-    loop {
-        match rest {
-            [] => return None,
-            [b'\\', b'\'', tail @ ..] => {
-                word.push(b'\'');
-                rest = tail;
-            }
-            [b'\'', tail @ ..] => return closed(tail),
-            [byte, tail @ ..] => {
-                word.push(*byte);
-                rest = tail;
-            }
-        }
     }
 }
 

@@ -13,7 +13,7 @@ fn server() -> Server {
 
 fn run(server: &mut Server, line: &str) {
     let mut client = Session { is_authenticated: true, may_all: true, ..Session::default() };
-    let args = crate::protocol::request::OwnedArgs::new(line.split(' ').map(str::as_bytes));
+    let args = crate::protocol::OwnedArgs::new(line.split(' ').map(str::as_bytes));
     crate::command::execute(server, &mut client, args.as_args());
     assert_ne!(client.reply.bytes.first(), Some(&b'-'), "{line}: {}", client.reply.bytes.escape_ascii());
 }

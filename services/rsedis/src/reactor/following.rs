@@ -1,24 +1,24 @@
 //! The replica's side of replication: the connection to the master, its keys, its stream.
 //!
-//! The connection is made by a thread, since names must be looked up. Keys are kept in memory until they have come as a whole, so that
-//! what is there is served meanwhile; then they take its place, a little in each turn of the loop, while clients hear `-LOADING`. With
+//! Keys are kept in memory until they have come as a whole, so that what is there is served meanwhile; then they take its place, a little in each turn of the loop, while clients hear `-LOADING`. With
 //! `repl-diskless-load` they are read while they come: in the place of nothing, or aside, so that a transfer that breaks changes nothing;
 //! where they are of the history of those that are there, these are served meanwhile. What is acknowledged to the master is what this
 //! server's own append-only file has taken as its policy demands.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs as _};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::thread;
+use std::net::TcpStream;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use wal::files::Directory;
 
+use super::connecting::connect;
 use super::sockets::{Received, Sockets};
 use super::{RECEIVE_BYTES, Reactor, greeting};
 use crate::protocol::{Limits, push_command};
 use crate::replication::link::{self, Asked, Introduction, Loading, Next, Receipt};
 use crate::replication::{Failover, Link, Master, Question, Verdict};
+use crate::server::PausePurpose;
 use crate::session::Session;
 use crate::{command, log};
 
@@ -26,6 +26,9 @@ use crate::{command, log};
 const BUDGET: Duration = Duration::from_millis(5);
 /// The same while others are served.
 const BUDGET_BESIDE_OTHERS: Duration = Duration::from_millis(1);
+
+/// Of a stream that is not run in a pause so much is kept here, and the rest with the master.
+const HELD_BYTES_MAX: usize = 64 << 20;
 
 /// The connection to a master.
 #[derive(Default)]
@@ -36,24 +39,8 @@ pub(super) struct Socket {
     connecting: Option<Receiver<io::Result<TcpStream>>>,
     /// Commands of the stream that were read and are part of a transaction that has not ended.
     unfed: Vec<u8>,
-}
-
-/// Connects on another thread.
-fn connect(host: String, port: u16, most: Duration) -> io::Result<Receiver<io::Result<TcpStream>>> {
-    let (reply, connected) = channel();
-    let attempt = move || {
-        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in (host.as_str(), port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, most) {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    };
-    // Whoever asked may have given up.
-    thread::Builder::new().name("connect".into()).spawn(move || drop(reply.send(attempt())))?;
-    Ok(connected)
+    /// Some of the stream was not run, since clients have asked for a pause.
+    is_held: bool,
 }
 
 impl<S: Sockets, D: Directory> Reactor<S, D> {
@@ -78,7 +65,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let patience = Duration::from_secs(self.server.settings.integer("repl-timeout").max(1) as u64);
         let Some(master) = self.server.replication.master.as_mut() else { return };
         master.heard_at = self.server.now;
-        match connect(master.host.clone(), master.port, patience) {
+        let source = self.server.settings.text("bind-source-addr");
+        match connect(master.host.clone(), master.port, source, patience) {
             Ok(connecting) => {
                 master.link = Link::Connecting;
                 self.socket.connecting = Some(connecting);
@@ -158,12 +146,18 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         if let Some(slot) = self.socket.slot
             && is_up
             && self.server.aof.failure.is_none()
+            && !self.holds_stream()
             && let Some(Some(connection)) = self.server.connections.get_mut(slot)
-            && std::mem::take(&mut connection.is_paused)
+            && (std::mem::take(&mut connection.is_paused) | std::mem::take(&mut self.socket.is_held))
         {
             self.runnable.push(slot);
             self.touched.push(slot);
         }
+    }
+
+    /// As in Redis, what clients have asked to pause is not done for the master either.
+    fn holds_stream(&self) -> bool {
+        self.server.pauses.holds(PausePurpose::Client, self.server.now)
     }
 
     fn tell_master(&mut self, bytes: &[u8]) {
@@ -265,6 +259,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.touched.push(slot);
             return;
         }
+        if self.socket.is_held && connection.query.len() > HELD_BYTES_MAX {
+            connection.is_paused = true;
+            self.touched.push(slot);
+            return;
+        }
         let wanted = connection.parser.needs().saturating_sub(connection.query.len());
         let most = wanted.clamp(RECEIVE_BYTES, 1 << 20);
         let received = self.sockets.borrow_mut().receive(slot, &mut connection.query, most);
@@ -292,6 +291,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     fn try_go_on_with_master(&mut self, slot: usize) -> Result<(), String> {
         loop {
             let (introduction, may_be_direct) = (self.introduction(), self.server.reads_while_keys_come());
+            let is_held = self.holds_stream();
             let (Some(Some(connection)), Some(master)) =
                 (self.server.connections.get_mut(slot), self.server.replication.master.as_mut())
             else {
@@ -366,6 +366,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     if !loading.receipt.is_whole() {
                         connection.is_paused = loading.receipt.take(query)? || loading.is_ahead();
                         self.touched.push(slot);
+                    }
+                    return Ok(());
+                }
+                Link::Up if is_held => {
+                    self.socket.is_held = true;
+                    let bytes = query.len();
+                    if let Some(Some(session)) = self.server.sessions.get_mut(slot) {
+                        session.query_bytes = bytes;
                     }
                     return Ok(());
                 }

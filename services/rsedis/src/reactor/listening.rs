@@ -114,7 +114,9 @@ fn add(listeners: &mut Vec<Listener>, settings: &Settings) -> Result<(), String>
             Err(error) => return Err(format!("Failed listening on port {} ({}): {error}", place.port, place.address)),
         }
     }
-    for name in ["port", "tls-port"] {
+    // Who names no address at all wants none.
+    let ports: &[&str] = if settings.text("bind").trim().is_empty() { &[] } else { &["port", "tls-port"] };
+    for name in ports {
         let port = settings.integer(name) as u16;
         if port != 0 && listeners.iter().filter_map(Listener::place).all(|place| place.port != port) {
             return Err(format!("Failed listening on port {port}: bind names no address"));
@@ -196,6 +198,8 @@ mod tests {
         assert_eq!(ports(&listeners), [first]);
         change(&mut listeners, &settings(second, "127.0.0.1")).unwrap();
         assert_eq!(ports(&listeners), [second]);
+        change(&mut listeners, &settings(second, "")).unwrap();
+        assert_eq!(ports(&listeners), [0u16; 0], "nobody connects where no address is named");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use wal::files::Directory;
 use super::Reactor;
 use super::sockets::Sockets;
 use crate::command;
-use crate::protocol::request::OwnedArgs;
+use crate::protocol::OwnedArgs;
 use crate::server::Migration;
 
 /// An answer's longest line, as in Redis.

@@ -4,6 +4,7 @@
 //! [`Sockets`] is the seam to the operating system: [`epoll::EpollSockets`] is one side of it, io_uring may be another.
 
 mod aof;
+mod connecting;
 mod debugging;
 pub mod epoll;
 mod feeding;
@@ -398,7 +399,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             if at > 0 && connection.parser.is_drained() {
                 // There is more than one command: what the next ones look for is fetched from memory at the same time.
                 let ahead = connection.parser.look_ahead(&bytes[at..], limits, WARM_AT_ONCE);
-                self.server.databases[session.database].warm(ahead.filter_map(|args| args.get(1)));
+                self.server.databases[session.database].warm_commands(ahead);
             }
             match connection.parser.next(&bytes[at..], limits) {
                 Ok(Some(length)) => {

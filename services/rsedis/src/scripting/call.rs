@@ -12,8 +12,7 @@ use crate::acl::{Context, Denied};
 use crate::command::{self, Command, DENYOOM, NOSCRIPT, STALE, WRITE};
 use crate::effects::Reach;
 use crate::failure::{Failure, Outcome};
-use crate::protocol::Args;
-use crate::protocol::request::OwnedArgs;
+use crate::protocol::{Args, OwnedArgs};
 use crate::server::Server;
 use crate::session::Session;
 

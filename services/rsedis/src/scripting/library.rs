@@ -39,7 +39,11 @@ impl Scripts {
     /// Loads a library; its name.
     pub fn load_library(&mut self, code: &[u8], replaces: bool, limit: Option<Duration>) -> Result<String, Failure> {
         let wrong = |text: &str| Failure::text(format!("ERR {text}"));
-        let (pairs, text) = shebang(code).map_err(|_| wrong("Invalid library metadata"))?;
+        let (pairs, text) =
+            shebang(code).map_err(|error| match error.strip_prefix("Unknown lua shebang option: ") {
+                Some(word) => wrong(&format!("Invalid metadata value given: {word}")),
+                None => wrong("Invalid library metadata"),
+            })?;
         if pairs.is_empty() {
             return Err(wrong("Missing library metadata"));
         }

@@ -24,7 +24,7 @@ use sha1::{Digest as _, Sha1};
 use crate::command;
 use crate::failure::{Failure, Outcome};
 use crate::log;
-use crate::protocol::request::OwnedArgs;
+use crate::protocol::OwnedArgs;
 use crate::server::Server;
 use problem::told;
 

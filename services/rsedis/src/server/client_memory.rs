@@ -42,7 +42,10 @@ impl Server {
     /// Counts the client at a slot anew.
     pub fn count_client(&mut self, slot: usize) {
         let bytes = match self.sessions.get(slot) {
-            Some(Some(session)) if !session.is_replica() && !session.is_master => bytes_of(session),
+            // Who is cut off is as good as gone: nobody else goes for what it took.
+            Some(Some(session)) if !session.is_killed && !session.is_replica() && !session.is_master => {
+                bytes_of(session)
+            }
             _ => 0,
         };
         self.client_memory.note(slot, bytes);

@@ -216,7 +216,7 @@ mod tests {
             }
             assert_eq!(kept, 0, "nobody will read them");
             session.is_killed = false;
-            let args = crate::protocol::request::OwnedArgs::new(line.split(' ').map(str::as_bytes));
+            let args = crate::protocol::OwnedArgs::new(line.split(' ').map(str::as_bytes));
             crate::command::execute(&mut server, &mut session, args.as_args());
             assert!(session.is_killed, "{line}");
         }
@@ -228,7 +228,7 @@ mod tests {
         server.monitors.push(0);
         let mut other = Session { is_authenticated: true, may_all: true, slot: 1, ..Session::default() };
         for _ in 0..200 {
-            let args = crate::protocol::request::OwnedArgs::new([b"ECHO".as_slice(), &[b'x'; 100_000]]);
+            let args = crate::protocol::OwnedArgs::new([b"ECHO".as_slice(), &[b'x'; 100_000]]);
             crate::command::execute(&mut server, &mut other, args.as_args());
         }
         let session = server.sessions[0].as_ref().unwrap();

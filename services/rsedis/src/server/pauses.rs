@@ -60,6 +60,11 @@ impl Pauses {
         held.copied().max_by_key(|pause| (pause.is_all, pause.until))
     }
 
+    /// Whether there is one for this purpose at a time.
+    pub fn holds(&self, purpose: PausePurpose, now: i64) -> bool {
+        self.by_purpose[purpose as usize].is_some_and(|pause| pause.until > now)
+    }
+
     /// Forgets all.
     pub fn clear(&mut self) {
         self.by_purpose = Default::default();

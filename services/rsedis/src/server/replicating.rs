@@ -292,7 +292,7 @@ mod tests {
         let mut session = server.sessions[slot].take().unwrap();
         (session.is_authenticated, session.may_all) = (true, true);
         session.replica.as_mut().unwrap().stage = Stage::Loading;
-        let words = crate::protocol::request::OwnedArgs::new([b"REPLCONF".as_slice(), b"ACK", b"0"]);
+        let words = crate::protocol::OwnedArgs::new([b"REPLCONF".as_slice(), b"ACK", b"0"]);
         crate::command::execute(&mut server, &mut session, words.as_args());
         assert!(!session.is_killed);
         assert_eq!(session.reply.bytes, expected);
@@ -320,7 +320,7 @@ mod tests {
         for (words, trusted) in
             [(["PSYNC", &id, &next], 0), (["REPLCONF", "ACK", &nothing], 0), (["REPLCONF", "ACK", &end.to_string()], 1)]
         {
-            let args = crate::protocol::request::OwnedArgs::new(words.iter().map(|word| word.as_bytes()));
+            let args = crate::protocol::OwnedArgs::new(words.iter().map(|word| word.as_bytes()));
             crate::command::execute(&mut server, &mut session, args.as_args());
             server.sessions[0] = Some(Box::new(std::mem::take(&mut session)));
             assert_eq!(server.acknowledgements(end), trusted, "{words:?}");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::table::SHUTDOWN_WORDS;
 use super::{Kind, PARAMETERS, Parameter, Settings, find};
-use crate::protocol::request::split_words;
+use crate::protocol::split_words;
 use service_kit::command_line::nearest;
 
 /// What the command line asks for.

@@ -1,8 +1,8 @@
 //! The order of a sorted set: scores with element numbers, in a tree of counted nodes.
 //!
-//! A B+ tree without keys of its own: leaves hold (score, number) in 12 bytes and inner nodes hold their children's counts, so that
-//! rank, an element by rank, insertion and removal take logarithmic time. Elements of one score are ordered by their member, which
-//! the caller's comparison looks up by number.
+//! A B+ tree without keys of its own: leaves hold (score, number) in 12 bytes, and inner nodes hold their children's counts and last
+//! entries, so that rank, an element by rank, insertion and removal take logarithmic time, and a search looks into one node of each level.
+//! Elements of one score are ordered by their member, which the caller's comparison looks up by number.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ pub struct Entry {
 }
 
 /// An entry as it lies in a leaf: without the four bytes that would align it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Packed {
     score: [u8; 8],
     number: [u8; 4],
@@ -53,7 +53,67 @@ fn leaf_room(entries: usize) -> usize {
 enum Node {
     Leaf(Vec<Packed>),
     /// Children, and how many entries they have in all.
-    Inner(Vec<Node>, usize),
+    Inner(Box<Inner>, usize),
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// None is empty.
+    children: Vec<Node>,
+    /// The last entry of each.
+    lasts: Vec<Packed>,
+}
+
+impl Inner {
+    /// A node of these.
+    fn node(children: Vec<Node>) -> Node {
+        let lasts = children.iter().map(Node::last).collect();
+        let count = children.iter().map(Node::len).sum();
+        Node::Inner(Box::new(Self { children, lasts }), count)
+    }
+
+    /// The child that has a rank, and the rank in it. `is_behind`: also behind the last of one, for who inserts.
+    fn seek(&self, mut rank: usize, is_behind: bool) -> (usize, usize) {
+        let mut place = 0;
+        while place + 1 < self.children.len() && rank >= self.children[place].len() + usize::from(is_behind) {
+            rank -= self.children[place].len();
+            place += 1;
+        }
+        (place, rank)
+    }
+
+    /// Joins a child that has become small with a neighbour.
+    fn merge(&mut self, place: usize) {
+        if self.children[place].len() == 0 {
+            self.children.remove(place);
+            self.lasts.remove(place);
+            return;
+        }
+        let left = if place + 1 < self.children.len() { place } else { place.saturating_sub(1) };
+        if left + 1 >= self.children.len() {
+            return;
+        }
+        let (before, after) = self.children.split_at_mut(left + 1);
+        let joins = match (&mut before[left], &mut after[0]) {
+            (Node::Leaf(one), Node::Leaf(other)) if one.len() + other.len() <= LEAF_MAX / 2 => {
+                one.append(other);
+                true
+            }
+            (Node::Inner(one, count), Node::Inner(other, more))
+                if one.children.len() + other.children.len() <= INNER_MAX / 2 =>
+            {
+                one.children.append(&mut other.children);
+                one.lasts.append(&mut other.lasts);
+                *count += *more;
+                true
+            }
+            _ => false,
+        };
+        if joins {
+            self.children.remove(left + 1);
+            self.lasts.remove(left);
+        }
+    }
 }
 
 impl Node {
@@ -64,10 +124,11 @@ impl Node {
         }
     }
 
-    fn last(&self) -> Option<Entry> {
+    /// Its last entry; anything where there is none.
+    fn last(&self) -> Packed {
         match self {
-            Self::Leaf(entries) => entries.last().copied().map(Entry::from),
-            Self::Inner(children, _) => children.last()?.last(),
+            Self::Leaf(entries) => entries.last().copied().unwrap_or_default(),
+            Self::Inner(inner, _) => inner.lasts.last().copied().unwrap_or_default(),
         }
     }
 
@@ -94,26 +155,32 @@ impl Node {
                 }
                 Some(Self::Leaf(right))
             }
-            Self::Inner(children, count) => {
+            Self::Inner(inner, count) => {
                 *count += 1;
-                let (mut place, mut rank) = (0, rank);
-                while place + 1 < children.len() && rank > children[place].len() {
-                    rank -= children[place].len();
-                    place += 1;
+                let (place, rank) = inner.seek(rank, true);
+                let is_last = rank == inner.children[place].len();
+                let right = inner.children[place].insert(rank, entry);
+                if is_last || right.is_some() {
+                    inner.lasts[place] = inner.children[place].last();
                 }
-                let right = children[place].insert(rank, entry)?;
+                let right = right?;
+                let Inner { children, lasts } = &mut **inner;
                 if children.len() == children.capacity() {
                     children.reserve_exact(INNER_STEP);
                 }
+                if lasts.len() == lasts.capacity() {
+                    lasts.reserve_exact(INNER_STEP);
+                }
+                lasts.insert(place + 1, right.last());
                 children.insert(place + 1, right);
                 if children.len() <= INNER_MAX {
                     return None;
                 }
                 let at = if place + 2 == children.len() { INNER_MAX } else { INNER_MAX / 2 };
-                let right = children.split_off(at);
-                let moved = right.iter().map(Self::len).sum();
-                *count -= moved;
-                Some(Self::Inner(right, moved))
+                lasts.truncate(at);
+                let right = Inner::node(children.split_off(at));
+                *count -= right.len();
+                Some(right)
             }
         }
     }
@@ -121,46 +188,18 @@ impl Node {
     fn remove(&mut self, rank: usize) -> Entry {
         match self {
             Self::Leaf(entries) => entries.remove(rank).into(),
-            Self::Inner(children, count) => {
+            Self::Inner(inner, count) => {
                 *count -= 1;
-                let (mut place, mut rank) = (0, rank);
-                while rank >= children[place].len() {
-                    rank -= children[place].len();
-                    place += 1;
+                let (place, rank) = inner.seek(rank, false);
+                let child = &mut inner.children[place];
+                let entry = child.remove(rank);
+                if rank == child.len() {
+                    inner.lasts[place] = child.last();
                 }
-                let entry = children[place].remove(rank);
-                merge(children, place);
+                inner.merge(place);
                 entry
             }
         }
-    }
-}
-
-/// Joins a child that has become small with a neighbour.
-fn merge(children: &mut Vec<Node>, place: usize) {
-    if children[place].len() == 0 {
-        children.remove(place);
-        return;
-    }
-    let left = if place + 1 < children.len() { place } else { place.saturating_sub(1) };
-    if left + 1 >= children.len() {
-        return;
-    }
-    let (before, after) = children.split_at_mut(left + 1);
-    let joins = match (&mut before[left], &mut after[0]) {
-        (Node::Leaf(one), Node::Leaf(other)) if one.len() + other.len() <= LEAF_MAX / 2 => {
-            one.append(other);
-            true
-        }
-        (Node::Inner(one, count), Node::Inner(other, more)) if one.len() + other.len() <= INNER_MAX / 2 => {
-            one.append(other);
-            *count += *more;
-            true
-        }
-        _ => false,
-    };
-    if joins {
-        children.remove(left + 1);
     }
 }
 
@@ -194,11 +233,11 @@ impl Ordered {
         loop {
             match node {
                 Node::Leaf(entries) => return rank + entries.partition_point(|entry| is_before(&Entry::from(*entry))),
-                Node::Inner(children, _) => {
+                Node::Inner(inner, _) => {
                     // The first child that does not lie before as a whole.
-                    let place = children.partition_point(|child| child.last().is_some_and(|entry| is_before(&entry)));
-                    rank += children[..place].iter().map(Node::len).sum::<usize>();
-                    match children.get(place) {
+                    let place = inner.lasts.partition_point(|last| is_before(&Entry::from(*last)));
+                    rank += inner.children[..place].iter().map(Node::len).sum::<usize>();
+                    match inner.children.get(place) {
                         Some(child) => node = child,
                         None => return rank,
                     }
@@ -210,19 +249,18 @@ impl Ordered {
     /// Inserts at a rank.
     pub fn insert(&mut self, rank: usize, entry: Entry) {
         if let Some(right) = self.root.insert(rank, entry) {
-            let count = self.root.len() + right.len();
             let left = std::mem::replace(&mut self.root, Node::Leaf(Vec::new()));
-            self.root = Node::Inner(vec![left, right], count);
+            self.root = Inner::node(vec![left, right]);
         }
     }
 
     /// Removes what has a rank, which must be below [`Ordered::len`].
     pub fn remove(&mut self, rank: usize) -> Entry {
         let entry = self.root.remove(rank);
-        while let Node::Inner(children, _) = &mut self.root
-            && children.len() <= 1
+        while let Node::Inner(inner, _) = &mut self.root
+            && inner.children.len() <= 1
         {
-            self.root = children.pop().unwrap_or(Node::Leaf(Vec::new()));
+            self.root = inner.children.pop().unwrap_or(Node::Leaf(Vec::new()));
         }
         entry
     }
@@ -241,13 +279,13 @@ impl Ordered {
                     entries[rank].number = number.to_ne_bytes();
                     return;
                 }
-                Node::Inner(children, _) => {
-                    let mut place = 0;
-                    while rank >= children[place].len() {
-                        rank -= children[place].len();
-                        place += 1;
+                Node::Inner(inner, _) => {
+                    let place;
+                    (place, rank) = inner.seek(rank, false);
+                    if rank + 1 == inner.children[place].len() {
+                        inner.lasts[place].number = number.to_ne_bytes();
                     }
-                    node = &mut children[place];
+                    node = &mut inner.children[place];
                 }
             }
         }
@@ -263,14 +301,11 @@ impl Ordered {
                     iter.leaf = entries.get(rank..).unwrap_or_default();
                     return iter;
                 }
-                Node::Inner(children, _) => {
-                    let mut place = 0;
-                    while place + 1 < children.len() && rank >= children[place].len() {
-                        rank -= children[place].len();
-                        place += 1;
-                    }
-                    iter.path.push(&children[place + 1..]);
-                    node = &children[place];
+                Node::Inner(inner, _) => {
+                    let place;
+                    (place, rank) = inner.seek(rank, false);
+                    iter.path.push(&inner.children[place + 1..]);
+                    node = &inner.children[place];
                 }
             }
         }
@@ -281,8 +316,10 @@ impl Ordered {
         fn of(node: &Node) -> usize {
             match node {
                 Node::Leaf(entries) => entries.capacity() * size_of::<Packed>(),
-                Node::Inner(children, _) => {
-                    children.capacity() * size_of::<Node>() + children.iter().map(of).sum::<usize>()
+                Node::Inner(inner, _) => {
+                    let Inner { children, lasts } = &**inner;
+                    let own = children.capacity() * size_of::<Node>() + lasts.capacity() * size_of::<Packed>();
+                    size_of::<Inner>() + own + children.iter().map(of).sum::<usize>()
                 }
             }
         }
@@ -316,7 +353,7 @@ impl Iterator for Iter<'_> {
                     *level = rest;
                     match node {
                         Node::Leaf(entries) => self.leaf = entries,
-                        Node::Inner(children, _) => self.path.push(children),
+                        Node::Inner(inner, _) => self.path.push(&inner.children),
                     }
                 }
             }
@@ -331,6 +368,15 @@ mod tests {
 
     fn compare(entry: &Entry, score: f64, number: u32) -> Ordering {
         entry.score.total_cmp(&score).then(entry.number.cmp(&number))
+    }
+
+    /// Whether inner nodes tell of their children what is so.
+    fn is_told_truly(node: &Node) -> bool {
+        let Node::Inner(inner, count) = node else { return true };
+        let lasts = inner.children.iter().map(Node::last);
+        inner.children.iter().all(is_told_truly)
+            && lasts.eq(inner.lasts.iter().copied())
+            && inner.children.iter().map(Node::len).sum::<usize>() == *count
     }
 
     proptest! {
@@ -350,6 +396,7 @@ mod tests {
                     prop_assert_eq!(tree.remove(rank), model.remove(rank));
                 }
                 prop_assert_eq!(tree.len(), model.len());
+                prop_assert!(is_told_truly(&tree.root));
             }
             prop_assert_eq!(tree.iter_from(0).collect::<Vec<_>>(), model.clone());
             for rank in (0..=model.len()).step_by(37) {
@@ -367,7 +414,10 @@ mod tests {
         }
         assert!(tree.bytes() < 100_000 * 14, "{}", tree.bytes());
         assert_eq!(tree.rank(|entry| entry.score.total_cmp(&54_321.0)), 54_321);
-        tree.renumber(54_321, 7);
-        assert_eq!(tree.get(54_321), Some(Entry { score: 54_321.0, number: 7 }));
+        for rank in (0..100_000u32).step_by(7) {
+            tree.renumber(rank as usize, 7);
+            assert_eq!(tree.get(rank as usize), Some(Entry { score: f64::from(rank), number: 7 }));
+        }
+        assert!(is_told_truly(&tree.root));
     }
 }

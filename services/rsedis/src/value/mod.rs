@@ -16,6 +16,8 @@ pub use set::Set;
 pub use stream::{Entry as StreamEntry, Id, NodeLimits, Stream, Trim, parse_id};
 pub use zset::{Zset, compare_member};
 
+use crate::structure::table::{Element, Table};
+
 /// When packed values become tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
@@ -113,6 +115,39 @@ impl Value {
             Self::Hash(hash) => hash.memory(),
             Self::Zset(zset) => zset.memory(),
             Self::Stream(stream) => size_of_val(&**stream) + stream.memory(),
+        }
+    }
+
+    /// Members of its table, if it has one.
+    pub fn table_len(&self) -> usize {
+        match self {
+            Self::Set(Set::Table(table)) => table.len(),
+            Self::Hash(Hash::Table(table)) => table.len(),
+            Self::Zset(Zset::Tree(tree)) => tree.members().len(),
+            _ => 0,
+        }
+    }
+
+    /// [`Table::touch`] of its table.
+    pub fn touch(&self, hash: u64) -> u32 {
+        match self {
+            Self::Set(Set::Table(table)) => table.touch(hash),
+            Self::Hash(Hash::Table(table)) => table.touch(hash),
+            Self::Zset(Zset::Tree(tree)) => tree.members().touch(hash),
+            _ => 0,
+        }
+    }
+
+    /// Reads what a search for a member with this hash looks at behind that; what comes back means nothing.
+    pub fn touch_element(&self, hash: u64) -> u8 {
+        fn first<E: Element>(table: &Table<E>, hash: u64) -> u8 {
+            table.guess(hash).and_then(|element| element.key().first().copied()).unwrap_or(0)
+        }
+        match self {
+            Self::Set(Set::Table(table)) => first(table, hash),
+            Self::Hash(Hash::Table(table)) => first(table, hash),
+            Self::Zset(Zset::Tree(tree)) => first(tree.members(), hash),
+            _ => 0,
         }
     }
 }

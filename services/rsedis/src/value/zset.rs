@@ -79,6 +79,11 @@ fn score_of(item: Item<'_>) -> f64 {
 }
 
 impl Tree {
+    /// By name.
+    pub fn members(&self) -> &Table<Member> {
+        &self.members
+    }
+
     fn rank(&self, score: f64, member: &[u8]) -> usize {
         self.order.rank(|entry| {
             compare_scores(entry.score, score).then_with(|| self.members.get(entry.number).key().cmp(member))

@@ -4,6 +4,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod node;
+pub mod programs;
 pub mod templates;
 
 use std::io::{Read, Write};

@@ -425,7 +425,7 @@ pub const TEMPLATES: &[(&str, &[&str])] = &[
             "GEODIST Z M M km",
             "GEODIST Z M M foo",
             "GEOSEARCH Z FROMLONLAT F F BYRADIUS 900 km ASC WITHDIST WITHHASH WITHCOORD",
-            "GEOSEARCH Z FROMLONLAT F F BYBOX 900 700 km DESC COUNT 3",
+            "GEOSEARCH Z FROMLONLAT F F BYBOX 900 700 km DESC",
             "GEOSEARCH Z FROMMEMBER M BYRADIUS 500 mi ASC",
             "GEOSEARCH Z BYRADIUS 500 mi",
             "GEORADIUS Z F F 800 km ASC STORE z:1",

@@ -41,7 +41,8 @@ fn pack_message(value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Result<
         }
         Value::Table(table) if depth < NESTED_MAX => {
             let count = table.pairs::<Value, Value>().count();
-            match array_len(table).filter(|len| *len == count) {
+            // An empty one is an array here, where JSON makes an object of it.
+            match array_len(table).or((count == 0).then_some(0)).filter(|len| *len == count) {
                 Some(len) => {
                     head(out, len, (0x90, 16), [None, Some(0xDC), Some(0xDD)]);
                     for place in 1..=len {
