@@ -99,12 +99,14 @@ pub fn continuity(
 ) -> io::Result<Continuity> {
     let start = WalPosition::start(header);
     let Some(before) = position.wal else {
-        // The database had no WAL. A new index counts from zero, and nothing was copied into the database file: then all
-        // transactions since are in this WAL if the counter says so.
+        // The database had no WAL, and nothing was copied into its file since: all transactions are in this WAL if the counter says so, which a new
+        // index begins at zero, and one that was there goes on with.
         return Ok(match index {
             Some(index) if index.salts == header.salts() && position.database == Some(database) => {
                 let new = read_changes(wal, start, Some(index.frames))?;
-                if new.end.frames == index.frames && index.changes == new.commits {
+                let goes_on = |before: Counter| index.counter() == Some(before.after(new.commits));
+                let is_all = index.changes == new.commits || position.changes.is_some_and(goes_on);
+                if new.end.frames == index.frames && is_all {
                     Continuity::Restarted(start)
                 } else {
                     Continuity::Lost("the WAL is new, and transactions may have come before it")

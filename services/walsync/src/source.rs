@@ -346,6 +346,8 @@ pub fn stage_image(
         }
     } else {
         position.database = Some(before);
+        // The WAL was emptied, and its index goes on counting.
+        position.changes = index.filter(|index| index.frames == 0).and_then(|index| index.counter());
     }
     position.size = size;
     let ltx_header = encode_header(stamp, page_size, size, &position);

@@ -378,6 +378,30 @@ fn a_replicator_by_either_pin_sends_what_changes_and_reads_nothing_whole_again()
 }
 
 #[test]
+fn the_first_commit_after_an_emptied_wal_is_not_sent_with_the_whole_database() {
+    of_each_kind(|database, mut application, kind| {
+        application.run("PRAGMA wal_checkpoint(TRUNCATE)");
+        let store = Arc::new(MemoryStore::default());
+        let settings = Settings { interval: Duration::from_millis(50), pin: Some(kind), ..Settings::default() };
+        let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
+        let replica = Replica::new(store, ltx::Layout::Objects, "app");
+        replicator.add(database.to_owned(), replica.clone());
+        assert!(replicator.sync(LONG));
+        application.run(INSERT);
+        assert!(replicator.sync(LONG));
+        let totals = replicator.totals();
+        assert_eq!((totals.anchors.load(Ordering::Relaxed), totals.compared.load(Ordering::Relaxed)), (1, 0));
+        let folder = folder();
+        let output = folder.path().join("restored.db");
+        restore(&replica, Target::Latest, &output, true).unwrap();
+        drop(replicator);
+        application.run("PRAGMA wal_checkpoint(TRUNCATE)");
+        assert!(std::fs::read(output).unwrap() == content(database));
+        application.close();
+    });
+}
+
+#[test]
 fn explain_and_the_log_say_what_holds() {
     let folder = folder();
     let database = folder.path().join("app.db");
