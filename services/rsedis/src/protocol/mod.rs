@@ -30,14 +30,11 @@ pub fn push_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Appends a type, a length and the end of the line.
 #[inline]
 pub fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
-    let digit = |value: usize| b'0' + (value % 10) as u8;
-    match length {
-        0..=9 => out.extend_from_slice(&[kind, digit(length), b'\r', b'\n']),
-        10..=99 => out.extend_from_slice(&[kind, digit(length / 10), digit(length), b'\r', b'\n']),
-        _ => {
-            out.push(kind);
-            out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
-            out.extend_from_slice(b"\r\n");
-        }
+    if length < 10 {
+        out.extend_from_slice(&[kind, b'0' + length as u8, b'\r', b'\n']);
+    } else {
+        out.push(kind);
+        out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+        out.extend_from_slice(b"\r\n");
     }
 }

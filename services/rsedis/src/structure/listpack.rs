@@ -146,34 +146,22 @@ impl Listpack {
     /// The element at a position.
     #[inline]
     pub fn get(&self, at: usize) -> Item<'_> {
-        self.decode(at).0
-    }
-
-    /// The element at a position, and the position after it.
-    #[inline]
-    fn decode(&self, at: usize) -> (Item<'_>, usize) {
         let bytes = &self.0[at..];
         let (head, length) = match bytes[0] {
-            byte @ 0..=0x7F => return (Item::Integer(i64::from(byte)), at + 2),
+            byte @ 0..=0x7F => return Item::Integer(i64::from(byte)),
             byte @ 0x80..=0xBF => (1, usize::from(byte & 0x3F)),
             byte @ 0xC0..=0xDF => {
                 let raw = i64::from(byte & 0x1F) << 8 | i64::from(bytes[1]);
-                return (Item::Integer(if raw >= 1 << 12 { raw - (1 << 13) } else { raw }), at + 3);
+                return Item::Integer(if raw >= 1 << 12 { raw - (1 << 13) } else { raw });
             }
             byte @ 0xE0..=0xEF => (2, usize::from(byte & 0x0F) << 8 | usize::from(bytes[1])),
             0xF0 => (5, u32::from_le_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]) as usize),
-            code => {
-                let to = match code {
-                    0xF1 => 3,
-                    0xF2 => 4,
-                    0xF3 => 5,
-                    _ => 9,
-                };
-                return (Item::Integer(little_endian(&bytes[1..to])), at + to + 1);
-            }
+            0xF1 => return Item::Integer(little_endian(&bytes[1..3])),
+            0xF2 => return Item::Integer(little_endian(&bytes[1..4])),
+            0xF3 => return Item::Integer(little_endian(&bytes[1..5])),
+            _ => return Item::Integer(little_endian(&bytes[1..9])),
         };
-        let body = head + length;
-        (Item::Bytes(&bytes[head..body]), at + body + back_bytes(body))
+        Item::Bytes(&bytes[head..head + length])
     }
 
     /// All elements.
@@ -327,8 +315,8 @@ impl<'a> Iterator for Iter<'a> {
         if self.at == self.pack.end() {
             return None;
         }
-        let (item, behind) = self.pack.decode(self.at);
-        self.at = behind;
+        let item = self.pack.get(self.at);
+        self.at = self.pack.next(self.at);
         Some(item)
     }
 }
