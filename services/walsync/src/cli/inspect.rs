@@ -58,10 +58,10 @@ pub fn list(place: &PlaceArgs, level: Option<u8>, json: bool) -> anyhow::Result<
     if files.is_empty() {
         return Err(place.no_replica(&replica));
     }
-    let times = times(&replica, &files);
-    let shown = || files.iter().zip(&times).filter(|(file, _)| level.is_none_or(|level| file.level == level));
+    let is_shown = |file: &RemoteFile| level.is_none_or(|level| file.level == level);
     if json {
-        let object = |(file, millis): (&RemoteFile, &Option<i64>)| {
+        let files: Vec<RemoteFile> = files.into_iter().filter(is_shown).collect();
+        let object = |(file, millis): (&RemoteFile, Option<i64>)| {
             serde_json::json!({
                 "level": file.level,
                 "min_txid": format!("{:016x}", file.name.min_txid),
@@ -70,11 +70,13 @@ pub fn list(place: &PlaceArgs, level: Option<u8>, json: bool) -> anyhow::Result<
                 "timestamp": millis.map(time),
             })
         };
-        let all = serde_json::Value::Array(shown().map(object).collect());
+        let all = serde_json::Value::Array(files.iter().zip(times(&replica, &files)).map(object).collect());
         return Ok(console::print(format_args!("{all:#}\n"))?);
     }
+    // Of the points, too, whatever level their files are of.
+    let times = times(&replica, &files);
     console::print(format_args!("level\tmin_txid\tmax_txid\tsize_bytes\tkey\tcommitted\n"))?;
-    for (file, millis) in shown() {
+    for (file, millis) in files.iter().zip(&times).filter(|(file, _)| is_shown(file)) {
         let (min, max) = (file.name.min_txid, file.name.max_txid);
         console::print(format_args!(
             "{}\t{min}\t{max}\t{}\t{}\t{}\n",

@@ -97,7 +97,7 @@ pub fn watch(config: &Either, with: With) -> anyhow::Result<()> {
         refuse_beside_a_watcher(&found.databases, "of two that write there the first one stops; end that first")?;
     }
     restore_lost(&opened, with.restores)?;
-    run(settings, listen.as_ref(), program, |places| Ok(opened.look(places)?), places)
+    run(settings, listen.as_ref(), program, &opened, places, found)
 }
 
 /// Restores what is to be there before it is watched. What has no replica yet is made by the application.
@@ -112,18 +112,19 @@ fn restore_lost(opened: &Opened, all: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// `found`: what there is to begin with, and has its place in `places`.
 fn run(
     settings: Settings,
     listen: Option<&Url>,
     program: Option<Program>,
-    look: impl Fn(&mut Places) -> anyhow::Result<Found>,
+    opened: &Opened,
     mut places: Places,
+    found: Found,
 ) -> anyhow::Result<()> {
     let stop = stop_flag()?;
     let listening = listen.map(Listening::bind).transpose()?;
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
     let patterns = Patterns::default();
-    let found = look(&mut places)?;
     tracing::info!(databases = found.databases.len(), "watching");
     add(&replicator, &patterns, found);
     // Before that who asks for one of them would be told that nobody watches it.
@@ -138,7 +139,7 @@ fn run(
             ended = running.ended()?;
         }
         if scanned.elapsed() >= RESCAN {
-            let problem = match look(&mut places) {
+            let problem = match opened.look(&mut places) {
                 Ok(found) => {
                     // What is named is wanted, be it there or not.
                     let wanted =
@@ -226,9 +227,10 @@ fn refuse_beside_a_watcher(databases: &[(PathBuf, Replica)], instead: &str) -> a
 /// Once, with a snapshot of each where `whole`. `elsewhere`: whoever watches the databases replicates into another place.
 pub fn once(config: &Either, elsewhere: bool, whole: bool) -> anyhow::Result<()> {
     let opened = config.open(true)?;
-    let settings = Settings { drill: None, ..config.settings()? };
-    let snapshot_interval = if whole { Duration::ZERO } else { settings.snapshot_interval };
-    let settings = Settings { snapshot_interval, ..settings };
+    let mut settings = Settings { drill: None, ..config.settings()? };
+    if whole {
+        settings.snapshot_interval = Duration::ZERO;
+    }
     let found = opened.look(&mut Places::default())?;
     anyhow::ensure!(found.databases.len() + found.refused.len() > 0, "no file matches: nothing was sent");
     begin(None);
