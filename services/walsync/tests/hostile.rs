@@ -144,9 +144,7 @@ fn said(verb: &str, replica: &Path, more: &[&str]) -> (Option<i32>, String) {
     if verb == "restore" {
         command.arg("-o").arg(replica.join("restored.db")).args(more);
     }
-    let output = command.output().unwrap();
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
-    (output.status.code(), text)
+    support::said(&mut command)
 }
 
 #[test]

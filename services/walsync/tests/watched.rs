@@ -9,7 +9,7 @@ use harness::{Process, folder, until};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::{Application, Walsync, content, walsync};
+use support::{Application, Walsync, content, restored_by_walsync, walsync};
 
 #[test]
 #[ignore = "the application of other tests"]
@@ -19,12 +19,6 @@ fn application_process() {
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v)";
 const INSERT: &str = "INSERT INTO t(v) VALUES (randomblob(3000))";
-
-fn restored(replica: &Path, output: &Path) -> Vec<u8> {
-    let _ = std::fs::remove_file(output);
-    harness::output(walsync().arg("restore").arg(replica).arg("-o").arg(output));
-    std::fs::read(output).unwrap()
-}
 
 #[test]
 fn a_link_that_is_turned_to_another_database_is_seen_in_a_path_and_at_its_end() {
@@ -53,7 +47,7 @@ fn a_link_that_is_turned_to_another_database_is_seen_in_a_path_and_at_its_end() 
             second.run(INSERT);
         }
         until("the second database", || {
-            restored(&store.join(watched.file_name().unwrap()), &at("restored.db")) == content(&path("r2"))
+            restored_by_walsync(store.join(watched.file_name().unwrap())) == content(&path("r2"))
         });
         running.stop();
         first.close();
@@ -113,8 +107,7 @@ fn a_snapshot_is_not_taken_into_the_replica_of_a_process_at_work() {
             assert_eq!(code, Some(0), "{said}");
         }
         application.run(INSERT);
-        let output = folder.path().join("restored.db");
-        until("what came afterwards", || restored(&store.join("app.db"), &output) == content(&database));
+        until("what came afterwards", || restored_by_walsync(store.join("app.db")) == content(&database));
         running.stop();
         let (code, said) = snapshot(&[], &store);
         assert_eq!(code, Some(0), "{said}");
@@ -159,8 +152,7 @@ fn a_second_watch_into_the_replica_of_a_process_at_work_is_refused_at_its_start(
             other.wait_durable(1);
             other.stop();
         }
-        let output = folder.path().join("restored.db");
-        until("what came meanwhile", || restored(&store.join("app.db"), &output) == content(&database));
+        until("what came meanwhile", || restored_by_walsync(store.join("app.db")) == content(&database));
         first.stop();
     }
     application.close();
@@ -232,7 +224,7 @@ fn a_name_that_is_taken_and_one_that_is_no_text_refuse_that_database_alone() {
     until("the other database", || at("store/other.db").is_dir());
     let told = |what: &str| running.log().lines().any(|line| line.contains("not replicated") && line.contains(what));
     until("what is told", || told("would both be") && told("is no UTF-8"));
-    until("the first database", || restored(&at("store/app.db"), &at("restored.db")) == content(&at("b/app.db")));
+    until("the first database", || restored_by_walsync(at("store/app.db")) == content(&at("b/app.db")));
     let (log, status) = (running.log(), running.terminate());
     assert_eq!(status.code(), Some(1), "{log}");
     for application in [first, second, other] {

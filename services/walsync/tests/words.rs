@@ -8,8 +8,8 @@ mod support;
 use harness::{Process, TempDir, folder, until};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use support::{Application, Walsync, content, litestream, restored_by_litestream, walsync};
+use std::process::Stdio;
+use support::{Application, Walsync, content, litestream, restored_by_litestream, restored_by_walsync, said, walsync};
 
 #[test]
 #[ignore = "the application of other tests"]
@@ -28,20 +28,6 @@ fn database(path: &Path) {
 
 fn url(path: &Path) -> String {
     format!("file://{}", path.display())
-}
-
-/// Exit code and words.
-fn said(command: &mut Command) -> (Option<i32>, String) {
-    let output = command.output().unwrap();
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
-    (output.status.code(), text)
-}
-
-fn restored(replica: &Path) -> Vec<u8> {
-    let folder = folder();
-    let output = folder.path().join("restored.db");
-    harness::output(walsync().arg("restore").arg(url(replica)).arg("-o").arg(&output));
-    std::fs::read(output).unwrap()
 }
 
 /// A folder, and files in it by their name.
@@ -68,7 +54,7 @@ fn a_program_runs_meanwhile_and_what_it_commits_last_is_durable_when_it_has_ende
     drop(input);
     let status = process.wait();
     assert!(status.success(), "{status}: {}", std::fs::read_to_string(at("log")).unwrap());
-    assert!(restored(&at("store/app.db")) == content(&path));
+    assert!(restored_by_walsync(url(&at("store/app.db"))) == content(&path));
 }
 
 #[test]
@@ -84,7 +70,7 @@ fn a_program_that_fails_is_told_and_one_that_is_at_work_is_asked_to_end() {
     std::fs::write(&config, text("sh -c 'exit 3'")).unwrap();
     let (code, text_) = said(walsync().args(["replicate", "-config"]).arg(&config));
     assert!(code == Some(1) && text_.contains("exec: the program ended with exit status: 3"), "{code:?} {text_}");
-    assert!(restored(&replica) == content(&at("app.db")));
+    assert!(restored_by_walsync(url(&replica)) == content(&at("app.db")));
     for (exec, expected) in [("sh -c 'exit", Some(2)), ("/nowhere/program", Some(1))] {
         let (code, said) = said(walsync().args(["replicate", "-exec", exec, "-config"]).arg(&config));
         assert!(code == expected && said.contains("exec: "), "{code:?} {said}");
@@ -127,7 +113,7 @@ fn databases_of_a_directory_go_each_below_its_own_name_and_come_back_by_litestre
     later.close();
     for name in names.iter().chain(&["later/c.db"]) {
         let expected = content(&data.join(name));
-        assert!(restored(&store.join(name)) == expected, "{name}");
+        assert!(restored_by_walsync(url(&store.join(name))) == expected, "{name}");
         assert!(restored_by_litestream(&url(&store.join(name)), &[]) == expected, "{name}");
     }
     assert!(!store.join("text.db").exists());

@@ -7,6 +7,7 @@ pub mod conformance;
 pub mod gateway;
 
 use harness::{Process, command, folder, peer, until};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -263,6 +264,21 @@ pub fn time(millis: i64) -> Target {
 /// Litestream.
 pub fn litestream() -> Command {
     command(peer("litestream", "litestream"))
+}
+
+/// What walsync restores from a place.
+pub fn restored_by_walsync(place: impl AsRef<OsStr>) -> Vec<u8> {
+    let folder = folder();
+    let path = folder.path().join("restored.db");
+    harness::output(walsync().arg("restore").arg(place).arg("-o").arg(&path));
+    std::fs::read(path).unwrap()
+}
+
+/// Exit code and words of a verb.
+pub fn said(command: &mut Command) -> (Option<i32>, String) {
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (output.status.code(), text)
 }
 
 /// What Litestream restores from a place.
