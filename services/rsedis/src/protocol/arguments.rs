@@ -57,11 +57,7 @@ impl<'a> Args<'a> {
 
     /// A copy that stands on its own.
     pub fn to_owned(&self) -> OwnedArgs {
-        let mut owned = OwnedArgs::default();
-        for argument in self.iter() {
-            owned.push(argument);
-        }
-        owned
+        OwnedArgs::new(self.iter())
     }
 }
 
