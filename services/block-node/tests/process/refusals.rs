@@ -1,5 +1,6 @@
 //! What is wrong is refused, with the code of the era, and costs no other block.
 
+use super::scrub::becomes;
 use super::*;
 
 #[test]
@@ -161,6 +162,8 @@ fn a_client_that_opens_streams_in_every_place_and_says_nothing_keeps_nobody_out(
                 channel.stream(&call, &nothing).await.unwrap();
             silent.push(streams);
         }
+        // Who opens a stream does not wait for the server: one that comes behind the honest one would take its place.
+        becomes(&server, "block_node_publishers", |publishers| publishers == 8).await;
         let published = publish(&publisher(&server, 0, 3)).await.unwrap();
         assert_eq!((published.acknowledged, published.end), (vec![0, 1, 2], None));
         let told = silent[0].1.next().await.unwrap().unwrap();
