@@ -43,8 +43,12 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Makes a name safe, or its removal: what the directory above says of it is on disk when this returns.
 pub fn sync_name(path: &Path) -> io::Result<()> {
-    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-    File::open(above.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(above(path))?.sync_all()
+}
+
+/// The directory that this path lies in: of a name alone the one we work in.
+pub fn above(path: &Path) -> &Path {
+    path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

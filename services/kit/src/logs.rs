@@ -4,11 +4,12 @@ use std::io::IsTerminal;
 use std::str::FromStr;
 
 use tracing::Level;
+use tracing_subscriber::EnvFilter;
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// For people; with colours on a terminal.
+    /// For people; with colours on a terminal, unless `NO_COLOR` is set.
     #[default]
     Text,
     /// An object on each line, with `timestamp`, `level`, `target` and the event's fields, `message` among them.
@@ -36,7 +37,18 @@ impl FromStr for Format {
 pub fn start(format: Format, level: Level) {
     let logs = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
     match format {
-        Format::Text => logs.with_ansi(std::io::stderr().is_terminal()).init(),
+        Format::Text => logs.with_ansi(has_colours()).init(),
         Format::Json => logs.json().flatten_event(true).init(),
     }
+}
+
+/// Writes, as text, those events that `RUST_LOG` asks for in the words of `tracing`, and without it those of INFO and above.
+pub fn start_by_environment() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(has_colours()).init();
+}
+
+/// Whether who reads stderr sees colours and wants them (<https://no-color.org>).
+fn has_colours() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -36,11 +36,6 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The folder that a file lies in.
-pub fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 /// A URI of SQLite, whatever bytes the path has.
 pub fn sqlite_uri(path: &Path, query: &str) -> String {
     let mut uri = String::from("file:");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use d_engine_client::wire;
 use service_kit::console;
+use service_kit::directory::sync_name;
 
 use super::access::Access;
 use crate::state::{Backup, verify_backup};
@@ -56,10 +57,7 @@ async fn save(access: &Access, endpoints: &[String], file: &Path) -> anyhow::Res
             Ok(()) => {
                 let backup = verify_backup(&part).with_context(|| part.display().to_string())?;
                 fs::rename(&part, file).with_context(|| file.display().to_string())?;
-                let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                File::open(folder)
-                    .and_then(|folder| folder.sync_all())
-                    .with_context(|| folder.display().to_string())?;
+                sync_name(file).with_context(|| file.display().to_string())?;
                 return Ok(backup);
             }
             Err(error) => problem = error.context(endpoint.clone()),

@@ -3,11 +3,12 @@
 //! The new member is made whole in a folder of its own; then that and `member` change places, at once (renameat2(2), `RENAME_EXCHANGE`):
 //! a server that is killed on the way finds either etcd's data, and begins again, or its own. What etcd wrote stays as `member.etcd`.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use service_kit::directory::sync_name;
 
 use super::{CannotImport, Imported, database_in, found, read};
 use crate::settings::Settings;
@@ -48,22 +49,14 @@ pub fn in_place(settings: &Settings) -> Result<Option<Imported>, CannotImport> {
 
 fn exchange(new: &Path, old: &Path) -> io::Result<()> {
     renameat_with(CWD, new, CWD, old, RenameFlags::EXCHANGE)?;
-    sync(parent(new))?;
-    sync(parent(old))
+    sync_name(new)?;
+    sync_name(old)
 }
 
 fn keep(made: &Path, kept: &Path) -> io::Result<()> {
     fs::rename(made.join("member"), kept)?;
-    sync(parent(kept))?;
+    sync_name(kept)?;
     fs::remove_dir_all(made)
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("."))
-}
-
-fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 /// For messages.

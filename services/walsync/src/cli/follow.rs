@@ -33,7 +33,7 @@ fn wait(interval: Duration, stop: &AtomicBool) {
 /// Restores or goes on, and follows until it is told to stop. What does not pass by itself is an error; what may is told once and tried
 /// again.
 pub fn follow(arguments: &RestoreArgs) -> anyhow::Result<()> {
-    watch::logs(None);
+    watch::start_logs(None);
     let stop = watch::stop_flag()?;
     let output = arguments.output()?;
     // SQLite is told of it by name.

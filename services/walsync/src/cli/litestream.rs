@@ -3,10 +3,11 @@
 
 use super::{Beside, watch};
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use service_kit::console;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use tracing::Level;
 use walsync::config::litestream::Litestream;
 use walsync::config::{ConfigError, Either};
 
@@ -33,21 +34,11 @@ pub struct ReplicateArgs {
     /// Restore first what is configured and not there, where it has a replica
     #[arg(long)]
     restore_if_db_not_exists: bool,
-    /// What is told in the log [default: RUST_LOG, or info]
+    /// What is told in the log: trace, debug, info, warn or error [default: RUST_LOG, or info]
     #[arg(long, value_name = "LEVEL")]
-    log_level: Option<LogLevel>,
+    log_level: Option<Level>,
     #[command(flatten)]
     beside: Beside,
-}
-
-/// How much is told.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum LogLevel {
-    Trace,
-    Debug,
-    Info,
-    Warn,
-    Error,
 }
 
 impl ReplicateArgs {

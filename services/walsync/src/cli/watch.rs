@@ -1,16 +1,16 @@
 //! `watch`, `replicate` and `snapshot`: a replicator, until a signal or until all is sent.
 
 use super::control::Patterns;
-use super::litestream::LogLevel;
 use super::operations::{self, Listening};
 use super::program::Program;
-use service_kit::console;
 use service_kit::url::Url;
+use service_kit::{console, logs};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tracing::Level;
 use walsync::clock::SystemClock;
 use walsync::config::{Either, Found, Opened, Places, litestream::Litestream};
 use walsync::database::DatabaseFiles;
@@ -37,17 +37,14 @@ pub struct With {
     /// What is not there is restored first.
     pub restores: bool,
     /// How much it tells.
-    pub log_level: Option<LogLevel>,
+    pub log_level: Option<Level>,
 }
 
-pub(super) fn logs(level: Option<LogLevel>) {
-    let filter = match level {
-        Some(level) => format!("{level:?}").to_lowercase().into(),
-        None => tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()),
-    };
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A second subscriber is refused, and the first one stays: nothing to do about it.
-    let _ = subscriber.try_init();
+pub(super) fn start_logs(level: Option<Level>) {
+    match level {
+        Some(level) => logs::start(logs::Format::Text, level),
+        None => logs::start_by_environment(),
+    }
 }
 
 /// Set by SIGTERM and SIGINT.
@@ -68,8 +65,8 @@ fn add(replicator: &Replicator, patterns: &Patterns, found: Found) {
 }
 
 /// What is done before a replicator is started.
-fn begin(level: Option<LogLevel>) {
-    logs(level);
+fn begin(level: Option<Level>) {
+    start_logs(level);
     // A thread that panics would leave its database unreplicated, and nobody would know.
     service_kit::panics::end_the_process();
     // A database takes four and more.

@@ -1,8 +1,8 @@
 //! Which databases are there, and which place in the store each of them has.
 
 use super::{Config, ConfigError, Location, Place, Places, place, refuse};
-use crate::database::folder_of;
 use crate::replica::Replica;
+use service_kit::directory::above;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -138,7 +138,7 @@ pub(super) fn expand(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
         }
         return Ok(vec![std::path::absolute(path).unwrap_or_else(|_| path.to_owned())]);
     }
-    let folder = folder_of(path);
+    let folder = above(path);
     let pattern = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if folder.to_string_lossy().contains('*') {
         return refuse("databases.path", format!("{text}: * is allowed in the last part only"));

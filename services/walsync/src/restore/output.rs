@@ -1,7 +1,7 @@
 //! The file that a restore makes: beside its place until it is whole, and written in runs of pages.
 
 use super::RestoreError;
-use crate::database::folder_of;
+use service_kit::directory::above;
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -54,7 +54,7 @@ pub(crate) fn scratch(output: &Path) -> Result<NamedTempFile, RestoreError> {
     let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
     remove_abandoned(output)?;
     let name = scratch_name(output).map_err(failed)?;
-    let file = match tempfile::Builder::new().prefix(&name).rand_bytes(0).tempfile_in(folder_of(output)) {
+    let file = match tempfile::Builder::new().prefix(&name).rand_bytes(0).tempfile_in(above(output)) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(RestoreError::Busy(output.to_owned())),
         result => result.map_err(failed)?,
     };
@@ -76,7 +76,7 @@ fn own(file: NamedTempFile, lock: Result<(), TryLockError>, output: &Path) -> Re
 /// Removes what a restore to `output` that was killed left behind; nothing is no error.
 pub(crate) fn remove_abandoned(output: &Path) -> Result<(), RestoreError> {
     let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
-    let path: PathBuf = folder_of(output).join(scratch_name(output).map_err(failed)?);
+    let path: PathBuf = above(output).join(scratch_name(output).map_err(failed)?);
     let file = match File::open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         result => result.map_err(failed)?,
