@@ -1,5 +1,6 @@
 //! Words of the command line: walsync's, and those of Litestream that a user may already have in scripts.
 
+mod ask;
 mod bench;
 mod control;
 mod follow;
@@ -442,10 +443,10 @@ impl Walsync {
             }
             Verb::Foreign(verb) => Err(verb.refuse().into()),
             Verb::Import(arguments) => inspect::import(&arguments),
-            Verb::Status(arguments) => control::status(&arguments.ask.replicator()?, arguments.database.as_deref()),
+            Verb::Status(arguments) => ask::status(&arguments.ask.replicator()?, arguments.database.as_deref()),
             Verb::Sync(arguments) => {
                 let timeout = std::time::Duration::from_secs(arguments.timeout);
-                control::sync(&arguments.ask.replicator()?, &arguments.database, arguments.wait.0, timeout)
+                ask::sync(&arguments.ask.replicator()?, &arguments.database, arguments.wait.0, timeout)
             }
             Verb::Bench(arguments) => crate::bench::run(arguments.options(), watch::stop_flag()?),
             Verb::Replicate(arguments) => arguments.run(),

@@ -1,32 +1,25 @@
 //! What a replicator at work answers besides metrics and probes: how each database stands (`/status`), and when what is committed in one is
-//! durable (`/sync`); and the verbs that ask it.
+//! durable (`/sync`). Who asks is [`super::ask`].
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, request};
-use service_kit::console;
 use service_kit::grpc::{Caller, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary};
 use service_kit::http::{Body, Incoming, only_get, text, values};
 use service_kit::operations::Operations;
 use service_kit::percent;
-use service_kit::url::Url;
 use walsync::replicator::{Observer, Phase, Status};
 
 /// Between two looks at whether a transaction is durable.
 const LOOK: Duration = Duration::from_millis(10);
 /// What is waited for longest, seconds.
-const TIMEOUT_SECONDS_MAX: u64 = 86_400;
-/// From the end of what was waited for to the answer, at most.
-const ANSWER: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT_SECONDS_MAX: u64 = 86_400;
 
 /// Metrics, probes, status and sync.
 #[derive(Clone)]
@@ -101,10 +94,10 @@ impl Service for Control {
     }
 }
 
-const HEAD: &str = "database\tstate\tdurable_txid\tcommitted\tat_risk_seconds";
+pub(super) const HEAD: &str = "database\tstate\tdurable_txid\tcommitted\tat_risk_seconds";
 
 /// A path in a line of fields: what would end either is escaped.
-fn shown(path: &Path) -> String {
+pub(super) fn shown(path: &Path) -> String {
     let escaped = |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.into() };
     path.to_string_lossy().chars().map(escaped).collect()
 }
@@ -181,53 +174,10 @@ impl Wanted {
     }
 }
 
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
-    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
-/// `status`: prints how each database stands, or one of them.
-pub fn status(replicator: &Url, database: Option<&Path>) -> anyhow::Result<()> {
-    let all = ask(replicator, "/status", ANSWER)?;
-    let Some(database) = database else { return Ok(console::print(format_args!("{all}"))?) };
-    let path = shown(&std::path::absolute(database)?);
-    let is_of_it = |line: &&str| line.split('\t').next() == Some(&path);
-    let line = all.lines().find(is_of_it).with_context(|| format!("{path} is not watched there"))?;
-    Ok(console::print(format_args!("{HEAD}\n{line}\n"))?)
-}
-
-/// `sync`: waits until a transaction of a database is durable, or everything that is committed now.
-pub fn sync(replicator: &Url, database: &Path, txid: Option<u64>, timeout: Duration) -> anyhow::Result<()> {
-    let database = std::path::absolute(database)?;
-    let txid = txid.map_or(String::new(), |txid| format!("&txid={txid}"));
-    let database = encoded(&database.to_string_lossy());
-    let path = format!("/sync?database={database}&timeout_seconds={}{txid}", timeout.as_secs());
-    Ok(console::print(format_args!("{}", ask(replicator, &path, timeout + ANSWER)?))?)
-}
-
-/// One GET of a replicator at work, whose answer is short and plain.
-fn ask(replicator: &Url, path: &str, limit: Duration) -> anyhow::Result<String> {
-    anyhow::ensure!(!replicator.is_tls && !replicator.is_unix, "{replicator}: the address must begin with http://");
-    let failed =
-        |error: std::io::Error| anyhow::anyhow!("{replicator}: {error}; is walsync at work there, with --listen?");
-    let (host, port) = (replicator.host.trim_matches(['[', ']']), replicator.port);
-    let mut connection = TcpStream::connect((host, port)).map_err(failed)?;
-    connection.set_read_timeout(Some(limit)).map_err(failed)?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n");
-    connection.write_all(request.as_bytes()).map_err(failed)?;
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).map_err(failed)?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-    match head.split(' ').nth(1) {
-        Some("200") => Ok(body.to_owned()),
-        Some(_) => anyhow::bail!("{}", body.trim_end()),
-        None => anyhow::bail!("{replicator}: what answers there is not walsync"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use service_kit::percent::encoded;
 
     #[test]
     fn a_path_with_newlines_and_tabs_is_one_field_of_one_line() {
