@@ -221,18 +221,21 @@ impl Observer {
         self.0.databases().iter().map(|tracked| tracked.status(now)).collect()
     }
 
-    /// Asks for everything to be staged that is committed in a database now; `None`: none of this path is watched.
+    /// Asks for everything to be staged that is committed in a database now; `None`: none of this path is watched. Looks at no file:
+    /// [`Observer::watched_as`] does.
     pub fn request_sync(&self, path: &Path) -> Option<SyncRequest> {
-        let named = self.0.databases.read().unwrap_or_else(PoisonError::into_inner).get(path);
-        let tracked = named.or_else(|| {
-            // By another way to it.
-            let there = path.canonicalize().ok()?;
-            let is_there = |one: &Arc<Tracked>| one.path.canonicalize().is_ok_and(|path| path == there);
-            self.0.databases().into_iter().find(is_there)
-        })?;
+        let tracked = self.0.databases.read().unwrap_or_else(PoisonError::into_inner).get(path)?;
         let number = tracked.request_sync();
         self.0.wheel.add(tracked.clone(), self.0.clock.monotonic());
         Some(SyncRequest { tracked, number })
+    }
+
+    /// As which path the database is watched to which `path` leads by another way. Asks the file systems of that path and of all databases, and waits
+    /// for them, for ever where one is gone.
+    pub fn watched_as(&self, path: &Path) -> Option<PathBuf> {
+        let there = path.canonicalize().ok()?;
+        let is_there = |one: &Arc<Tracked>| one.path.canonicalize().is_ok_and(|path| path == there);
+        self.0.databases().iter().find(|one| is_there(one)).map(|one| one.path.clone())
     }
 
     /// How the database of a request stands.

@@ -14,19 +14,55 @@ use service_kit::grpc::{Caller, HttpAnswer, Peer, Requests, Responses, Service, 
 use service_kit::http::{Body, Incoming, only_get, text, values};
 use service_kit::operations::Operations;
 use service_kit::percent;
+use tokio::sync::Semaphore;
 use walsync::replicator::{Observer, Phase, Status};
 
 /// Between two looks at whether a transaction is durable.
 const LOOK: Duration = Duration::from_millis(10);
 /// What is waited for longest, seconds.
 pub(super) const TIMEOUT_SECONDS_MAX: u64 = 86_400;
+/// Looks at file systems at once, each with a thread of its own.
+const LOOKS_MAX: usize = 4;
 
 /// Metrics, probes, status and sync.
 #[derive(Clone)]
 pub struct Control {
-    pub operations: Operations,
-    pub observer: Observer,
-    pub patterns: Patterns,
+    operations: Operations,
+    observer: Observer,
+    patterns: Patterns,
+    looks: Looks,
+}
+
+impl Control {
+    pub fn new(operations: Operations, observer: Observer, patterns: Patterns) -> Control {
+        Control { operations, observer, patterns, looks: Looks::default() }
+    }
+}
+
+/// Looks at file systems, each of which may be silent for as long as it likes: the thread that answers probes waits for none.
+#[derive(Clone)]
+struct Looks(Arc<Semaphore>);
+
+impl Default for Looks {
+    fn default() -> Looks {
+        Looks(Arc::new(Semaphore::new(LOOKS_MAX)))
+    }
+}
+
+impl Looks {
+    /// What a look finds; `None`: nothing within that time. One that hangs keeps its place, so that no number of questions makes more threads.
+    async fn look<T: Send + 'static>(&self, within: Duration, look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let looked = async {
+            let place = self.0.clone().acquire_owned().await.ok()?;
+            let look = move || {
+                let found = look();
+                drop(place);
+                found
+            };
+            tokio::task::spawn_blocking(look).await.ok()
+        };
+        tokio::time::timeout(within, looked).await.ok().flatten()
+    }
 }
 
 /// Patterns that no file matches: new files may.
@@ -84,10 +120,10 @@ impl Service for Control {
             return Some(Box::pin(async move { text(StatusCode::OK, format!("{HEAD}\n{lines}{patterns}")) }));
         }
         let wanted = Wanted::of(head.uri.query().unwrap_or_default());
-        let observer = self.observer.clone();
+        let (observer, looks) = (self.observer.clone(), self.looks.clone());
         Some(Box::pin(async move {
             match wanted {
-                Ok(wanted) => wanted.answer(&observer).await,
+                Ok(wanted) => wanted.answer(&observer, &looks).await,
                 Err(wrong) => text(StatusCode::BAD_REQUEST, format!("{wrong}\n")),
             }
         }))
@@ -144,12 +180,23 @@ impl Wanted {
         Ok(Wanted { database: database.into(), txid: number("txid")?, timeout: Duration::from_secs(timeout) })
     }
 
-    async fn answer(&self, observer: &Observer) -> Response<Body> {
+    async fn answer(&self, observer: &Observer, looks: &Looks) -> Response<Body> {
         let path = self.database.display();
-        let Some(request) = observer.request_sync(&self.database) else {
+        let end = Instant::now() + self.timeout;
+        let mut request = observer.request_sync(&self.database);
+        if request.is_none() {
+            let (by, database) = (observer.clone(), self.database.clone());
+            let Some(found) = looks.look(self.timeout, move || by.watched_as(&database)).await else {
+                let said = format!(
+                    "{path} is not watched here by that path, and file systems do not say where it leads: name it as `status` does\n"
+                );
+                return text(StatusCode::GATEWAY_TIMEOUT, said);
+            };
+            request = found.and_then(|path| observer.request_sync(&path));
+        }
+        let Some(request) = request else {
             return text(StatusCode::NOT_FOUND, format!("{path} is not watched here\n"));
         };
-        let end = Instant::now() + self.timeout;
         loop {
             let status = observer.status_of(&request);
             let is_there = self.txid.is_some_and(|txid| status.durable_txid >= txid);
@@ -178,6 +225,7 @@ impl Wanted {
 mod tests {
     use super::*;
     use service_kit::percent::encoded;
+    use std::sync::mpsc;
 
     #[test]
     fn a_path_with_newlines_and_tabs_is_one_field_of_one_line() {
@@ -196,5 +244,31 @@ mod tests {
         }
         assert!(Wanted::of("txid=7").is_err() && Wanted::of("database=%2").is_err());
         assert!(Wanted::of("database=x&txid=latest").is_err());
+    }
+
+    #[test]
+    fn a_file_system_that_is_silent_keeps_nobody_waiting() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let looks = Looks::default();
+        let (within, silence) = (Duration::from_millis(200), Duration::from_secs(5));
+        let mut speak = Vec::new();
+        runtime.block_on(async {
+            for _ in 0..LOOKS_MAX {
+                let (tell, told) = mpsc::channel::<()>();
+                speak.push(tell);
+                let began = Instant::now();
+                let probe = async {
+                    tokio::task::yield_now().await;
+                    began.elapsed()
+                };
+                let (found, probed) = tokio::join!(looks.look(within, move || told.recv_timeout(silence)), probe);
+                assert!(found.is_none() && probed < silence / 2, "{found:?} {probed:?}");
+            }
+            // All places are taken: who comes then is told so in time, and there is no thread more.
+            let began = Instant::now();
+            assert!(looks.look(within, || ()).await.is_none() && began.elapsed() < silence / 2);
+            speak.clear();
+            assert_eq!(looks.look(silence, || 7).await, Some(7));
+        });
     }
 }

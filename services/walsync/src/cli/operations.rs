@@ -47,7 +47,7 @@ impl Listening {
         let operations = Operations { registry: Arc::new(registry), readiness: readiness.clone() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let options = Options { threads: 1, ..Options::default() };
-        let control = Control { operations, observer, patterns };
+        let control = Control::new(operations, observer, patterns);
         let mut server = self.0.start(options, move |_| control.clone())?;
         std::thread::Builder::new().name("operations".into()).spawn(move || {
             if let Err(error) = runtime.block_on(server.accept()) {
