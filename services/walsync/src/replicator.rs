@@ -18,6 +18,7 @@ pub mod allowance;
 mod databases;
 mod drill;
 mod maintenance;
+mod phase;
 mod recovery;
 pub mod risk;
 mod shown;
@@ -31,7 +32,7 @@ mod yielding;
 
 pub use drill::{DrillReport, DrillSettings};
 pub use maintenance::RETENTION_INTERVAL;
-pub use tracked::{Phase, SnapshotLate, Status};
+pub use phase::{Phase, SnapshotLate, Status, Waits};
 
 use crate::arena::Arena;
 use crate::clock::{BelievedDate, Clock};

@@ -39,8 +39,8 @@ pub enum SourceError {
     #[error("the database is being changed: {0}")]
     Busy(&'static str),
     /// Reading the whole database was given up for somebody who waits.
-    #[error("the database is wanted by others: {0}")]
-    GaveWay(&'static str),
+    #[error("the database is wanted by others: {}", .0.why())]
+    GaveWay(GaveWay),
     /// The staging area, or the format.
     #[error("cannot stage: {0}")]
     Stage(#[from] ltx::Error),
@@ -52,6 +52,31 @@ impl SourceError {
         match self {
             SourceError::Stage(ltx::Error::Write(error)) | SourceError::Io(error) => NoRoom::of(error),
             _ => None,
+        }
+    }
+}
+
+/// Why reading a whole database is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GaveWay {
+    /// For a check point that waits.
+    CheckPoint,
+    /// For the application's disk.
+    WalGrows,
+    /// Whoever reads is to end.
+    Stops,
+    /// The files are none of ours any more.
+    Gone,
+}
+
+impl GaveWay {
+    /// In words.
+    pub fn why(self) -> &'static str {
+        match self {
+            GaveWay::CheckPoint => "a check point waits",
+            GaveWay::WalGrows => "its WAL grows beyond wal-bytes-max while it is read whole",
+            GaveWay::Stops => "walsync is being stopped",
+            GaveWay::Gone => "its files are not held any more",
         }
     }
 }
@@ -299,7 +324,7 @@ pub fn stage_image(
     at: Option<&Position>,
     has: Option<&PageChecksums>,
     arena: &Arc<Arena>,
-    gives_way: impl Fn() -> io::Result<Option<&'static str>>,
+    gives_way: impl Fn() -> io::Result<Option<GaveWay>>,
 ) -> Result<Image, SourceError> {
     let page_size = page_size(source.database())?;
     let before = source.database_state()?;

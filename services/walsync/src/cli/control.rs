@@ -151,7 +151,7 @@ fn line(status: &Status) -> String {
 
 fn state(phase: &Phase) -> String {
     match phase {
-        Phase::Waiting(why) => format!("waiting: {why}"),
+        Phase::Waiting(why) => format!("waiting: {}", why.why()),
         Phase::Running => "running".into(),
         Phase::Failing(why) => format!("failing: {why}"),
         Phase::Stalled(why) => format!("stalled: {why}"),

@@ -186,7 +186,7 @@ fn named(databases: &[&Status]) -> Option<String> {
     let path = first.path.display();
     let why = match &first.phase {
         Phase::Running => "there was no time left to send it".to_owned(),
-        Phase::Waiting(why) => (*why).to_owned(),
+        Phase::Waiting(why) => why.why().to_owned(),
         Phase::Failing(why) => format!("the store fails: {why}"),
         Phase::Stalled(why) | Phase::Refused(why) => why.clone(),
         Phase::Fenced(key) => format!("another process writes {key}"),
@@ -250,7 +250,7 @@ pub fn once(config: &Either, elsewhere: bool, whole: bool) -> anyhow::Result<()>
         let said = match (&status.phase, &status.snapshot_late) {
             (Phase::Running, None) => format!("TXID {}", status.durable_txid),
             (Phase::Running, Some(late)) => format!("no snapshot: {}", late.why),
-            (Phase::Waiting(why), _) => (*why).to_owned(),
+            (Phase::Waiting(why), _) => why.why().to_owned(),
             (Phase::Failing(why) | Phase::Stalled(why) | Phase::Refused(why), _) => why.clone(),
             (Phase::Fenced(key), _) => format!("another process writes {key}"),
         };

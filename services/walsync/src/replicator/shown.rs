@@ -1,7 +1,8 @@
 //! What others see of a database while somebody works on it: reading a whole database, or a store that is silent, may take minutes.
 
+use super::phase::{Phase, SnapshotLate, Status, Waits};
 use super::risk::Waiting;
-use super::tracked::{NO_FILE, NOT_LOOKED_AT, Phase, SnapshotLate, State, Status, Tracked};
+use super::tracked::{State, Tracked};
 use super::yielding::LetGo;
 use std::ops::{Deref, DerefMut};
 use std::sync::MutexGuard;
@@ -137,13 +138,13 @@ impl Tracked {
     pub fn is_gone(&self) -> bool {
         let shown = super::lock(&self.shown);
         let is_sent = shown.queue_is_empty && !self.uploading.load(Ordering::Acquire);
-        shown.phase == Phase::Waiting(NO_FILE) && is_sent
+        shown.phase == Phase::Waiting(Waits::NoFile) && is_sent
     }
 
     /// Whether nothing of it is known that is not in the store. One that waits for its first file has nothing.
     pub fn is_durable(&self) -> bool {
         let shown = super::lock(&self.shown);
-        let has_nothing = matches!(shown.phase, Phase::Waiting(NOT_LOOKED_AT | NO_FILE));
+        let has_nothing = matches!(shown.phase, Phase::Waiting(Waits::NotLookedAt | Waits::NoFile));
         (shown.phase == Phase::Running || has_nothing) && shown.queue_is_empty && shown.stalled.is_none()
     }
 }

@@ -1,5 +1,6 @@
-//! One database: what is known of it, and how it is looked at.
+//! One database: what is known of it, and how it is looked at. What others are told of it is a [`Phase`] and more ([`super::phase`]).
 
+use super::phase::Phase;
 use super::risk::Waiting;
 use super::shown::Shown;
 use super::staging::Work;
@@ -30,64 +31,6 @@ pub(super) const RESTART_FRAMES: u32 = 1000;
 const ACTIVE: Duration = Duration::from_secs(2);
 /// Looks at an idle database between two of its files' paths; whether another file was renamed over it is looked at each time.
 const LOOKS_PER_IDENTITY: u32 = 5;
-
-/// Why a database waits that nobody has looked at.
-pub const NOT_LOOKED_AT: &str = "not looked at yet";
-/// Why a database waits that is not there.
-pub const NO_FILE: &str = "there is no such file";
-
-/// What a database is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// There is nothing to read for now, and why; looked at again all the time.
-    Waiting(&'static str),
-    /// Replicating.
-    Running,
-    /// The store does not take it; tried again.
-    Failing(String),
-    /// What is committed finds no room in the staging folder, and is not durable; tried again.
-    Stalled(String),
-    /// It cannot be replicated as it is; looked at again later.
-    Refused(String),
-    /// Another process writes into its replica. Nothing is done any more.
-    Fenced(String),
-}
-
-impl Default for Phase {
-    fn default() -> Phase {
-        Phase::Waiting(NOT_LOOKED_AT)
-    }
-}
-
-/// How a database stands.
-#[derive(Clone, Debug, Default)]
-pub struct Status {
-    /// The database.
-    pub path: PathBuf,
-    /// What it is doing.
-    pub phase: Phase,
-    /// The last transaction ID that is staged.
-    pub staged_txid: u64,
-    /// The last transaction ID that the store has.
-    pub durable_txid: u64,
-    /// When that was staged, Unix time in milliseconds.
-    pub durable_millis: i64,
-    /// How long the oldest commit that the store has not has been known. Zero: it has all that was seen.
-    pub at_risk: Duration,
-    /// A snapshot is due, and cannot be taken. What is committed is sent all the same.
-    pub snapshot_late: Option<SnapshotLate>,
-    /// Frames were let go of that are not staged, for how long, and for whom. What the store lacks is found by comparing.
-    pub let_go: Option<(Duration, &'static str)>,
-}
-
-/// Why a snapshot that is due is not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SnapshotLate {
-    /// For how long it has been tried.
-    pub by: Duration,
-    /// What was in the way the last time.
-    pub why: String,
-}
 
 /// A file on its way into the store.
 pub struct Outgoing {
@@ -333,7 +276,7 @@ impl State {
         }
         let path = path.display();
         match &phase {
-            Phase::Waiting(why) => tracing::warn!(%path, why, "waiting"),
+            Phase::Waiting(why) => tracing::warn!(%path, why = why.why(), "waiting"),
             Phase::Running => tracing::info!(%path, "replicating"),
             // The words of a store that fails change; that it fails does not.
             Phase::Failing(_) if matches!(self.phase, Phase::Failing(_)) => {}

@@ -2,7 +2,8 @@
 //! nothing waits for it. It goes by a thread of its own, and so do other files that are large: no small one of any database is behind them.
 
 use super::Shared;
-use super::tracked::{Outgoing, Phase, State, Tracked};
+use super::phase::Phase;
+use super::tracked::{Outgoing, State, Tracked};
 use crate::replica::PutError;
 use crate::store::backoff;
 use std::sync::Arc;

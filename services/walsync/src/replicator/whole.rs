@@ -4,12 +4,12 @@
 use super::Shared;
 use super::tracked::{State, Tracked};
 use super::work::{Failure, next_txid, until_room};
-use super::yielding::{Courtesy, STOPS};
+use super::yielding::Courtesy;
 use crate::database::DatabaseFiles;
 use crate::difference::PageChecksums;
 use crate::pin::Hold;
 use crate::position::Position;
-use crate::source::{Image, Source, SourceError, Stamp, stage_image};
+use crate::source::{GaveWay, Image, Source, SourceError, Stamp, stage_image};
 use crate::wal_index::WalIndex;
 use ltx::SNAPSHOT_LEVEL;
 use std::io;
@@ -19,9 +19,6 @@ use std::time::Duration;
 
 /// Between two tries of a snapshot that finds no room. What is committed meanwhile goes on being sent.
 const SNAPSHOT_WITHOUT_ROOM: Duration = Duration::from_secs(300);
-
-/// Why reading ends whose database is none of ours any more.
-const GONE: &str = "its files are not held any more";
 
 /// A database that is to be read whole.
 pub(super) struct Reading {
@@ -50,7 +47,7 @@ impl Shared {
     ) -> Result<Reading, Failure> {
         let courtesy = Courtesy::of(state, self.settings.wal_bytes_max);
         let State { files: Some(files), pin: Some(pin), .. } = state else {
-            return Err(SourceError::Busy(GONE).into());
+            return Err(SourceError::Busy(GaveWay::Gone.why()).into());
         };
         let files = files.clone();
         let last = state.last_txid.unwrap_or(0);
@@ -88,7 +85,7 @@ impl Shared {
         let Reading { files, stamp, at, courtesy, .. } = reading;
         let has = reading.compared.as_ref().and_then(|(_, has)| has.as_ref());
         let gives_way = || match self.stop.load(Ordering::Acquire) {
-            true => Ok(Some(STOPS)),
+            true => Ok(Some(GaveWay::Stops)),
             false => self.meanwhile(tracked, files, courtesy),
         };
         stage_image(&**files, *stamp, at.as_ref(), has, &self.arena, gives_way)
@@ -100,9 +97,9 @@ impl Shared {
         tracked: &Arc<Tracked>,
         files: &DatabaseFiles,
         courtesy: &Courtesy,
-    ) -> io::Result<Option<&'static str>> {
+    ) -> io::Result<Option<GaveWay>> {
         let mut state = tracked.lock();
-        let Some(pin) = &state.pin else { return Ok(Some(GONE)) };
+        let Some(pin) = &state.pin else { return Ok(Some(GaveWay::Gone)) };
         if let Some(why) = courtesy.gives_way(files, &**pin)? {
             return Ok(Some(why));
         }

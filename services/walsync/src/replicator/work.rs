@@ -1,8 +1,9 @@
 //! What stagers do.
 
+use super::phase::{Phase, Waits};
 use super::risk::Waiting;
 use super::staging::Work;
-use super::tracked::{MAX_QUEUE, NO_FILE, Outgoing, Phase, RESTART_FRAMES, Stall, State, Tracked};
+use super::tracked::{MAX_QUEUE, Outgoing, RESTART_FRAMES, Stall, State, Tracked};
 use super::whole::Reading;
 use super::{Shared, wheel::TICK};
 use crate::clock::CLOCK_STEP_MILLIS;
@@ -148,13 +149,13 @@ impl Shared {
                 // What is in the way for long is nothing that passes in a moment.
                 if now >= since + BUSY_LONG {
                     state.waiting.seen(since);
-                    state.enter(&tracked.path, Phase::Waiting(why));
+                    state.enter(&tracked.path, Phase::Waiting(Waits::Busy(why)));
                     state.next_stage = now + self.settings.interval;
                 }
             }
             Err(Failure::Source(SourceError::Io(error))) if error.kind() == std::io::ErrorKind::NotFound => {
                 state.forget_files();
-                state.enter(&tracked.path, Phase::Waiting(NO_FILE));
+                state.enter(&tracked.path, Phase::Waiting(Waits::NoFile));
                 state.next_stage = now + self.settings.interval;
                 state.answer(request, true);
             }

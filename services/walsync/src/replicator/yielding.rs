@@ -4,10 +4,11 @@
 //! the store has what was staged before. Until then nothing is held again: it would be of no use, and in the way.
 
 use super::Shared;
-use super::tracked::{MAX_QUEUE, Phase, State, Tracked};
+use super::phase::Phase;
+use super::tracked::{MAX_QUEUE, State, Tracked};
 use super::work::{Failure, until_room};
 use crate::pin::{Hold, Pin};
-use crate::source::Source;
+use crate::source::{GaveWay, Source};
 use crate::wal_index::WalIndex;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -21,11 +22,8 @@ const WAITS_LOOKS: u32 = 3;
 /// For how long nothing is held afterwards. SQLite looks every 100 ms whether it can go on.
 const WAY: Duration = Duration::from_millis(300);
 
-/// Why what is held is let go of.
-const CHECK_POINT: &str = "a check point waits";
-const WAL_GROWS: &str = "its WAL grows beyond wal-bytes-max while it is read whole";
+/// Why frames are let go of unstaged.
 const WAL_IS_FULL: &str = "its WAL has grown beyond wal-bytes-max, and the store takes nothing";
-pub(super) const STOPS: &str = "walsync is being stopped";
 const QUEUE_IS_FULL: &str = "a check point waits, and as much as may be is staged already";
 
 /// Frames are let go of that are not staged.
@@ -86,21 +84,26 @@ impl Courtesy {
         Courtesy { wal_bytes_max, held_from: state.held_from, is_patient, seen: Cell::new(0) }
     }
 
-    pub(super) fn gives_way(&self, source: &dyn Source, pin: &dyn Pin) -> std::io::Result<Option<&'static str>> {
+    pub(super) fn gives_way(&self, source: &dyn Source, pin: &dyn Pin) -> std::io::Result<Option<GaveWay>> {
         self.seen.set(if self.is_patient && pin.checkpointer_waits()? { self.seen.get() + 1 } else { 0 });
         if self.seen.get() >= WAITS_LOOKS {
-            return Ok(Some(CHECK_POINT));
+            return Ok(Some(GaveWay::CheckPoint));
         }
         let index = source.wal_index()?;
         let is_overgrown = index.is_some_and(|index| grown_bytes(&index, self.held_from) > self.wal_bytes_max);
-        Ok(is_overgrown.then_some(WAL_GROWS))
+        Ok(is_overgrown.then_some(GaveWay::WalGrows))
     }
 }
 
 impl Shared {
     /// Reading the whole database was given up: lets pass whoever waits, once what it would write over is staged.
-    pub(super) fn give_way(&self, tracked: &Tracked, state: &mut State, why: &'static str) -> Failure {
-        let times = if why == CHECK_POINT { &mut state.gave_way } else { &mut state.outgrown };
+    pub(super) fn give_way(&self, tracked: &Tracked, state: &mut State, why: GaveWay) -> Failure {
+        let times = match why {
+            GaveWay::CheckPoint => &mut state.gave_way,
+            GaveWay::WalGrows => &mut state.outgrown,
+            // Nobody is let pass: there is nothing to hold any more, or nobody who would.
+            GaveWay::Stops | GaveWay::Gone => return Failure::GaveWay(why.why()),
+        };
         *times = times.saturating_add(1);
         if let Err(failure) = self.changes(tracked, state) {
             return failure;
@@ -115,7 +118,7 @@ impl Shared {
         // Where changes go on being sent nothing else waits for the next try.
         let wait = if state.position.is_none() && state.outgrown > 0 { until_room(state.outgrown) } else { WAY };
         (state.last_wait, state.gives_way_until) = (now, now + wait);
-        Failure::GaveWay(why)
+        Failure::GaveWay(why.why())
     }
 
     /// Lets go of frames that are not staged, where they could be held only at the cost of the application; whether it did. `waits`: a check
@@ -151,7 +154,10 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::SystemClock;
     use crate::position::Position;
+    use crate::replicator::{Replicator, Settings};
+    use std::sync::Arc;
 
     #[test]
     fn a_wal_has_grown_by_what_came_while_it_was_held_and_one_that_was_restarted_by_all_it_has() {
@@ -182,5 +188,19 @@ mod tests {
         state.let_go = None;
         state.gives_way_until = now + WAY;
         assert!(!state.may_stage(false, now) && !state.may_keep_frames(now));
+    }
+
+    #[test]
+    fn reading_that_ends_for_neither_a_check_point_nor_a_wal_counts_as_neither() {
+        let replicator = Replicator::start(Settings::default(), Arc::new(SystemClock::default())).unwrap();
+        let tracked = Tracked::refused("/a.db".into(), String::new(), Duration::ZERO);
+        let mut state = State::default();
+        let mut give_way = |why| {
+            replicator.shared.give_way(&tracked, &mut state, why);
+            (state.gave_way, state.outgrown, replicator.totals().yields.load(Ordering::Relaxed))
+        };
+        assert_eq!([GaveWay::Stops, GaveWay::Gone].map(&mut give_way), [(0, 0, 0); 2]);
+        assert_eq!(give_way(GaveWay::CheckPoint), (1, 0, 1));
+        assert_eq!(give_way(GaveWay::WalGrows), (1, 1, 2));
     }
 }
