@@ -146,18 +146,7 @@ fn line(status: &Status) -> String {
     let let_go = status.let_go.map_or(String::new(), |(since, why)| {
         format!("; frames were let go of {} s ago, and are found by comparing: {why}", since.as_secs())
     });
-    format!("{}\t{}{late}{let_go}\t{txid}\t{committed}\t{at_risk:.3}", shown(&status.path), state(&status.phase))
-}
-
-fn state(phase: &Phase) -> String {
-    match phase {
-        Phase::Waiting(why) => format!("waiting: {}", why.why()),
-        Phase::Running => "running".into(),
-        Phase::Failing(why) => format!("failing: {why}"),
-        Phase::Stalled(why) => format!("stalled: {why}"),
-        Phase::Refused(why) => format!("refused: {why}"),
-        Phase::Fenced(key) => format!("fenced: another process writes {key}"),
-    }
+    format!("{}\t{}{late}{let_go}\t{txid}\t{committed}\t{at_risk:.3}", shown(&status.path), status.phase)
 }
 
 /// What somebody waits for.
@@ -205,13 +194,13 @@ impl Wanted {
             let never = matches!(status.phase, Phase::Refused(_) | Phase::Fenced(_))
                 || request.is_over() && matches!(status.phase, Phase::Waiting(_));
             if !is_there && never {
-                return text(StatusCode::CONFLICT, format!("{path}: {}\n", state(&status.phase)));
+                return text(StatusCode::CONFLICT, format!("{path}: {}\n", status.phase));
             }
             if is_over {
                 return text(StatusCode::OK, format!("{HEAD}\n{}\n", line(&status)));
             }
             if Instant::now() >= end {
-                let (txid, state) = (status.durable_txid, state(&status.phase));
+                let (txid, state) = (status.durable_txid, &status.phase);
                 let said =
                     format!("{path}: not durable after {:?}: the store has TXID {txid}; {state}\n", self.timeout);
                 return text(StatusCode::GATEWAY_TIMEOUT, said);

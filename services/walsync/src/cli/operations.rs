@@ -192,23 +192,11 @@ impl Collector for Replication {
         if let Some(report) = self.0.drills() {
             drills(&mut encoder, &report)?;
         }
-        let mut phases =
-            [("waiting", 0), ("running", 0), ("failing", 0), ("stalled", 0), ("refused", 0), ("fenced", 0)];
-        for status in &status {
-            let phase = match status.phase {
-                Phase::Waiting(_) => 0,
-                Phase::Running => 1,
-                Phase::Failing(_) => 2,
-                Phase::Stalled(_) => 3,
-                Phase::Refused(_) => 4,
-                Phase::Fenced(_) => 5,
-            };
-            phases[phase].1 += 1;
-        }
         let help = "Databases by what becomes of them";
         let mut databases = encoder.encode_descriptor("walsync_databases", help, None, MetricType::Gauge)?;
-        for (phase, count) in phases {
-            ConstGauge::<i64>::new(count).encode(databases.encode_family(&[("phase", phase)])?)?;
+        for phase in Phase::KINDS {
+            let count = status.iter().filter(|one| one.phase.kind() == phase).count();
+            ConstGauge::<i64>::new(count as i64).encode(databases.encode_family(&[("phase", phase)])?)?;
         }
         Ok(())
     }

@@ -185,11 +185,8 @@ fn named(databases: &[&Status]) -> Option<String> {
     let first = databases.first()?;
     let path = first.path.display();
     let why = match &first.phase {
-        Phase::Running => "there was no time left to send it".to_owned(),
-        Phase::Waiting(why) => why.why().to_owned(),
-        Phase::Failing(why) => format!("the store fails: {why}"),
-        Phase::Stalled(why) | Phase::Refused(why) => why.clone(),
-        Phase::Fenced(key) => format!("another process writes {key}"),
+        Phase::Failing(why) => format!("the store fails: {why}").into(),
+        phase => phase.why().unwrap_or("there was no time left to send it".into()),
     };
     Some(match databases.len() {
         1 => format!("1 database, {path} ({why})"),
@@ -247,12 +244,10 @@ pub fn once(config: &Either, elsewhere: bool, whole: bool) -> anyhow::Result<()>
     }
     let mut refused = 0;
     for status in replicator.status() {
-        let said = match (&status.phase, &status.snapshot_late) {
-            (Phase::Running, None) => format!("TXID {}", status.durable_txid),
-            (Phase::Running, Some(late)) => format!("no snapshot: {}", late.why),
-            (Phase::Waiting(why), _) => why.why().to_owned(),
-            (Phase::Failing(why) | Phase::Stalled(why) | Phase::Refused(why), _) => why.clone(),
-            (Phase::Fenced(key), _) => format!("another process writes {key}"),
+        let said = match (status.phase.why(), &status.snapshot_late) {
+            (Some(why), _) => why,
+            (None, None) => format!("TXID {}", status.durable_txid).into(),
+            (None, Some(late)) => format!("no snapshot: {}", late.why).into(),
         };
         console::print(format_args!("{}: {said}\n", status.path.display()))?;
         refused += usize::from(status.phase != Phase::Running || status.snapshot_late.is_some());

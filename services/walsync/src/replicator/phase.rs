@@ -1,5 +1,7 @@
 //! How a database stands, as others are told.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,6 +44,42 @@ pub enum Phase {
     Fenced(String),
 }
 
+impl Phase {
+    /// All kinds, each in one word.
+    pub const KINDS: [&str; 6] = ["waiting", "running", "failing", "stalled", "refused", "fenced"];
+
+    /// Its kind, one of [`Phase::KINDS`].
+    pub fn kind(&self) -> &'static str {
+        let number = match self {
+            Phase::Waiting(_) => 0,
+            Phase::Running => 1,
+            Phase::Failing(_) => 2,
+            Phase::Stalled(_) => 3,
+            Phase::Refused(_) => 4,
+            Phase::Fenced(_) => 5,
+        };
+        Phase::KINDS[number]
+    }
+
+    /// Why it is not running.
+    pub fn why(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Phase::Running => None,
+            Phase::Waiting(why) => Some(why.why().into()),
+            Phase::Failing(why) | Phase::Stalled(why) | Phase::Refused(why) => Some(why.into()),
+            Phase::Fenced(key) => Some(format!("another process writes {key}").into()),
+        }
+    }
+}
+
+/// The kind, and why.
+impl fmt::Display for Phase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.kind())?;
+        self.why().map_or(Ok(()), |why| write!(formatter, ": {why}"))
+    }
+}
+
 impl Default for Phase {
     fn default() -> Phase {
         Phase::Waiting(Waits::NotLookedAt)
@@ -76,4 +114,26 @@ pub struct SnapshotLate {
     pub by: Duration,
     /// What was in the way the last time.
     pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_phase_is_told_by_its_kind_and_why() {
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(str::to_owned);
+        let all = [
+            (Phase::default(), "waiting: not looked at yet"),
+            (Phase::Running, "running"),
+            (Phase::Failing(a), "failing: a"),
+            (Phase::Stalled(b), "stalled: b"),
+            (Phase::Refused(c), "refused: c"),
+            (Phase::Fenced(d), "fenced: another process writes d"),
+        ];
+        assert_eq!(all.each_ref().map(|(phase, _)| phase.kind()), Phase::KINDS);
+        for (phase, told) in all {
+            assert_eq!(phase.to_string(), told);
+        }
+    }
 }
