@@ -3,6 +3,10 @@
 //! Replicators and restores are children: this executable with the verbs that everybody uses, and Litestream. We are the application. Arms take
 //! turns, forwards and backwards, each with databases and a place in the store of its own; what is durable is asked of the store, and what a
 //! replica holds of a restore. Nothing stays: not after an error, and not after Ctrl-C.
+//!
+//! The family `sqlite_replication` of `bench-jobs` measures much the same, and the two are kept apart. That one is a judge, which must not stand on the
+//! code of what it judges: it knows the file format and no replicator. This one is for whoever has nothing but the executable, and asks walsync's own
+//! modules what a replica holds. Where both measure one thing, each checks the other.
 
 mod application;
 mod check_points;

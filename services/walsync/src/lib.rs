@@ -6,7 +6,7 @@
 //!        └── pin: locks, never a byte                        a new file ◄── restore (proves the chain) ◄────────────────┘
 //! ```
 //!
-//! The user's files are opened for reading alone. Time, files and the store come in as arguments.
+//! The user's files are opened for reading alone. The time and the store come in as arguments; short waits and chance (`rand`) do not.
 
 pub mod arena;
 pub mod clock;

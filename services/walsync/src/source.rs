@@ -1,6 +1,7 @@
 //! What the replicator asks of a database's files, and what it makes of them: a file of changes, or of everything.
 //!
-//! Behind a trait, so that a simulation can stand in for files.
+//! Behind a trait, so that a test can have others change something between two looks (`tests/position.rs`), and that what is fuzzed can say anything
+//! (`fuzz/fuzz_targets/walsync_source.rs`). The replicator has real files, in the simulation, too.
 
 use crate::arena::{Arena, NoRoom, Staging};
 use crate::difference::PageChecksums;

@@ -1,4 +1,4 @@
-//! `list`, `verify`, `explain`, `import`: what is there, whether it holds, what it means, and what it was before.
+//! `list`, `verify`, `compact`, `explain`, `import`: what is there, whether it holds, what may go, what it means, and what it was before.
 
 use super::{ImportArgs, PlaceArgs, time};
 use rand::seq::IndexedRandom;
