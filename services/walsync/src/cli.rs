@@ -275,16 +275,16 @@ struct CompactArgs {
     #[command(flatten)]
     place: PlaceArgs,
     /// One in each of so many hours
-    #[arg(long, default_value_t = 24)]
+    #[arg(long, default_value_t = Policy::default().hourly)]
     hourly: u32,
     /// One in each of so many days
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = Policy::default().daily)]
     daily: u32,
     /// One in each of so many weeks
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = Policy::default().weekly)]
     weekly: u32,
     /// One in each of so many months
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = Policy::default().monthly)]
     monthly: u32,
     /// The configuration of the process that watches this database: what it keeps, not the flags, stays
     #[arg(long, value_name = "FILE", conflicts_with_all = ["hourly", "daily", "weekly", "monthly"])]

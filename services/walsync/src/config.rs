@@ -3,7 +3,7 @@
 use crate::import::LegacyReplica;
 use crate::pin::PinKind;
 use crate::replica::Replica;
-use crate::replicator::{DrillSettings, Settings};
+use crate::replicator::{DrillSettings, Settings, Unfit};
 use crate::retention::Policy;
 use crate::store::credentials::{self, Credentials, Provider};
 use crate::store::files::FileStore;
@@ -51,6 +51,11 @@ pub enum ConfigError {
 
 fn refuse<T>(field: &str, problem: impl Into<String>) -> Result<T, ConfigError> {
     Err(ConfigError::Value { field: field.into(), problem: problem.into() })
+}
+
+/// Whether a replicator can have these settings; `field` is what the one that it cannot have is called.
+fn check(settings: &Settings, field: impl FnOnce(Unfit) -> &'static str) -> Result<(), ConfigError> {
+    settings.check().or_else(|unfit| refuse(field(unfit), unfit.to_string()))
 }
 
 /// How to reach S3.
@@ -109,9 +114,6 @@ const KNOWN: &str = "walsync knows s3://bucket/prefix, gs://bucket/prefix, abs:/
 
 /// SQLite itself lets a WAL grow to a thousand pages, of 4 KiB as a rule.
 const WAL_BYTES_MAX_LEAST: u64 = 4 << 20;
-
-/// Times are added to those of the machine.
-const SNAPSHOT_INTERVAL_SECONDS_MAX: u64 = 100 * 365 * 86_400;
 
 /// Restores for the sake of knowing that they work.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -256,10 +258,6 @@ impl Config {
     pub fn settings(&self) -> Result<Settings, ConfigError> {
         let default = Settings::default();
         let seconds = |seconds: Option<u64>, default| seconds.map_or(default, Duration::from_secs);
-        let interval = self.interval_millis.map_or(default.interval, Duration::from_millis);
-        if interval < Duration::from_millis(25) {
-            return refuse("interval-millis", "must be 25 or more");
-        }
         if self.uploads.is_some_and(|uploads| !(1..=64).contains(&uploads)) {
             return refuse("uploads", "must be from 1 to 64");
         }
@@ -272,21 +270,11 @@ impl Config {
         if self.uploads_a_month_max == Some(0) {
             return refuse("uploads-a-month-max", "must be 1 or more: with none nothing would be replicated");
         }
-        if self.snapshot_interval_seconds.is_some_and(|seconds| seconds > SNAPSHOT_INTERVAL_SECONDS_MAX) {
-            return refuse(
-                "snapshot-interval-seconds",
-                format!("must be {SNAPSHOT_INTERVAL_SECONDS_MAX} or less, a hundred years"),
-            );
-        }
-        let levels = match &self.levels_millis {
-            Some(levels) if levels.len() > 8 => return refuse("levels-millis", "names more than 8 levels"),
-            Some(levels) if levels.contains(&0) => return refuse("levels-millis", "must be 1 or more each"),
-            Some(levels) => levels.iter().copied().map(Duration::from_millis).collect(),
-            None => default.levels,
-        };
-        Ok(Settings {
-            interval,
-            levels,
+        let levels = self.levels_millis.as_ref();
+        let levels = levels.map(|levels| levels.iter().copied().map(Duration::from_millis).collect());
+        let settings = Settings {
+            interval: self.interval_millis.map_or(default.interval, Duration::from_millis),
+            levels: levels.unwrap_or(default.levels),
             retention: self.retention.policy(),
             snapshot_interval: seconds(self.snapshot_interval_seconds, default.snapshot_interval),
             uploads: self.uploads.unwrap_or(default.uploads),
@@ -296,7 +284,12 @@ impl Config {
             wal_bytes_max: self.wal_bytes_max.unwrap_or(default.wal_bytes_max),
             uploads_a_month_max: self.uploads_a_month_max,
             drill: self.restore_drill.as_ref().map(DrillOptions::settings).transpose()?,
-        })
+        };
+        check(&settings, |unfit| match unfit {
+            Unfit::Interval => "interval-millis",
+            Unfit::Levels | Unfit::Level => "levels-millis",
+        })?;
+        Ok(settings)
     }
 
     /// Drills need their folder, and nothing else of this configuration does.

@@ -22,6 +22,7 @@ mod maintenance;
 mod phase;
 mod recovery;
 pub mod risk;
+mod settings;
 mod shown;
 mod staging;
 mod tracked;
@@ -34,13 +35,11 @@ mod yielding;
 pub use drill::{DrillReport, DrillSettings};
 pub use maintenance::RETENTION_INTERVAL;
 pub use phase::{Phase, SnapshotLate, Status, Waits};
+pub use settings::{INTERVAL_LEAST, LEVELS_MAX, Settings, Unfit};
 
 use crate::arena::Arena;
 use crate::clock::{BelievedDate, Clock};
-use crate::compaction::LITESTREAM_INTERVALS;
-use crate::pin::PinKind;
 use crate::replica::Replica;
-use crate::retention::Policy;
 use databases::Databases;
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -52,51 +51,6 @@ use tracked::Tracked;
 
 /// Stack of each thread: none recurses.
 const STACK_BYTES: usize = 256 * 1024;
-
-/// How to replicate.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Between two uploads of one database, and between two looks at an idle one.
-    pub interval: Duration,
-    /// Between two snapshots of one database.
-    pub snapshot_interval: Duration,
-    /// How long a file waits in level 0, 1, … before it is merged with those that came since; at most 8.
-    pub levels: Vec<Duration>,
-    /// What is kept of what was merged; nothing is removed where absent.
-    pub retention: Option<Policy>,
-    /// Uploads at once, beside one of a large file and one of a snapshot.
-    pub uploads: usize,
-    /// Memory for what is staged, all databases together.
-    pub arena_bytes: usize,
-    /// For staged files that are larger.
-    pub staging_folder: PathBuf,
-    /// What holds frames; where absent locks, and a read transaction of each database for which they do not work.
-    pub pin: Option<PinKind>,
-    /// By so much the WAL of a database may grow because we hold it: beyond that frames are let go of, staged or not.
-    pub wal_bytes_max: u64,
-    /// Uploads in a month, all databases together; unbounded where absent.
-    pub uploads_a_month_max: Option<u64>,
-    /// What is restored for a trial, and how often; nothing where absent.
-    pub drill: Option<DrillSettings>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            interval: Duration::from_secs(1),
-            snapshot_interval: Duration::from_secs(24 * 3600),
-            levels: LITESTREAM_INTERVALS.to_vec(),
-            retention: Some(Policy::default()),
-            uploads: 4,
-            arena_bytes: 2 * 1024 * 1024,
-            staging_folder: std::env::temp_dir(),
-            pin: None,
-            wal_bytes_max: 4 << 30,
-            uploads_a_month_max: None,
-            drill: None,
-        }
-    }
-}
 
 /// What all databases did together.
 #[derive(Debug, Default)]

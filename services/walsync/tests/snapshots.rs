@@ -46,6 +46,28 @@ fn assert_restores(replica: &Replica, database: &Path) {
     assert!(std::fs::read(output).unwrap() == content(database));
 }
 
+#[test]
+fn a_time_between_snapshots_that_never_comes_keeps_nothing_from_being_replicated() {
+    let folder = folder();
+    let database = folder.path().join("app.db");
+    let mut application = Application::start(&database, TABLE);
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let replica = replica(&store, "app.db");
+    // The second one finds the first file of all there, and reads when that was made.
+    for _ in 0..2 {
+        let replicator = Replicator::start(settings(Duration::MAX), Arc::new(SystemClock::default())).unwrap();
+        replicator.add(database.clone(), replica.clone());
+        for _ in 0..2 {
+            application.run(INSERT);
+            assert!(replicator.sync(LONG));
+        }
+        assert!(replicator.stop(LONG).is_empty());
+    }
+    assert_restores(&replica, &database);
+    assert!(snapshots(&replica).is_empty());
+    application.close();
+}
+
 /// The last transactions of the snapshots that the store has.
 fn snapshots(replica: &Replica) -> Vec<u64> {
     let files = replica.files().unwrap();

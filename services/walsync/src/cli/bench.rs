@@ -3,8 +3,13 @@
 use super::S3Args;
 use crate::bench::{Options, Test};
 use clap::Args;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
+use walsync::replicator::INTERVAL_LEAST;
+
+/// What either program takes.
+const INTERVAL_MILLIS: RangeInclusive<u64> = INTERVAL_LEAST.as_millis() as u64..=60_000;
 
 #[derive(Args)]
 pub struct BenchArgs {
@@ -29,7 +34,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     commits: u32,
     /// Between uploads of one database, of both programs, in milliseconds
-    #[arg(long, value_name = "MILLIS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    #[arg(long, value_name = "MILLIS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(INTERVAL_MILLIS))]
     interval_millis: u64,
     /// How often every arm is measured, in turns
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -6,7 +6,7 @@ use super::found::{Fields, Found, NO_TEXT, Wanted};
 use super::place::{BUCKETS, with_name};
 use super::{AzureOptions, ConfigError, GcsOptions, Location, Places, S3Options, StoreOptions, read, refuse};
 use crate::replica::Replica;
-use crate::replicator::Settings;
+use crate::replicator::{Settings, Unfit};
 use crate::retention::Policy;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -440,35 +440,31 @@ fn store_of(name: &str, replica: ReplicaOptions, config: &Config) -> Result<(Str
 
 fn settings(config: &Config, interval: Option<Duration>) -> Result<Settings, ConfigError> {
     let default = Settings::default();
-    let interval = interval.unwrap_or(default.interval);
-    if interval < Duration::from_millis(25) {
-        return refuse("sync-interval", "must be 25ms or more");
-    }
     let or = |field, text: &Option<String>, default| text.as_ref().map_or(Ok(default), |text| time(field, text));
-    if config.levels.len() > 8 {
-        return refuse("levels", "names more than 8 levels");
-    }
     if config.socket.enabled {
         return refuse("socket.enabled", "walsync has no control socket: leave it out; status and sync ask at addr");
     }
     let levels: Vec<Duration> =
         config.levels.iter().map(|level| time("levels.interval", &level.interval)).collect::<Result<_, _>>()?;
-    if levels.contains(&Duration::ZERO) {
-        return refuse("levels.interval", "must be more than 0");
-    }
     let policy = Policy {
         uploads: or("l0-retention", &config.l0_retention, Policy::default().uploads)?,
         merged: or("snapshot.retention", &config.snapshot.retention, Policy::default().merged)?,
         // Litestream keeps nothing before that.
         ..Policy { hourly: 0, daily: 0, weekly: 0, monthly: 0, ..Policy::default() }
     };
-    Ok(Settings {
-        interval,
+    let settings = Settings {
+        interval: interval.unwrap_or(default.interval),
         snapshot_interval: or("snapshot.interval", &config.snapshot.interval, default.snapshot_interval)?,
         levels: if levels.is_empty() { default.levels } else { levels },
         retention: config.retention.enabled.unwrap_or(true).then_some(policy),
         ..Settings::default()
-    })
+    };
+    super::check(&settings, |unfit| match unfit {
+        Unfit::Interval => "sync-interval",
+        Unfit::Levels => "levels",
+        Unfit::Level => "levels.interval",
+    })?;
+    Ok(settings)
 }
 
 #[cfg(test)]

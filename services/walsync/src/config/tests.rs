@@ -184,14 +184,31 @@ fn litestreams_words_for_clouds_are_honoured() {
 }
 
 #[test]
-fn a_time_between_snapshots_to_which_none_can_be_added_is_refused_by_name() {
-    let settings = |seconds: u64| {
-        let text = format!("{{store: /s, snapshot-interval-seconds: {seconds}, databases: [{{path: /a.db}}]}}");
-        Config::parse(&text).unwrap().settings().map_err(|error| error.to_string())
+fn what_no_replicator_can_is_refused_in_the_words_of_either_configuration() {
+    let ours = |words: &str| {
+        let config = Config::parse(&format!("{{store: /s, {words}, databases: [{{path: /a.db}}]}}")).unwrap();
+        config.settings().map_err(|error| error.to_string())
     };
-    let error = settings(u64::MAX).unwrap_err();
-    assert!(error.starts_with("snapshot-interval-seconds: must be 3153600000 or less"), "{error}");
-    assert!(settings(0).is_ok() && settings(3_153_600_000).is_ok());
+    let theirs = |words: &str| {
+        let text = format!("{{{words}, dbs: [{{path: /a.db, replica: {{path: /r}}}}]}}");
+        litestream::Litestream::parse(&text).map(|read| read.settings).map_err(|error| error.to_string())
+    };
+    let many = |level: &str| [level; 9].join(", ");
+    for (refused, expected) in [
+        (ours("interval-millis: 24"), "interval-millis: must be 25 ms or more"),
+        (theirs("sync-interval: 24ms"), "sync-interval: must be 25 ms or more"),
+        (ours("levels-millis: [1, 0]"), "levels-millis: must be more than 0"),
+        (theirs("levels: [{interval: 1s}, {interval: 0s}]"), "levels.interval: must be more than 0"),
+        (ours(&format!("levels-millis: [{}]", many("1"))), "levels-millis: names more than 8 levels"),
+        (theirs(&format!("levels: [{}]", many("{interval: 1s}"))), "levels: names more than 8 levels"),
+    ] {
+        assert_eq!(refused.map(drop).unwrap_err(), expected);
+    }
+    // Who wants no more snapshots says so by a time that does not come, in either.
+    let never = ours(&format!("snapshot-interval-seconds: {}", u64::MAX)).unwrap().snapshot_interval;
+    assert_eq!(never, Duration::from_secs(u64::MAX));
+    assert!(theirs(&format!("snapshot: {{interval: {}ms}}", u64::MAX)).is_ok());
+    assert!(ours("interval-millis: 25").is_ok() && theirs("sync-interval: 25ms").is_ok());
 }
 
 #[test]
