@@ -1,18 +1,11 @@
 //! Configuration: our own YAML, and Litestream's. Unknown words are refused, with their place.
 
-use crate::import::LegacyReplica;
 use crate::pin::PinKind;
-use crate::replica::Replica;
 use crate::replicator::{DrillSettings, Settings, Unfit};
 use crate::retention::Policy;
-use crate::store::credentials::{self, Credentials, Provider};
-use crate::store::files::FileStore;
-use crate::store::s3::{S3Settings, S3Store};
-use crate::store::{Store, StoreError};
-use ltx::Layout;
+use crate::store::StoreError;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 mod clouds;
@@ -20,12 +13,16 @@ mod directory;
 mod either;
 mod found;
 pub mod litestream;
+mod location;
 mod place;
+mod s3;
 
 pub use clouds::{AzureOptions, GcsOptions};
 pub use either::{Either, Opened};
 pub use found::Found;
+pub use location::{Location, StoreOptions};
 pub use place::{Place, Places, with_name};
+pub use s3::{S3Options, S3Place};
 
 /// What is wrong with what the user wrote.
 #[derive(Debug, thiserror::Error)]
@@ -57,60 +54,6 @@ fn refuse<T>(field: &str, problem: impl Into<String>) -> Result<T, ConfigError> 
 fn check(settings: &Settings, field: impl FnOnce(Unfit) -> &'static str) -> Result<(), ConfigError> {
     settings.check().or_else(|unfit| refuse(field(unfit), unfit.to_string()))
 }
-
-/// How to reach S3.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct S3Options {
-    /// `https://host[:port]`; AWS's own for the region where absent.
-    pub endpoint: Option<String>,
-    /// us-east-1 where absent.
-    pub region: Option<String>,
-    /// `endpoint/bucket` instead of `bucket.endpoint`; on by itself where there is an endpoint.
-    pub path_style: Option<bool>,
-    /// Instead of the environment's.
-    pub access_key_id: Option<String>,
-    /// Instead of the environment's.
-    pub secret_access_key: Option<String>,
-    /// Keys of this machine's role, from its metadata service (EC2), where there are no others. Not asked unless this says so: elsewhere nobody
-    /// answers there.
-    pub instance_metadata: bool,
-    /// Certificates to trust, in PEM.
-    pub certificates: Option<PathBuf>,
-    /// For one request, in seconds; 30 where absent.
-    pub timeout_seconds: Option<u64>,
-    /// Larger objects are sent in parts of so many bytes, 5 MiB to 5 GiB; 256 MiB where absent.
-    pub part_bytes: Option<u64>,
-}
-
-/// How to reach each kind of store.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoreOptions {
-    /// S3.
-    pub s3: S3Options,
-    /// Google Cloud Storage.
-    pub gcs: GcsOptions,
-    /// Azure Blob Storage.
-    pub azure: AzureOptions,
-}
-
-impl From<&S3Options> for StoreOptions {
-    fn from(s3: &S3Options) -> Self {
-        StoreOptions { s3: s3.clone(), ..StoreOptions::default() }
-    }
-}
-
-impl From<&Config> for StoreOptions {
-    fn from(config: &Config) -> Self {
-        StoreOptions { s3: config.s3.clone(), gcs: config.gcs.clone(), azure: config.azure.clone() }
-    }
-}
-
-/// Bytes of a part, as S3 takes them.
-const PART_BYTES: std::ops::RangeInclusive<u64> = 5 << 20..=5 << 30;
-
-/// What a place may be.
-const KNOWN: &str = "walsync knows s3://bucket/prefix, gs://bucket/prefix, abs://account@container/prefix, file:///folder, and a folder's path";
 
 /// SQLite itself lets a WAL grow to a thousand pages, of 4 KiB as a rule.
 const WAL_BYTES_MAX_LEAST: u64 = 4 << 20;
@@ -302,136 +245,6 @@ impl Config {
                 refuse("restore-drill.folder", problem)
             }
         }
-    }
-}
-
-/// A store and a place in it.
-#[derive(Clone)]
-pub struct Location {
-    store: Arc<dyn Store>,
-    layout: Layout,
-    prefix: String,
-    place: Place,
-}
-
-impl Location {
-    fn folder(path: PathBuf) -> Location {
-        let place = Place::folder(&path);
-        Location { store: Arc::new(FileStore::new(path)), layout: Layout::Files, prefix: String::new(), place }
-    }
-
-    /// Opens `s3://bucket/prefix`, `file:///folder`, or a folder; `gs://bucket/prefix` and `abs://account@container/prefix` with the feature
-    /// `clouds`. Credentials come from `options`, else from the machine.
-    pub fn open(url: &str, options: impl Into<StoreOptions>) -> Result<Location, ConfigError> {
-        Location::open_as(url, options.into(), true)
-    }
-
-    /// The same. Where nobody logs in, to say what it means, credentials that are not there are made up.
-    fn open_as(url: &str, options: StoreOptions, logs_in: bool) -> Result<Location, ConfigError> {
-        if url.is_empty() {
-            return refuse("store", format!("is empty, and would be the current folder; for that write ./; {KNOWN}"));
-        }
-        if let Some(path) = url.strip_prefix("file://").filter(|path| path.starts_with('/')) {
-            return Ok(Location::folder(path.into()));
-        }
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        if let Some(place) = clouds::parse(url, &options.gcs, &options.azure, variable)? {
-            return place.open(logs_in, variable);
-        }
-        let Some(place) = url.strip_prefix("s3://") else {
-            // A mistyped URL is no folder: what goes there would be taken for safe elsewhere.
-            let first = url.split('/').next().unwrap_or_default();
-            let is_scheme = first == "file" || place::BUCKETS.contains(&first);
-            if first.contains(':') || is_scheme && url.contains("//") {
-                return refuse("store", format!("{url}: {KNOWN}"));
-            }
-            let folder = std::path::absolute(url).unwrap_or_else(|_| url.into());
-            return Ok(Location::folder(folder));
-        };
-        let (place, words) = place::with_words(place);
-        let mut options = options.s3;
-        if !logs_in && options.access_key_id.is_none() && options.secret_access_key.is_none() {
-            (options.access_key_id, options.secret_access_key) = (Some("none".into()), Some("none".into()));
-        }
-        for (name, value) in words {
-            match name {
-                "endpoint" => options.endpoint = Some(litestream::endpoint(value)),
-                "region" => options.region = Some(value.to_owned()),
-                "force-path-style" | "forcePathStyle" => options.path_style = Some(value == "true"),
-                _ => {
-                    return refuse(
-                        "store",
-                        format!("{url}: \"{name}\" is unknown: endpoint, region, force-path-style"),
-                    );
-                }
-            }
-        }
-        let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-        if bucket.is_empty() {
-            return refuse("store", format!("{url}: there is no bucket"));
-        }
-        // Litestream has two of its own.
-        let environment = |name: &str| {
-            variable(name).or_else(|| match name {
-                "AWS_ACCESS_KEY_ID" => variable("LITESTREAM_ACCESS_KEY_ID"),
-                "AWS_SECRET_ACCESS_KEY" => variable("LITESTREAM_SECRET_ACCESS_KEY"),
-                _ => None,
-            })
-        };
-        let credentials: Arc<dyn Provider> = match (&options.access_key_id, &options.secret_access_key) {
-            (Some(id), Some(secret)) => Arc::new(Credentials {
-                access_key_id: id.clone(),
-                secret_access_key: secret.clone(),
-                session_token: None,
-            }),
-            (None, None) => {
-                let none =
-                    "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials";
-                let found = credentials::provider(options.instance_metadata, environment)?;
-                found.map_or_else(|| refuse("s3", none), Ok)?
-            }
-            _ => return refuse("s3", "access-key-id and secret-access-key go together"),
-        };
-        let found = S3Settings::find(bucket, options.endpoint.as_deref(), options.region.as_deref(), environment);
-        let settings = S3Settings {
-            path_style: options.path_style.unwrap_or(found.path_style),
-            timeout: Duration::from_secs(options.timeout_seconds.unwrap_or(30).max(1)),
-            certificates: options.certificates.clone(),
-            ..found
-        };
-        let prefix = place::prefix(url, prefix)?;
-        let place = Place::bucket(&settings.endpoint, bucket, &prefix);
-        let store = S3Store::new(settings, credentials)?;
-        let store: Arc<dyn Store> = match options.part_bytes {
-            None => Arc::new(store),
-            Some(bytes) if PART_BYTES.contains(&bytes) => Arc::new(store.sending_parts_of(bytes)),
-            Some(_) => {
-                let (least, most) = (PART_BYTES.start(), PART_BYTES.end());
-                return refuse("s3.part-bytes", format!("must be from {least} to {most}, as S3 takes parts"));
-            }
-        };
-        Ok(Location { store, layout: Layout::Objects, prefix, place })
-    }
-
-    /// The store, and what keys below the place begin with.
-    pub fn store(&self) -> (&Arc<dyn Store>, &str) {
-        (&self.store, &self.prefix)
-    }
-
-    /// What Litestream 0.3 has written to the place itself.
-    pub fn legacy(&self) -> LegacyReplica {
-        LegacyReplica::new(self.store.clone(), &self.prefix)
-    }
-
-    /// Where the replica called `name` lies.
-    pub fn place(&self, name: &str) -> Place {
-        self.place.of(name)
-    }
-
-    /// The replica called `name`; the place itself where that is empty.
-    pub fn replica(&self, name: &str) -> Replica {
-        let prefix = if self.prefix.is_empty() || name.is_empty() { "" } else { "/" };
-        Replica::new(self.store.clone(), self.layout, &format!("{}{prefix}{name}", self.prefix))
     }
 }
 

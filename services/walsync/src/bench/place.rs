@@ -4,7 +4,7 @@ use super::wrong;
 use rand::random;
 use std::path::Path;
 use std::process::Command;
-use walsync::config::{ConfigError, Location, S3Options};
+use walsync::config::{ConfigError, Location, S3Options, S3Place};
 use walsync::replica::Replica;
 
 /// A place in a store. Each run of an arm has one of its own in it.
@@ -29,22 +29,13 @@ impl Place {
         }
         // What else is wrong in it is told in the words that other verbs have.
         Location::open(given, s3)?;
-        let mut s3 = s3.clone();
-        let (url, query) = match given.split_once('?') {
-            Some((url, query)) if given.starts_with("s3://") => (url, query),
-            _ => (given, ""),
-        };
-        for word in query.split('&') {
-            match word.split_once('=') {
-                Some(("endpoint", value)) => s3.endpoint = Some(walsync::config::litestream::endpoint(value)),
-                Some(("region", value)) => s3.region = Some(value.to_owned()),
-                _ => {}
+        let (url, s3) = match S3Place::parse(given, s3)? {
+            Some(S3Place { bucket, prefix, options }) => (format!("s3://{bucket}/{prefix}"), options),
+            None if is_known => (given.to_owned(), s3.clone()),
+            None => {
+                let folder = std::path::absolute(given).unwrap_or_else(|_| given.into());
+                (format!("file://{}", folder.display()), s3.clone())
             }
-        }
-        let url = if is_known {
-            url.to_owned()
-        } else {
-            format!("file://{}", std::path::absolute(url).unwrap_or_else(|_| url.into()).display())
         };
         Ok(Place { url: format!("{}/walsync-bench-{:016x}", url.trim_end_matches('/'), random::<u64>()), s3 })
     }

@@ -65,7 +65,7 @@ pub(super) fn parse(
     let mut endpoint = None;
     for word in words {
         match word {
-            ("endpoint", value) => endpoint = Some(super::litestream::endpoint(value)),
+            ("endpoint", value) => endpoint = Some(super::place::endpoint(value)),
             (name, _) => return refuse("store", format!("{url}: \"{name}\" is unknown: endpoint")),
         }
     }

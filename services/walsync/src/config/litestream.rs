@@ -3,7 +3,7 @@
 
 use super::directory::Directory;
 use super::found::{Fields, Found, NO_TEXT, Wanted};
-use super::place::{BUCKETS, with_name};
+use super::place::{BUCKETS, endpoint, with_name};
 use super::{AzureOptions, ConfigError, GcsOptions, Location, Places, S3Options, StoreOptions, read, refuse};
 use crate::replica::Replica;
 use crate::replicator::{Settings, Unfit};
@@ -157,11 +157,6 @@ fn time(field: &str, text: &str) -> Result<Duration, ConfigError> {
         Some(time) => Ok(time),
         None => refuse(field, format!("\"{text}\": write it as 1s, 500ms or 1h30m")),
     }
-}
-
-/// A host as Litestream takes it, with or without `https://`.
-pub fn endpoint(text: &str) -> String {
-    if text.contains("://") { text.to_owned() } else { format!("https://{text}") }
 }
 
 /// `$NAME` and `${NAME}` as Litestream replaces them; a variable that is not set is empty.

@@ -32,6 +32,11 @@ impl fmt::Display for Place {
     }
 }
 
+/// An endpoint as Litestream's users write it, too: with or without `https://`.
+pub(super) fn endpoint(text: &str) -> String {
+    if text.contains("://") { text.to_owned() } else { format!("https://{text}") }
+}
+
 /// What a place in a bucket begins with, in each kind of store.
 pub(super) const BUCKETS: [&str; 3] = ["s3", "gs", "abs"];
 
