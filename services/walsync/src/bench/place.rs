@@ -44,9 +44,10 @@ impl Place {
         self.url.starts_with("s3://")
     }
 
-    /// What a relay can stand before: a server without TLS.
+    /// What a relay can stand before: a server without TLS, which has no host for each bucket.
     pub fn plain_endpoint(&self) -> Option<&str> {
-        self.s3.endpoint.as_deref().filter(|_| self.is_s3())?.strip_prefix("http://")
+        let is_reached = self.is_s3() && self.s3.path_style != Some(false);
+        self.s3.endpoint.as_deref().filter(|_| is_reached)?.strip_prefix("http://")
     }
 
     /// The same, asked by another way.
@@ -64,7 +65,10 @@ impl Place {
 
     /// As walsync is told of it.
     pub fn for_walsync(&self, command: &mut Command, flag: Option<&str>, path: &str) {
-        command.args(flag).arg(format!("{}/{path}", self.url));
+        // There is no flag for it.
+        let style = self.s3.path_style.filter(|_| self.is_s3());
+        let words = style.map_or(String::new(), |style| format!("?force-path-style={style}"));
+        command.args(flag).arg(format!("{}/{path}{words}", self.url));
         if self.is_s3() {
             command.args(self.s3.endpoint.iter().flat_map(|endpoint| ["--endpoint", endpoint]));
             command.args(self.s3.region.iter().flat_map(|region| ["--region", region]));
@@ -77,7 +81,8 @@ impl Place {
         let endpoint = self.s3.endpoint.as_ref().filter(|_| self.is_s3());
         if let Some(endpoint) = endpoint {
             let region = self.region();
-            url += &format!("?endpoint={endpoint}&force-path-style=true&region={region}");
+            let style = self.s3.path_style.unwrap_or(true);
+            url += &format!("?endpoint={endpoint}&force-path-style={style}&region={region}");
         }
         url
     }
@@ -89,7 +94,9 @@ impl Place {
             Some(place) => {
                 let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
                 let endpoint = self.s3.endpoint.as_ref();
-                let endpoint = endpoint.map(|endpoint| format!(", endpoint: \"{endpoint}\", force-path-style: true"));
+                let style = self.s3.path_style.unwrap_or(true);
+                let endpoint =
+                    endpoint.map(|endpoint| format!(", endpoint: \"{endpoint}\", force-path-style: {style}"));
                 let (endpoint, region) = (endpoint.unwrap_or_default(), self.region());
                 format!("type: s3, bucket: \"{bucket}\", path: \"{prefix}/{path}\", region: {region}{endpoint}")
             }
@@ -148,6 +155,18 @@ mod tests {
         assert_eq!(place.plain_endpoint(), Some("127.0.0.1:7070"));
         let relayed = place.through("http://127.0.0.1:1".into());
         assert_eq!((relayed.plain_endpoint(), &relayed.url), (Some("127.0.0.1:1"), &place.url));
+    }
+
+    #[test]
+    fn both_programs_are_told_of_hosts_that_are_buckets() {
+        let place = place("s3://bucket?endpoint=http://store:7070&force-path-style=false");
+        let mut command = Command::new("walsync");
+        place.for_walsync(&mut command, None, "run");
+        let url = command.get_args().next().unwrap().to_str().unwrap();
+        assert!(url.ends_with("/run?force-path-style=false"), "{url}");
+        assert!(place.for_litestream("run").contains("&force-path-style=false&"));
+        assert!(place.in_litestream_yml("run").ends_with(", force-path-style: false"));
+        assert_eq!(place.plain_endpoint(), None, "a relay is not called bucket.127.0.0.1");
     }
 
     #[test]
