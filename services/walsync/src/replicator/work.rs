@@ -383,14 +383,24 @@ impl Shared {
             );
         }
         let age = match snapshot {
-            Some(snapshot) => {
-                let taken = match tracked.replica.header(snapshot) {
-                    Ok(header) => header.timestamp_millis,
-                    Err(StoreError::Damaged(_)) => i64::MIN,
-                    Err(error) => return Err(error.into()),
-                };
-                Duration::from_millis(u64::try_from(self.clock.unix_millis().saturating_sub(taken)).unwrap_or(0))
-            }
+            Some(snapshot) => match tracked.replica.header(snapshot) {
+                Ok(header) => {
+                    let age = self.clock.unix_millis().saturating_sub(header.timestamp_millis);
+                    Duration::from_millis(u64::try_from(age).unwrap_or(0))
+                }
+                Err(StoreError::Damaged(error)) => {
+                    tracing::error!(path = %tracked.path.display(), %error, "the newest snapshot is damaged: another one follows");
+                    if newest.is_some_and(|newest| newest.name.max_txid == snapshot.name.max_txid) {
+                        // Another one of where we stand would have its name, and be taken for another writer's: it is of the next
+                        // transaction, as where the newest file is damaged, and comes at once.
+                        (state.position, state.last_page_size) = (None, 0);
+                        Duration::ZERO
+                    } else {
+                        self.settings.snapshot_interval
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            },
             None => self.settings.snapshot_interval,
         };
         state.next_snapshot =
