@@ -148,11 +148,11 @@ impl Fetch {
             self.shared.room.notify_one();
         }
         loop {
-            if let Some(Some(_)) = state.slots.front() {
-                let slot = state.slots.pop_front().flatten();
+            if let Some(part) = state.slots.front_mut().and_then(Option::take) {
+                state.slots.pop_front();
                 state.passed += 1;
                 self.read = 0;
-                self.part = slot.unwrap_or_else(|| Ok(Vec::new()))?;
+                self.part = part?;
                 return Ok(());
             }
             state = self.shared.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);

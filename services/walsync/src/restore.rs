@@ -193,7 +193,8 @@ impl Chain {
         }
         let mut plan = Vec::new();
         let mut point = target;
-        while let Some(file) = self.reachable.get(&point) {
+        loop {
+            let file = self.reachable.get(&point).ok_or_else(|| self.hole(target))?;
             plan.push(*file);
             if file.name.min_txid == 1 {
                 break;
@@ -336,9 +337,14 @@ pub fn plan(replica: &Replica, target: Target) -> Result<(u64, Vec<RemoteFile>),
         Target::Txid(txid) => txid,
         Target::Time { millis, now_millis } => {
             let files: Vec<RemoteFile> = chain.timed().copied().collect();
-            let mut times = read_each(&files, |file| Ok(replica.header(file)?.timestamp_millis))?.into_iter();
-            let now = now_millis.saturating_add(CLOCK_STEP_MILLIS);
-            chain.point_at(millis, now, |_| Ok(times.next().unwrap_or(i64::MAX)))?
+            let times = read_each(&files, |file| Ok((file.name.max_txid, replica.header(file)?.timestamp_millis)))?;
+            let times: BTreeMap<u64, i64> = times.into_iter().collect();
+            let time = |file: &RemoteFile| {
+                let unread =
+                    || StoreError::Permanent(format!("{}: its time was not read", replica.key(file.level, file.name)));
+                times.get(&file.name.max_txid).copied().ok_or_else(unread)
+            };
+            chain.point_at(millis, now_millis.saturating_add(CLOCK_STEP_MILLIS), time)?
         }
     };
     Ok((point, chain.plan(point)?))
