@@ -2,7 +2,7 @@
 //!
 //! What is new in the replica is written page by page through SQLite itself (its table `sqlite_dbpage`), in one transaction of the
 //! database's WAL. Readers see the state before it or the state after it, never one between; a process that dies leaves one of both.
-//! Memory is that of SQLite's cache, however much is new: it spills into the WAL.
+//! Memory is that of SQLite's cache, which spills into the WAL, and two bits for each page that the database grows by.
 //!
 //! Page 1 differs from the original's in 12 bytes, which SQLite writes itself: its counter of changes (at 24 and 92) and its version (96).
 //!
@@ -17,6 +17,7 @@
 //! applied, too, which merged files and snapshots keep. Changes go on from there only where a file that ends there has that time, or was
 //! listed beside one that has; otherwise a file with the whole state begins the way.
 
+mod extent;
 mod note;
 
 pub use note::Note;
@@ -25,8 +26,9 @@ use crate::replica::{RemoteFile, Replica};
 use crate::restore::{Applied, IntegrityCheck, RestoreError, Restored, Target};
 use crate::restore::{give_name, refuse_existing, remove_abandoned, restore_into, scratch};
 use crate::store::{StoreError, retry};
+use extent::Extent;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -370,52 +372,6 @@ impl Follower {
     }
 }
 
-/// What becomes of the size of a database while files are written over it.
-struct Extent {
-    page_size: u32,
-    /// Pages before.
-    before: u32,
-    /// Pages after.
-    after: u32,
-    /// The smallest size in between: what lies beyond is no longer what it was.
-    smallest: u32,
-    /// Pages beyond that which were written since.
-    written: BTreeSet<u32>,
-}
-
-impl Extent {
-    fn new(before: u32, after: u32, page_size: u32) -> Extent {
-        Extent { page_size, before, after, smallest: before, written: BTreeSet::new() }
-    }
-
-    /// A file has this page: whether it is to be written.
-    fn written(&mut self, number: u32) -> bool {
-        let is_within = number <= self.after;
-        if is_within && number > self.smallest {
-            self.written.insert(number);
-        }
-        is_within
-    }
-
-    /// A file is written, after which the database has so many pages.
-    fn ends_at(&mut self, size: u32) {
-        self.smallest = self.smallest.min(size);
-        self.written.split_off(&size.saturating_add(1));
-    }
-
-    /// Pages that are there in the end, and that no file has written: zero, as in a restored database.
-    fn missing(&self) -> impl Iterator<Item = u32> + '_ {
-        let lock_page = ltx::lock_page(self.page_size);
-        let is_missing = move |number: &u32| *number != lock_page && !self.written.contains(number);
-        (self.smallest.saturating_add(1)..=self.after).filter(is_missing)
-    }
-
-    /// The first page that must go, where the database has become smaller.
-    fn first_beyond(&self) -> Option<u32> {
-        (self.before > self.after).then(|| self.after + 1)
-    }
-}
-
 /// Changes with each commit of another connection.
 fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA data_version", [], |row| row.get(0))
@@ -457,6 +413,7 @@ mod tests {
     use crate::store::Store;
     use crate::store::memory::MemoryStore;
     use ltx::FileName;
+    use std::collections::BTreeSet;
     use std::sync::Arc;
 
     fn file(level: u8, min_txid: u64, max_txid: u64, size: u64) -> RemoteFile {
@@ -519,22 +476,6 @@ mod tests {
         assert_eq!(way(&holed, 5), (vec![], 5, 7));
         let mended = [holed[0], holed[1], file(9, 1, 6, 1000)];
         assert_eq!(way(&mended, 4), (vec![(1, 6), (7, 7)], 7, 7));
-    }
-
-    #[test]
-    fn pages_that_went_and_came_again_are_zero_unless_written() {
-        let mut extent = Extent::new(10, 9, 4096);
-        assert!(extent.written(9) && !extent.written(12), "what is cut off later is not written");
-        extent.ends_at(6);
-        assert!(extent.written(7) && extent.written(3));
-        extent.ends_at(9);
-        assert_eq!(extent.missing().collect::<Vec<_>>(), [8, 9], "what 9 was before the cut is gone");
-        assert_eq!(extent.first_beyond(), Some(10));
-        let mut growing = Extent::new(1, 16_386, 65_536);
-        growing.ends_at(16_386);
-        let missing: Vec<u32> = growing.missing().collect();
-        assert_eq!((missing.len(), missing.contains(&16_385)), (16_384, false), "the lock page is never written");
-        assert_eq!(growing.first_beyond(), None);
     }
 
     /// Puts a whole database into a replica, as the state after a transaction.
