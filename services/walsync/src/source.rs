@@ -7,7 +7,7 @@ use crate::difference::PageChecksums;
 use crate::position::{Continuity, Position, continuity};
 use crate::replica::LtxFile;
 use crate::wal_index::{Counter, WalIndex};
-use crate::wal_reader::{FRAME_HEADER_SIZE, ReadAt, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes, size_max};
+use crate::wal_reader::{self, Changes, ReadAt, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes};
 use ltx::{Encoder, Header, NO_CHECKSUM};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -203,22 +203,17 @@ pub fn stage_changes(
         true => position.changes.map(|before| before.after(changes.commits)),
         false => counter(index.as_ref(), &changes.end),
     };
-    let new_frames = changes.end.frames.saturating_sub(from.frames);
-    refuse_impossible(changes.size, position.size, new_frames, header.page_size)?;
-    // Pages that SQLite took and gave back within a transaction have no frame, and yet the database has them.
-    let grown_from = position.size.min(changes.smallest).saturating_add(1);
-    let before_growth = changes.pages.iter().copied().take_while(|(number, _)| *number < grown_from);
-    let growth = (grown_from..=changes.size).map(|number| (number, changes.frame_of(number).unwrap_or(IN_DATABASE)));
+    let before = position.size;
+    refuse_impossible(&changes, before)?;
     let position = Position { wal: Some(changes.end), size: changes.size, changes: counted, database: None };
     let header = encode_header(stamp, header.page_size, changes.size, &position);
     let staging = arena.stage();
     let mut encoder = Encoder::new(staging, header)?;
     let mut page = vec![0; changes.end.header.page_size as usize];
-    let lock_page = ltx::lock_page(changes.end.header.page_size);
-    for (number, frame) in before_growth.chain(growth).filter(|(number, _)| *number != lock_page) {
+    for (number, frame) in changes.pages_with_growth(before) {
         match frame {
-            IN_DATABASE => read_page(source.database(), number, &mut page)?,
-            frame => read_frame(wal, &changes.end.header, frame, &mut page)?,
+            Some(frame) => read_frame(wal, &changes.end.header, frame, &mut page)?,
+            None => read_page(source.database(), number, &mut page)?,
         }
         encoder.page(number, &page)?;
     }
@@ -230,11 +225,12 @@ pub fn stage_changes(
     Ok(Ok(Some(Staged { is_before_restart: before_restart, ..staged })))
 }
 
-/// Refuses a commit of more pages than there can be: what is made as large as that, of zeros, would take the disk from everybody.
-fn refuse_impossible(size: u32, before: u32, frames: u32, page_size: u32) -> Result<(), SourceError> {
-    if u64::from(size) <= size_max(before, frames, page_size) {
+/// Refuses a commit of more pages than there can be.
+fn refuse_impossible(changes: &Changes, before: u32) -> Result<(), SourceError> {
+    if changes.can_follow(before) {
         return Ok(());
     }
+    let Changes { size, frames, .. } = changes;
     Err(SourceError::Refused(format!(
         "its WAL says that it has {size} pages, which cannot be: it had {before}, and {frames} frames came since; that WAL is damaged, \
          or is another database's: have SQLite check it, and restore it if need be"
@@ -248,9 +244,7 @@ fn finish(encoder: Encoder<Staging>, position: Position) -> Result<Staged, Sourc
     Ok(Staged { file: LtxFile { content, header, checksum }, position, is_before_restart: false })
 }
 
-/// Instead of a frame's number: the page is in the database file, or, beyond its end, zero.
-const IN_DATABASE: u32 = 0;
-
+/// A page of the database file; zero beyond its end.
 fn read_page(database: &dyn ReadAt, number: u32, page: &mut [u8]) -> io::Result<()> {
     let length = database.read_at(u64::from(number - 1) * page.len() as u64, page)?;
     page[length..].fill(0);
@@ -258,8 +252,10 @@ fn read_page(database: &dyn ReadAt, number: u32, page: &mut [u8]) -> io::Result<
 }
 
 fn read_frame(wal: &dyn ReadAt, header: &WalHeader, frame: u32, page: &mut [u8]) -> Result<(), SourceError> {
-    let length = wal.read_at(header.frame_offset(frame) + FRAME_HEADER_SIZE, page)?;
-    if length == page.len() { Ok(()) } else { Err(SourceError::Busy("its WAL became shorter while it was read")) }
+    match wal_reader::read_frame(wal, header, frame, page)? {
+        true => Ok(()),
+        false => Err(SourceError::Busy("its WAL became shorter while it was read")),
+    }
 }
 
 /// Whether file and WAL were a snapshot while they were read. A pin by a read transaction lets check points copy what the WAL has, and
@@ -333,7 +329,7 @@ pub fn stage_image(
         // After a restart without a transaction the file still holds the generation before, all of it backfilled.
         let restarted = index.is_some_and(|index| is_restarted(&header, &index));
         if end.frames > 0 && !restarted {
-            refuse_impossible(found.size, size, end.frames, page_size).or_else(|refused| {
+            refuse_impossible(&found, size).or_else(|refused| {
                 // Unless the file was made shorter since.
                 stayed(source, Some(header), index.as_ref(), Some(end)).and(Err(refused))
             })?;
