@@ -22,7 +22,7 @@ mod note;
 
 pub use note::Note;
 
-use crate::replica::{RemoteFile, Replica};
+use crate::replica::{READ_TRIES, RemoteFile, Replica};
 use crate::restore::{Applied, IntegrityCheck, RestoreError, Restored, Target};
 use crate::restore::{give_name, refuse_existing, remove_abandoned, restore_into, scratch};
 use crate::store::{StoreError, retry};
@@ -37,8 +37,6 @@ use std::time::Duration;
 
 /// For how long a reader that recovers or check points the WAL is waited for.
 const BUSY: Duration = Duration::from_secs(5);
-/// Tries to read one file within one transaction.
-const TRIES: u32 = 3;
 
 /// Why a database does not follow.
 #[derive(Debug, thiserror::Error)]
@@ -329,7 +327,7 @@ impl Follower {
                 return Err(FollowError::PageSize { path: self.output.clone(), from, to, txid });
             }
             let mut in_file = 0;
-            let read = retry(TRIES, || {
+            let read = retry(READ_TRIES, || {
                 in_file = 0;
                 self.replica.read(file, |_, number, page| {
                     in_file += 1;
@@ -348,7 +346,7 @@ impl Follower {
                 result => result?,
             };
             // A whole state follows nothing.
-            let before = if file.name.min_txid == 1 { Applied::default() } else { state };
+            let before = if file.name.is_snapshot() { Applied::default() } else { state };
             state = before.then(&header, in_file).map_err(cannot_be)?;
             time_millis = Some(header.timestamp_millis);
             extent.ends_at(header.commit);

@@ -12,7 +12,7 @@
 //! What is written follows from what is read alone: an import that was broken off is run again and goes on.
 
 use crate::arena::Arena;
-use crate::replica::{LtxFile, PutError, Replica};
+use crate::replica::{LtxFile, PutError, Replica, TRIES};
 use crate::source::{SourceError, page_size};
 use crate::store::{Object, Store, StoreError, retry};
 use crate::wal_reader::{Changes, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes, read_frame};
@@ -24,8 +24,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Tries of one request.
-const TRIES: u32 = 5;
 const BUFFER_BYTES: usize = 65_536;
 
 /// Why nothing, or not everything, was imported.

@@ -25,6 +25,7 @@ pub mod replicator;
 pub mod restore;
 pub mod retention;
 pub mod source;
+mod threads;
 pub mod wal_index;
 pub mod wal_reader;
 

@@ -123,7 +123,7 @@ impl Chain {
         for file in &files {
             let (min, max) = (file.name.min_txid, file.name.max_txid);
             let before = reachable.range(..max).next_back().map(|(point, _)| *point);
-            if min == 1 || before.is_some_and(|before| before + 1 >= min) {
+            if file.name.is_snapshot() || before.is_some_and(|before| before + 1 >= min) {
                 reachable.entry(max).or_insert(*file);
             }
         }
@@ -196,7 +196,7 @@ impl Chain {
         loop {
             let file = self.reachable.get(&point).ok_or_else(|| self.hole(target))?;
             plan.push(*file);
-            if file.name.min_txid == 1 {
+            if file.name.is_snapshot() {
                 break;
             }
             point = self.before(file).ok_or_else(|| self.hole(target))?;
@@ -207,11 +207,11 @@ impl Chain {
 
     /// Of the points that a file can follow, the newest snapshot, or else the oldest: what it repeats need not be read. `None`: it follows nothing.
     fn before(&self, file: &RemoteFile) -> Option<u64> {
-        if file.name.min_txid == 1 {
+        if file.name.is_snapshot() {
             return None;
         }
         let mut follows = self.reachable.range(file.name.min_txid - 1..file.name.max_txid);
-        let snapshot = follows.clone().rfind(|(_, file)| file.name.min_txid == 1);
+        let snapshot = follows.clone().rfind(|(_, file)| file.name.is_snapshot());
         snapshot.or_else(|| follows.next()).map(|(point, _)| *point)
     }
 

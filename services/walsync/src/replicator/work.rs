@@ -357,7 +357,7 @@ impl Shared {
         tracked.replica.settle()?;
         let files = tracked.replica.files()?;
         let newest = files.iter().max_by_key(|file| (file.name.max_txid, std::cmp::Reverse(file.level)));
-        let whole = files.iter().filter(|file| file.name.min_txid == 1);
+        let whole = files.iter().filter(|file| file.name.is_snapshot());
         let snapshot = whole.max_by_key(|file| file.name.max_txid);
         if let Some(newest) = newest {
             state.last_millis = newest.modified_millis;
