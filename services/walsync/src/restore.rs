@@ -7,7 +7,7 @@ mod output;
 mod steps;
 
 pub use integrity::{IntegrityCheck, check_integrity};
-pub(crate) use output::{remove_abandoned, scratch};
+pub(crate) use output::{is_scratch, remove_abandoned, scratch};
 pub use steps::{Applied, Judged};
 
 use crate::clock::CLOCK_STEP_MILLIS;

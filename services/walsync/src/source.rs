@@ -56,6 +56,9 @@ impl SourceError {
     }
 }
 
+/// What every database begins with.
+pub(crate) const MAGIC: [u8; 16] = *b"SQLite format 3\0";
+
 /// The first 100 bytes of a database say whether it can be replicated, and how large its pages are.
 pub fn page_size(database: &dyn ReadAt) -> Result<u32, SourceError> {
     let refuse = |why: &str| Err(SourceError::Refused(why.to_owned()));
@@ -65,7 +68,7 @@ pub fn page_size(database: &dyn ReadAt) -> Result<u32, SourceError> {
         100 => {}
         _ => return refuse("the file is shorter than the header of an SQLite database"),
     }
-    if &bytes[..16] != b"SQLite format 3\0" {
+    if bytes[..16] != MAGIC {
         return refuse("the file is not an SQLite database, or is encrypted");
     }
     if bytes[18] != 2 || bytes[19] != 2 {

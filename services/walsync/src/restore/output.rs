@@ -24,10 +24,18 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 /// Bytes of a file's name at most, as file systems have it.
 const NAME_BYTES_MAX: usize = 255;
 
+/// What the name of an output begins with until it is whole.
+const SCRATCH_PREFIX: &str = ".walsync-restore-";
+
+/// Whether a file of this name is an output that is not whole yet, or was abandoned.
+pub(crate) fn is_scratch(name: &str) -> bool {
+    name.starts_with(SCRATCH_PREFIX)
+}
+
 /// What an output is called until it is whole: the same for all who restore to it.
 fn scratch_name(output: &Path) -> io::Result<OsString> {
     let name = output.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it has no name of a file"))?;
-    let mut scratch = OsString::from(".walsync-restore-");
+    let mut scratch = OsString::from(SCRATCH_PREFIX);
     if scratch.len() + name.len() <= NAME_BYTES_MAX {
         scratch.push(name);
     } else {
