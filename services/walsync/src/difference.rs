@@ -36,8 +36,8 @@ pub enum NoChecksums {
 impl NoChecksums {
     /// Whether the newest point cannot be restored at all: what is sent next stands on nothing, until a snapshot comes.
     pub fn is_of_a_broken_replica(&self) -> bool {
-        use RestoreError::{Hole, NoSuchPoint, Store};
-        matches!(self, NoChecksums::Replica(Hole { .. } | NoSuchPoint { .. } | Store(StoreError::Damaged(_))))
+        use RestoreError::{NoWay, Store};
+        matches!(self, NoChecksums::Replica(NoWay(_) | Store(StoreError::Damaged(_))))
     }
 }
 

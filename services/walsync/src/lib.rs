@@ -9,15 +9,19 @@
 //! The user's files are opened for reading alone. Time, files and the store come in as arguments.
 
 pub mod arena;
+pub mod chain;
 pub mod clock;
 pub mod compaction;
 pub mod config;
 pub mod cost;
 pub mod database;
+mod descriptor;
 pub mod difference;
 pub mod fetch;
 pub mod follow;
 pub mod import;
+mod note;
+mod paths;
 pub mod pin;
 pub mod position;
 pub mod replica;

@@ -6,7 +6,7 @@ use crate::arena::{Arena, NoRoom, Staging};
 use crate::difference::PageChecksums;
 use crate::position::{Continuity, Position, continuity};
 use crate::replica::LtxFile;
-use crate::wal_index::{Counter, WalIndex};
+use crate::wal_index::WalIndex;
 use crate::wal_reader::{self, Changes, ReadAt, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes};
 use ltx::{Encoder, Header, NO_CHECKSUM};
 use std::io::{self, Write};
@@ -126,15 +126,6 @@ fn is_restarted(header: &WalHeader, index: &WalIndex) -> bool {
     index.frames == 0 && index.salts[0] == header.salt1.wrapping_add(1)
 }
 
-/// The counter of transactions, where the index stands exactly at `end`.
-pub(crate) fn counter(index: Option<&WalIndex>, end: &WalPosition) -> Option<Counter> {
-    let here = |index: &&WalIndex| {
-        index.frames == end.frames
-            && (end.frames == 0 || (index.salts == end.header.salts() && index.checksum == end.checksum))
-    };
-    index.filter(here).and_then(WalIndex::counter)
-}
-
 fn encode_header(stamp: Stamp, page_size: u32, size: u32, position: &Position) -> Header {
     let mut header = Header {
         flags: NO_CHECKSUM,
@@ -198,13 +189,13 @@ pub fn stage_changes(
         }
         // A recovery begins the counter anew; this is what it is at our place now.
         if position.wal == Some(changes.end) {
-            position.changes = counter(index.as_ref(), &changes.end).or(position.changes);
+            position.changes = index.and_then(|index| index.counter_at(&changes.end)).or(position.changes);
         }
         return Ok(Ok(None));
     }
     let counted = match before_restart {
         true => position.changes.map(|before| before.after(changes.commits)),
-        false => counter(index.as_ref(), &changes.end),
+        false => index.and_then(|index| index.counter_at(&changes.end)),
     };
     let before = position.size;
     refuse_impossible(&changes, before)?;
@@ -339,7 +330,8 @@ pub fn stage_image(
             size = found.size;
             changes = Some(found);
         }
-        position = Position { wal: Some(end), size, changes: counter(index.as_ref(), &end), database: None };
+        position =
+            Position { wal: Some(end), size, changes: index.and_then(|index| index.counter_at(&end)), database: None };
         if restarted {
             position.changes = index.and_then(|index| index.counter());
         }

@@ -2,7 +2,7 @@
 
 use super::ConfigError;
 use super::found::{is_beside, matches};
-use crate::database::descriptor::Descriptor;
+use crate::descriptor::Descriptor;
 use crate::restore::is_scratch;
 use crate::source::MAGIC;
 use crate::wal_reader::ReadAt;
