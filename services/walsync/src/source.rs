@@ -6,7 +6,7 @@ use crate::arena::{Arena, NoRoom, Staging};
 use crate::difference::PageChecksums;
 use crate::position::{Continuity, Position, continuity};
 use crate::replica::LtxFile;
-use crate::wal_index::WalIndex;
+use crate::wal_index::{Counter, WalIndex};
 use crate::wal_reader::{self, Changes, ReadAt, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes};
 use ltx::{Encoder, Header, NO_CHECKSUM};
 use std::io::{self, Write};
@@ -148,18 +148,31 @@ fn encode_header(stamp: Stamp, page_size: u32, size: u32, position: &Position) -
     header
 }
 
-/// Stages what was committed after `position`, up to a restart of the WAL if there was one. `Ok(None)`: nothing was. [`Continuity::Lost`] is told apart from all else:
-/// frames that we never saw may be gone, and only [`stage_image`] helps.
+/// What came after a position.
+pub enum Since {
+    /// Nothing was committed.
+    Nothing {
+        /// The counter of transactions there, as far as it is known now.
+        counter: Option<Counter>,
+    },
+    /// This was, up to a restart of the WAL if there was one.
+    Staged(Box<Staged>),
+    /// Frames that we never saw may be gone, and why: only [`stage_image`] helps.
+    Lost(&'static str),
+}
+
+/// Stages what was committed after `position`.
 pub fn stage_changes(
     source: &dyn Source,
-    position: &mut Position,
+    position: &Position,
     stamp: Stamp,
     arena: &Arc<Arena>,
-) -> Result<Result<Option<Staged>, &'static str>, SourceError> {
+) -> Result<Since, SourceError> {
+    let nothing = Since::Nothing { counter: position.changes };
     let Some(wal) = source.wal() else {
         // Where there was none before, nothing came since either, unless the database itself is another.
         let still_none = position.wal.is_none() && position.database == Some(source.database_state()?);
-        return Ok(if still_none { Ok(None) } else { Err("the WAL is gone") });
+        return Ok(if still_none { nothing } else { Since::Lost("the WAL is gone") });
     };
     let index = source.wal_index()?;
     let Some(header) = WalHeader::read(wal)? else {
@@ -167,14 +180,14 @@ pub fn stage_changes(
         let nothing_since = index.is_some_and(|index| position.is_end_of(&index));
         let still_empty = position.wal.is_none() && position.database == Some(source.database_state()?);
         return Ok(if nothing_since || still_empty {
-            Ok(None)
+            nothing
         } else {
-            Err("the WAL was emptied, and transactions may have been in it")
+            Since::Lost("the WAL was emptied, and transactions may have been in it")
         });
     };
     let mut before_restart = false;
     let (from, changes) = match continuity(wal, header, index.as_ref(), source.database_state()?, position)? {
-        Continuity::Lost(why) => return Ok(Err(why)),
+        Continuity::Lost(why) => return Ok(Since::Lost(why)),
         Continuity::Same(from) | Continuity::Restarted(from) => {
             (from, read_changes(wal, from, limit(&header, index.as_ref()))?)
         }
@@ -185,13 +198,11 @@ pub fn stage_changes(
     };
     if changes.commits == 0 {
         if limit(&header, index.as_ref()).is_some_and(|frames| frames != changes.end.frames) {
-            return Ok(Err("the WAL does not hold what its index tells of"));
+            return Ok(Since::Lost("the WAL does not hold what its index tells of"));
         }
         // A recovery begins the counter anew; this is what it is at our place now.
-        if position.wal == Some(changes.end) {
-            position.changes = index.and_then(|index| index.counter_at(&changes.end)).or(position.changes);
-        }
-        return Ok(Ok(None));
+        let now = index.filter(|_| position.wal == Some(changes.end)).and_then(|index| index.counter_at(&changes.end));
+        return Ok(Since::Nothing { counter: now.or(position.changes) });
     }
     let counted = match before_restart {
         true => position.changes.map(|before| before.after(changes.commits)),
@@ -213,10 +224,10 @@ pub fn stage_changes(
     }
     // The new WAL grows over the old one from its start: what is whole now was whole while it was read.
     if before_restart && read_changes(wal, from, None)?.end != changes.end {
-        return Ok(Err("transactions before a restart of the WAL were written over while they were read"));
+        return Ok(Since::Lost("transactions before a restart of the WAL were written over while they were read"));
     }
     let staged = finish(encoder, position)?;
-    Ok(Ok(Some(Staged { is_before_restart: before_restart, ..staged })))
+    Ok(Since::Staged(Box::new(Staged { is_before_restart: before_restart, ..staged })))
 }
 
 /// Refuses a commit of more pages than there can be.
