@@ -5,10 +5,9 @@
 use libfuzzer_sys::fuzz_target;
 use ltx::FileName;
 use std::time::Duration;
+use walsync::chain::{Chain, NoWay, way_from};
 use walsync::compaction::{LITESTREAM_INTERVALS, Levels};
-use walsync::follow::way_from;
 use walsync::replica::RemoteFile;
-use walsync::restore::Chain;
 use walsync::retention::{Policy, plan};
 
 fn is_row(files: &[RemoteFile], from: u64, to: u64) {
@@ -43,7 +42,7 @@ fuzz_target!(|input: (u64, i64, i64, Vec<(u8, u64, u8, u16, i32)>)| {
         let way = way_from(&files, target);
         is_row(&way.files, target, way.reached);
     }
-    let _ = chain.point_at(time, now, |file: &RemoteFile| Ok(file.modified_millis));
+    let _ = chain.point_at(time, now, |file: &RemoteFile| Ok::<i64, NoWay>(file.modified_millis));
     let levels = Levels::new(&files, 3, Duration::ZERO);
     if let Some(level) = levels.due(&LITESTREAM_INTERVALS, Duration::from_secs(4000)) {
         let batch = levels.batch(level);

@@ -31,14 +31,9 @@ struct Level {
     since: Duration,
 }
 
-/// What waits to be merged, of one replica.
+/// What waits to be merged, of one replica. A snapshot does not, in whatever level: to merge it would copy the database.
 #[derive(Clone, Debug, Default)]
 pub struct Levels(Vec<Level>);
-
-/// A file that begins with the first transaction is a snapshot in whatever level: to merge it would copy the database.
-fn is_whole(name: &FileName) -> bool {
-    name.min_txid == 1
-}
 
 impl Levels {
     /// What waits in a replica that has these files; `levels` are merged. Time begins now.
@@ -48,7 +43,7 @@ impl Levels {
             let merged = of_level(level + 1).map(|file| file.name.max_txid).max().unwrap_or(0);
             let mut waiting: Vec<FileName> = of_level(level)
                 .map(|file| file.name)
-                .filter(|name| name.max_txid > merged && !is_whole(name))
+                .filter(|name| name.max_txid > merged && !name.is_snapshot())
                 .collect();
             waiting.sort();
             Level { waiting, since: now }
@@ -59,7 +54,7 @@ impl Levels {
     /// A file was written into a level.
     pub fn arrived(&mut self, level: u8, name: FileName, now: Duration) {
         if let Some(level) = self.0.get_mut(usize::from(level))
-            && !is_whole(&name)
+            && !name.is_snapshot()
         {
             if level.waiting.is_empty() {
                 level.since = now;

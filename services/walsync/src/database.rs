@@ -1,17 +1,14 @@
 //! The user's three files: database, `-wal`, `-shm`. Opened for reading, read by position, never mapped.
 
-pub mod descriptor;
+pub use crate::paths::{sqlite_uri, with_suffix};
 
+use crate::descriptor::{self, Descriptor, Identity, open_regular};
 use crate::pin::read_transaction::ReadTransactionPin;
 use crate::pin::{Life, LockPin, Pin, PinKind, is_watched, without_locks};
 use crate::source::Source;
-use crate::wal_index::{WAL_INDEX_BYTES, WalIndex};
+use crate::wal_index::WalIndex;
 use crate::wal_reader::ReadAt;
-use descriptor::{Descriptor, Identity, open_regular};
-use std::fmt::Write as _;
-use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -29,39 +26,12 @@ pub struct DatabaseFiles {
     life: Life,
 }
 
-/// `name` and a suffix, as SQLite names files: the whole name, whatever its extension.
-pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
-/// A URI of SQLite, whatever bytes the path has.
-pub fn sqlite_uri(path: &Path, query: &str) -> String {
-    let mut uri = String::from("file:");
-    for byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),
-            // Writing to a string cannot fail.
-            byte => drop(write!(uri, "%{byte:02x}")),
-        }
-    }
-    uri + "?" + query
-}
-
 fn identity(path: &Path) -> io::Result<Option<Identity>> {
     match std::fs::metadata(path) {
         Ok(metadata) => Ok(Some(descriptor::identity(&metadata))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// What an index tells, where it can be trusted.
-pub fn read_index(index: &File) -> io::Result<Option<WalIndex>> {
-    let mut bytes = [0; WAL_INDEX_BYTES];
-    let length = ReadAt::read_at(index, 0, &mut bytes)?;
-    Ok(if length == bytes.len() { WalIndex::decode(&bytes) } else { None })
 }
 
 impl DatabaseFiles {
@@ -148,18 +118,7 @@ impl Source for DatabaseFiles {
     }
 
     fn wal_index(&self) -> io::Result<Option<WalIndex>> {
-        let index = self.index.as_deref().map_or(Ok(None), read_index)?;
+        let index = self.index.as_deref().map_or(Ok(None), WalIndex::read)?;
         Ok(index.map(|index| WalIndex { life: self.life.number(), ..index }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_uri_keeps_every_byte_of_a_path() {
-        let path = Path::new(std::ffi::OsStr::from_bytes(b"/a b/50%?#\xff.db"));
-        assert_eq!(sqlite_uri(path, "mode=ro&readonly_shm=1"), "file:/a%20b/50%25%3f%23%ff.db?mode=ro&readonly_shm=1");
     }
 }

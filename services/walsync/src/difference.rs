@@ -3,15 +3,13 @@
 //!
 //! The files that lead to the newest point are read one after the other, in the memory of one page; what stays is 8 bytes a page.
 
-use crate::replica::Replica;
+use crate::replica::{READ_TRIES, Replica};
 use crate::restore::{RestoreError, Target, plan};
 use crate::store::{StoreError, retry};
 use ltx::page_checksum;
 
 /// Of larger databases no checksums are kept: 8 bytes each are 4 MiB.
 pub const PAGES_MAX: u32 = 524_288;
-/// Tries to read one file.
-const TRIES: u32 = 3;
 
 /// A checksum of every page of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,8 +36,8 @@ pub enum NoChecksums {
 impl NoChecksums {
     /// Whether the newest point cannot be restored at all: what is sent next stands on nothing, until a snapshot comes.
     pub fn is_of_a_broken_replica(&self) -> bool {
-        use RestoreError::{Hole, NoSuchPoint, Store};
-        matches!(self, NoChecksums::Replica(Hole { .. } | NoSuchPoint { .. } | Store(StoreError::Damaged(_))))
+        use RestoreError::{NoWay, Store};
+        matches!(self, NoChecksums::Replica(NoWay(_) | Store(StoreError::Damaged(_))))
     }
 }
 
@@ -67,7 +65,7 @@ impl PageChecksums {
                 found = PageChecksums { page_size: header.page_size, checksums: Vec::new() };
             }
             found.checksums.resize(header.commit as usize, 0);
-            retry(TRIES, || {
+            retry(READ_TRIES, || {
                 replica.read(file, |_, number, page| {
                     if let Some(checksum) = found.checksums.get_mut(number as usize - 1) {
                         *checksum = page_checksum(number, page);

@@ -9,6 +9,7 @@
 //! store that sends less is asked again a few times, and one that has another object there by now is not.
 
 use crate::store::{Store, StoreError, backoff};
+use crate::threads;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read};
 use std::ops::Range;
@@ -16,8 +17,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Tries of one part that bring nothing of it.
 const TRIES: u32 = 5;
-/// Stack of each thread: none recurses.
-const STACK_BYTES: usize = 256 * 1024;
 
 /// How much is fetched ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +115,7 @@ impl Fetch {
         let fetch = Fetch { shared, next: 0, part: Vec::new(), read: 0 };
         for _ in 0..threads {
             let shared = fetch.shared.clone();
-            let builder = std::thread::Builder::new().name("fetcher".into()).stack_size(STACK_BYTES);
-            builder.spawn(move || shared.work())?;
+            threads::named("fetcher").spawn(move || shared.work())?;
         }
         Ok(fetch)
     }
@@ -148,11 +146,11 @@ impl Fetch {
             self.shared.room.notify_one();
         }
         loop {
-            if let Some(Some(_)) = state.slots.front() {
-                let slot = state.slots.pop_front().flatten();
+            if let Some(part) = state.slots.front_mut().and_then(Option::take) {
+                state.slots.pop_front();
                 state.passed += 1;
                 self.read = 0;
-                self.part = slot.unwrap_or_else(|| Ok(Vec::new()))?;
+                self.part = part?;
                 return Ok(());
             }
             state = self.shared.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);

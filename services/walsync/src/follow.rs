@@ -2,7 +2,7 @@
 //!
 //! What is new in the replica is written page by page through SQLite itself (its table `sqlite_dbpage`), in one transaction of the
 //! database's WAL. Readers see the state before it or the state after it, never one between; a process that dies leaves one of both.
-//! Memory is that of SQLite's cache, however much is new: it spills into the WAL.
+//! Memory is that of SQLite's cache, which spills into the WAL, and two bits for each page that the database grows by.
 //!
 //! Page 1 differs from the original's in 12 bytes, which SQLite writes itself: its counter of changes (at 24 and 92) and its version (96).
 //!
@@ -17,16 +17,17 @@
 //! applied, too, which merged files and snapshots keep. Changes go on from there only where a file that ends there has that time, or was
 //! listed beside one that has; otherwise a file with the whole state begins the way.
 
-mod note;
+mod extent;
 
-pub use note::Note;
+pub use crate::note::{Note, NoteError};
 
-use crate::replica::{RemoteFile, Replica};
-use crate::restore::{Applied, IntegrityCheck, RestoreError, Restored, Target};
+use crate::chain::{Applied, way_from};
+use crate::replica::{READ_TRIES, RemoteFile, Replica};
+use crate::restore::{IntegrityCheck, RestoreError, Restored, Target};
 use crate::restore::{give_name, refuse_existing, remove_abandoned, restore_into, scratch};
 use crate::store::{StoreError, retry};
+use extent::Extent;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -35,8 +36,6 @@ use std::time::Duration;
 
 /// For how long a reader that recovers or check points the WAL is waited for.
 const BUSY: Duration = Duration::from_secs(5);
-/// Tries to read one file within one transaction.
-const TRIES: u32 = 3;
 
 /// Why a database does not follow.
 #[derive(Debug, thiserror::Error)]
@@ -48,8 +47,8 @@ pub enum FollowError {
     #[error("{0}: {1}")]
     Sqlite(PathBuf, rusqlite::Error),
     /// The note cannot be read, or is of another replica.
-    #[error("{0}: {1}")]
-    Note(PathBuf, String),
+    #[error(transparent)]
+    Note(#[from] NoteError),
     /// The note cannot be written; the database is a state that the one before it is right about.
     #[error("cannot write {0}: {1}")]
     NoteUnwritten(PathBuf, io::Error),
@@ -123,44 +122,6 @@ pub enum Step {
     Stopped,
 }
 
-/// A way through the files of a replica.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Way {
-    /// In the order of their application.
-    pub files: Vec<RemoteFile>,
-    /// The point that they lead to; where there are none, that where they begin.
-    pub reached: u64,
-    /// The newest point that any file names.
-    pub newest: u64,
-}
-
-/// The way from a point as far as files lead, with the fewest bytes to read. Each file goes on from any point within it or just before
-/// it: pages are those after its last transaction, whatever it repeats.
-pub fn way_from(files: &[RemoteFile], point: u64) -> Way {
-    let newest = files.iter().map(|file| file.name.max_txid).max().unwrap_or(0);
-    let mut ahead: Vec<&RemoteFile> = files.iter().filter(|file| file.name.max_txid > point).collect();
-    ahead.sort_by_key(|file| (file.name.max_txid, file.size));
-    // Of each point that can be reached: bytes to read, the last file, and the point before it.
-    let mut reached: BTreeMap<u64, (u64, Option<(RemoteFile, u64)>)> = BTreeMap::from([(point, (0, None))]);
-    for file in ahead {
-        let (min, max) = (file.name.min_txid, file.name.max_txid);
-        let before = reached.range(min.saturating_sub(1)..max).map(|(before, (bytes, _))| (*bytes, *before)).min();
-        let Some((bytes, before)) = before else { continue };
-        let bytes = bytes.saturating_add(file.size);
-        if reached.get(&max).is_none_or(|(known, _)| bytes < *known) {
-            reached.insert(max, (bytes, Some((*file, before))));
-        }
-    }
-    let end = reached.last_key_value().map_or(point, |(end, _)| *end);
-    let (mut way, mut at) = (Vec::new(), end);
-    while let Some((_, Some((file, before)))) = reached.get(&at) {
-        way.push(*file);
-        at = *before;
-    }
-    way.reverse();
-    Way { files: way, reached: end, newest }
-}
-
 /// A database that follows.
 pub struct Follower {
     replica: Replica,
@@ -190,11 +151,11 @@ impl Follower {
         let (note, restored) = match Note::read(output)? {
             Some(note) if is_there && note.place != place => {
                 let problem = format!("it follows {}, not {place}: restore to another path", note.place);
-                return Err(FollowError::Note(Note::path(output), problem));
+                return Err(NoteError(Note::path(output), problem).into());
             }
             Some(note) if is_there && !note.is_about(output) => {
                 let problem = "it is about another file than the one that has this name now: restore to another path";
-                return Err(FollowError::Note(Note::path(output), problem.into()));
+                return Err(NoteError(Note::path(output), problem.into()).into());
             }
             Some(note) if is_there => {
                 // Its other name, where it was killed between taking one and giving up the other.
@@ -282,7 +243,7 @@ impl Follower {
     ) -> Result<(), FollowError> {
         let note = Note { applied, applied_millis, applying, ..self.note.clone() };
         if note != self.note {
-            note.write(&self.output)?;
+            write(&note, &self.output)?;
             self.note = note;
         }
         Ok(())
@@ -327,7 +288,7 @@ impl Follower {
                 return Err(FollowError::PageSize { path: self.output.clone(), from, to, txid });
             }
             let mut in_file = 0;
-            let read = retry(TRIES, || {
+            let read = retry(READ_TRIES, || {
                 in_file = 0;
                 self.replica.read(file, |_, number, page| {
                     in_file += 1;
@@ -346,7 +307,7 @@ impl Follower {
                 result => result?,
             };
             // A whole state follows nothing.
-            let before = if file.name.min_txid == 1 { Applied::default() } else { state };
+            let before = if file.name.is_snapshot() { Applied::default() } else { state };
             state = before.then(&header, in_file).map_err(cannot_be)?;
             time_millis = Some(header.timestamp_millis);
             extent.ends_at(header.commit);
@@ -370,55 +331,13 @@ impl Follower {
     }
 }
 
-/// What becomes of the size of a database while files are written over it.
-struct Extent {
-    page_size: u32,
-    /// Pages before.
-    before: u32,
-    /// Pages after.
-    after: u32,
-    /// The smallest size in between: what lies beyond is no longer what it was.
-    smallest: u32,
-    /// Pages beyond that which were written since.
-    written: BTreeSet<u32>,
-}
-
-impl Extent {
-    fn new(before: u32, after: u32, page_size: u32) -> Extent {
-        Extent { page_size, before, after, smallest: before, written: BTreeSet::new() }
-    }
-
-    /// A file has this page: whether it is to be written.
-    fn written(&mut self, number: u32) -> bool {
-        let is_within = number <= self.after;
-        if is_within && number > self.smallest {
-            self.written.insert(number);
-        }
-        is_within
-    }
-
-    /// A file is written, after which the database has so many pages.
-    fn ends_at(&mut self, size: u32) {
-        self.smallest = self.smallest.min(size);
-        self.written.split_off(&size.saturating_add(1));
-    }
-
-    /// Pages that are there in the end, and that no file has written: zero, as in a restored database.
-    fn missing(&self) -> impl Iterator<Item = u32> + '_ {
-        let lock_page = ltx::lock_page(self.page_size);
-        let is_missing = move |number: &u32| *number != lock_page && !self.written.contains(number);
-        (self.smallest.saturating_add(1)..=self.after).filter(is_missing)
-    }
-
-    /// The first page that must go, where the database has become smaller.
-    fn first_beyond(&self) -> Option<u32> {
-        (self.before > self.after).then(|| self.after + 1)
-    }
-}
-
 /// Changes with each commit of another connection.
 fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA data_version", [], |row| row.get(0))
+}
+
+fn write(note: &Note, output: &Path) -> Result<(), FollowError> {
+    note.write(output).map_err(|error| FollowError::NoteUnwritten(Note::path(output), error))
 }
 
 /// Restores beside the output, writes the note, and gives the database its name last: a database without a note is never ours, and
@@ -440,7 +359,7 @@ fn restore_first(
         inode: Some(metadata.map_err(|error| RestoreError::Output(output.to_owned(), error))?.ino()),
         applying: None,
     };
-    note.write(output)?;
+    write(&note, output)?;
     if let Err(error) = give_name(scratch, output) {
         // A name that could not be synced is there all the same.
         if !note.is_about(output) {
@@ -458,84 +377,6 @@ mod tests {
     use crate::store::memory::MemoryStore;
     use ltx::FileName;
     use std::sync::Arc;
-
-    fn file(level: u8, min_txid: u64, max_txid: u64, size: u64) -> RemoteFile {
-        RemoteFile { level, name: FileName { min_txid, max_txid }, size, modified_millis: 0 }
-    }
-
-    fn way(files: &[RemoteFile], point: u64) -> (Vec<(u64, u64)>, u64, u64) {
-        let way = way_from(files, point);
-        let names = way.files.iter().map(|file| (file.name.min_txid, file.name.max_txid)).collect();
-        (names, way.reached, way.newest)
-    }
-
-    #[test]
-    fn the_way_with_the_fewest_bytes_is_taken_and_repeats_what_it_must() {
-        let files = [file(9, 1, 6, 1000), file(1, 2, 6, 60), file(0, 5, 5, 10), file(0, 6, 6, 10), file(0, 7, 7, 10)];
-        assert_eq!(way(&files, 4), (vec![(5, 5), (6, 6), (7, 7)], 7, 7));
-        // The uploads of 3 and 4 are gone: the merged file has them, and repeats what is there.
-        assert_eq!(way(&files, 2), (vec![(2, 6), (7, 7)], 7, 7));
-        assert_eq!(way(&files, 7), (vec![], 7, 7));
-        assert_eq!(way(&files, 9), (vec![], 9, 7), "the replica ends before");
-        assert_eq!(way(&[], 3), (vec![], 3, 0));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn a_way_has_no_hole_and_goes_as_far_as_any_does(
-            names in proptest::collection::vec((1u64..16, 0u64..5, 1u64..100), 0..12),
-            point in 0u64..16,
-            // Also where counting on would overflow.
-            shift in proptest::sample::select(vec![0, ltx::TXID_MAX - 20]),
-        ) {
-            let files: Vec<RemoteFile> =
-                names.iter().map(|(min, more, size)| file(0, min + shift, min + more + shift, *size)).collect();
-            let way = way_from(&files, point + shift);
-            let mut at = point + shift;
-            for file in &way.files {
-                assert!(file.name.min_txid <= at + 1 && file.name.max_txid > at, "{way:?}");
-                at = file.name.max_txid;
-            }
-            assert_eq!(at, way.reached);
-            // Nothing goes on from any point that can be reached, but to others that are.
-            let mut reachable = BTreeSet::from([point + shift]);
-            for _ in &files {
-                let steps: Vec<u64> = files
-                    .iter()
-                    .map(|file| file.name)
-                    .filter(|name| reachable.iter().any(|at| name.min_txid <= at + 1 && name.max_txid > *at))
-                    .map(|name| name.max_txid)
-                    .collect();
-                reachable.extend(steps);
-            }
-            assert_eq!(Some(&way.reached), reachable.last());
-        }
-    }
-
-    #[test]
-    fn a_hole_ends_the_way_unless_a_snapshot_lies_beyond() {
-        let holed = [file(0, 5, 5, 10), file(0, 7, 7, 10)];
-        assert_eq!(way(&holed, 4), (vec![(5, 5)], 5, 7));
-        assert_eq!(way(&holed, 5), (vec![], 5, 7));
-        let mended = [holed[0], holed[1], file(9, 1, 6, 1000)];
-        assert_eq!(way(&mended, 4), (vec![(1, 6), (7, 7)], 7, 7));
-    }
-
-    #[test]
-    fn pages_that_went_and_came_again_are_zero_unless_written() {
-        let mut extent = Extent::new(10, 9, 4096);
-        assert!(extent.written(9) && !extent.written(12), "what is cut off later is not written");
-        extent.ends_at(6);
-        assert!(extent.written(7) && extent.written(3));
-        extent.ends_at(9);
-        assert_eq!(extent.missing().collect::<Vec<_>>(), [8, 9], "what 9 was before the cut is gone");
-        assert_eq!(extent.first_beyond(), Some(10));
-        let mut growing = Extent::new(1, 16_386, 65_536);
-        growing.ends_at(16_386);
-        let missing: Vec<u32> = growing.missing().collect();
-        assert_eq!((missing.len(), missing.contains(&16_385)), (16_384, false), "the lock page is never written");
-        assert_eq!(growing.first_beyond(), None);
-    }
 
     /// Puts a whole database into a replica, as the state after a transaction.
     fn put_snapshot(store: &MemoryStore, replica: &Replica, database: &Path, txid: u64) {

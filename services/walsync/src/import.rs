@@ -12,10 +12,10 @@
 //! What is written follows from what is read alone: an import that was broken off is run again and goes on.
 
 use crate::arena::Arena;
-use crate::replica::{LtxFile, PutError, Replica};
+use crate::replica::{LtxFile, PutError, Replica, TRIES};
 use crate::source::{SourceError, page_size};
 use crate::store::{Object, Store, StoreError, retry};
-use crate::wal_reader::{Changes, FRAME_HEADER_SIZE, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes, size_max};
+use crate::wal_reader::{Changes, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes, read_frame};
 use ltx::{Encoder, Header, Lz4Frame, NO_CHECKSUM};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,8 +24,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Tries of one request.
-const TRIES: u32 = 5;
 const BUFFER_BYTES: usize = 65_536;
 
 /// Why nothing, or not everything, was imported.
@@ -217,7 +215,7 @@ impl Wal {
     }
 
     fn page(&self, header: &WalHeader, frame: u32, page: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(page, header.frame_offset(frame) + FRAME_HEADER_SIZE)
+        if read_frame(&self.file, header, frame, page)? { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) }
     }
 }
 
@@ -235,11 +233,11 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    /// Sends the next transaction: pages with increasing numbers.
-    fn send(
+    /// Sends the next transaction: pages with increasing numbers, and what `read` finds each of them by.
+    fn send<A>(
         &mut self,
-        pages: impl Iterator<Item = u32>,
-        mut read: impl FnMut(u32, &mut [u8]) -> io::Result<()>,
+        pages: impl Iterator<Item = (u32, A)>,
+        mut read: impl FnMut(A, &mut [u8]) -> io::Result<()>,
     ) -> Result<(), ImportError> {
         self.txid += 1;
         // From nobody in particular: it must be the same file when it is made again.
@@ -254,9 +252,8 @@ impl Import<'_> {
         };
         let mut encoder = Encoder::new(self.arena.stage(), header.clone())?;
         let mut page = vec![0; self.page_size as usize];
-        let lock_page = ltx::lock_page(self.page_size);
-        for number in pages.filter(|number| *number != lock_page) {
-            read(number, &mut page)?;
+        for (number, at) in pages {
+            read(at, &mut page)?;
             encoder.page(number, &page)?;
         }
         let (mut content, checksum) = encoder.finish()?;
@@ -267,7 +264,7 @@ impl Import<'_> {
 
     /// Takes over the size after a piece, which may be no larger than it can be.
     fn grow(&mut self, object: &Object, changes: &Changes) -> Result<(), ImportError> {
-        if u64::from(changes.size) > size_max(self.size, changes.end.frames, self.page_size) {
+        if !changes.can_follow(self.size) {
             let what = format!("it says that the database has {} pages, which cannot be", changes.size);
             return Err(ImportError::Damaged(object.key.clone(), what));
         }
@@ -295,17 +292,22 @@ impl Import<'_> {
         for (offset, object) in pieces {
             let changes = wal.add(self.from, *offset, object, self.page_size)?;
             self.millis = self.millis.max(object.modified_millis);
+            if changes.commits == 0 {
+                continue;
+            }
+            // Before anything is written: what lies at an impossible place would fail by that, or take the disk.
+            self.grow(object, &changes)?;
             for (number, frame) in &changes.pages {
                 wal.page(&changes.end.header, *frame, &mut page)?;
                 database.write_all_at(&page, u64::from(number - 1) * bytes)?;
             }
-            if changes.commits > 0 {
-                self.grow(object, &changes)?;
-                database.set_len(u64::from(changes.size) * bytes)?;
-            }
+            database.set_len(u64::from(changes.size) * bytes)?;
         }
-        let size = self.size;
-        self.send(1..=size, |number, page| database.read_exact_at(page, u64::from(number - 1) * bytes))
+        let lock_page = ltx::lock_page(self.page_size);
+        let pages = (1..=self.size).filter(|number| *number != lock_page);
+        self.send(pages.map(|number| (number, u64::from(number - 1) * bytes)), |at, page| {
+            database.read_exact_at(page, at)
+        })
     }
 
     /// What came with one WAL, a transaction for each piece.
@@ -319,12 +321,9 @@ impl Import<'_> {
             }
             let before = self.size;
             self.grow(object, &changes)?;
-            // Pages that SQLite took and gave back within a transaction have no frame. Nobody reads them; what restores wants them.
-            let grown_from = before.min(changes.smallest).saturating_add(1);
-            let before_growth =
-                changes.pages.iter().map(|(number, _)| *number).take_while(|number| *number < grown_from);
-            self.send(before_growth.chain(grown_from..=changes.size), |number, page| match changes.frame_of(number) {
+            self.send(changes.pages_with_growth(before), |frame, page| match frame {
                 Some(frame) => wal.page(&changes.end.header, frame, page),
+                // Nobody reads it; what restores wants it.
                 None => {
                     page.fill(0);
                     Ok(())

@@ -9,15 +9,19 @@
 //! The user's files are opened for reading alone. The time and the store come in as arguments; short waits and chance (`rand`) do not.
 
 pub mod arena;
+pub mod chain;
 pub mod clock;
 pub mod compaction;
 pub mod config;
 pub mod cost;
 pub mod database;
+mod descriptor;
 pub mod difference;
 pub mod fetch;
 pub mod follow;
 pub mod import;
+mod note;
+mod paths;
 pub mod pin;
 pub mod position;
 pub mod replica;
@@ -25,6 +29,7 @@ pub mod replicator;
 pub mod restore;
 pub mod retention;
 pub mod source;
+mod threads;
 pub mod wal_index;
 pub mod wal_reader;
 

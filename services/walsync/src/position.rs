@@ -72,7 +72,7 @@ pub fn resume(wal: &dyn ReadAt, index: Option<&WalIndex>, newest: &ltx::Header) 
     Ok(reached.then(|| Position {
         wal: Some(found),
         size: newest.commit,
-        changes: crate::source::counter(index, &found),
+        changes: index.and_then(|index| index.counter_at(&found)),
         database: None,
     }))
 }

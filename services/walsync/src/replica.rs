@@ -9,7 +9,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 /// Tries of one request, where somebody waits for the answer.
-const TRIES: u32 = 5;
+pub(crate) const TRIES: u32 = 5;
+/// Tries to read one file to its end.
+pub(crate) const READ_TRIES: u32 = 3;
 
 /// One file of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub struct LtxFile {
 impl LtxFile {
     /// What it is called.
     pub fn name(&self) -> FileName {
-        FileName { min_txid: self.header.min_txid, max_txid: self.header.max_txid }
+        self.header.name()
     }
 }
 
@@ -129,10 +131,17 @@ impl Replica {
             Ok(bytes)
         })?;
         let header = Header::decode(&bytes).map_err(|error| StoreError::Damaged(format!("{key}: {error}")))?;
-        if (header.min_txid, header.max_txid) != (file.name.min_txid, file.name.max_txid) {
-            return Err(StoreError::Damaged(format!("{key}: its header names other transaction IDs than its name")));
-        }
+        self.refuse_another(file, &header)?;
         Ok(header)
+    }
+
+    /// A file whose header is that of another one.
+    fn refuse_another(&self, file: &RemoteFile, header: &Header) -> Result<(), StoreError> {
+        if header.name() == file.name {
+            return Ok(());
+        }
+        let key = self.key(file.level, file.name);
+        Err(StoreError::Damaged(format!("{key}: its header names other transaction IDs than its name")))
     }
 
     /// Begins to read a file.
@@ -172,9 +181,7 @@ impl Replica {
         };
         let mut decoder = Decoder::new(reader).map_err(damaged)?;
         let header = decoder.header().clone();
-        if (header.min_txid, header.max_txid) != (file.name.min_txid, file.name.max_txid) {
-            return Err(StoreError::Damaged(format!("{key}: its header names other transaction IDs than its name")));
-        }
+        self.refuse_another(file, &header)?;
         let mut buffer = vec![0; header.page_size as usize];
         while let Some(number) = decoder.page(&mut buffer).map_err(damaged)? {
             page(&header, number, &buffer)

@@ -40,6 +40,7 @@ pub use settings::{INTERVAL_LEAST, LEVELS_MAX, Settings, Unfit};
 use crate::arena::Arena;
 use crate::clock::{BelievedDate, Clock};
 use crate::replica::Replica;
+use crate::threads::{STACK_BYTES, named};
 use databases::Databases;
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -48,9 +49,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tracked::Tracked;
-
-/// Stack of each thread: none recurses.
-const STACK_BYTES: usize = 256 * 1024;
 
 /// What all databases did together.
 #[derive(Debug, Default)]
@@ -242,8 +240,7 @@ impl Replicator {
         let mut threads = Vec::new();
         let mut spawn = |name: &str, body: fn(&Shared)| {
             let shared = shared.clone();
-            let builder = std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES);
-            builder.spawn(move || body(&shared)).map(|thread| threads.push(thread))
+            named(name).spawn(move || body(&shared)).map(|thread| threads.push(thread))
         };
         spawn("poller", |shared| shared.poll_until_stopped())?;
         for _ in 0..staging::STAGERS_EACH {
@@ -277,8 +274,8 @@ impl Replicator {
         if let Some(folder) = drill_folder {
             let shared = shared.clone();
             // SQLite is asked for the integrity of what was restored.
-            let builder = std::thread::Builder::new().name("drill".into()).stack_size(4 * STACK_BYTES);
-            threads.push(builder.spawn(move || shared.drill_until_stopped(folder))?);
+            let drill = named("drill").stack_size(4 * STACK_BYTES);
+            threads.push(drill.spawn(move || shared.drill_until_stopped(folder))?);
         }
         Ok(Replicator { shared, threads })
     }

@@ -8,8 +8,8 @@
 //! committed while a clock was ahead makes nothing old.
 //! A restore under way has chosen its files by what was there: what a policy gives up stays for a grace.
 
+use crate::chain::Chain;
 use crate::replica::{RemoteFile, Replica};
-use crate::restore::Chain;
 use crate::store::StoreError;
 use ltx::SNAPSHOT_LEVEL;
 use std::collections::{BTreeMap, BTreeSet, HashSet};

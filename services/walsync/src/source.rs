@@ -8,7 +8,7 @@ use crate::difference::PageChecksums;
 use crate::position::{Continuity, Position, continuity};
 use crate::replica::LtxFile;
 use crate::wal_index::{Counter, WalIndex};
-use crate::wal_reader::{FRAME_HEADER_SIZE, ReadAt, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes, size_max};
+use crate::wal_reader::{self, Changes, ReadAt, WAL_HEADER_SIZE, WalHeader, WalPosition, read_changes};
 use ltx::{Encoder, Header, NO_CHECKSUM};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -82,6 +82,9 @@ impl GaveWay {
     }
 }
 
+/// What every database begins with.
+pub(crate) const MAGIC: [u8; 16] = *b"SQLite format 3\0";
+
 /// The first 100 bytes of a database say whether it can be replicated, and how large its pages are.
 pub fn page_size(database: &dyn ReadAt) -> Result<u32, SourceError> {
     let refuse = |why: &str| Err(SourceError::Refused(why.to_owned()));
@@ -91,7 +94,7 @@ pub fn page_size(database: &dyn ReadAt) -> Result<u32, SourceError> {
         100 => {}
         _ => return refuse("the file is shorter than the header of an SQLite database"),
     }
-    if &bytes[..16] != b"SQLite format 3\0" {
+    if bytes[..16] != MAGIC {
         return refuse("the file is not an SQLite database, or is encrypted");
     }
     if bytes[18] != 2 || bytes[19] != 2 {
@@ -149,15 +152,6 @@ fn is_restarted(header: &WalHeader, index: &WalIndex) -> bool {
     index.frames == 0 && index.salts[0] == header.salt1.wrapping_add(1)
 }
 
-/// The counter of transactions, where the index stands exactly at `end`.
-pub(crate) fn counter(index: Option<&WalIndex>, end: &WalPosition) -> Option<Counter> {
-    let here = |index: &&WalIndex| {
-        index.frames == end.frames
-            && (end.frames == 0 || (index.salts == end.header.salts() && index.checksum == end.checksum))
-    };
-    index.filter(here).and_then(WalIndex::counter)
-}
-
 fn encode_header(stamp: Stamp, page_size: u32, size: u32, position: &Position) -> Header {
     let mut header = Header {
         flags: NO_CHECKSUM,
@@ -180,18 +174,31 @@ fn encode_header(stamp: Stamp, page_size: u32, size: u32, position: &Position) -
     header
 }
 
-/// Stages what was committed after `position`, up to a restart of the WAL if there was one. `Ok(None)`: nothing was. [`Continuity::Lost`] is told apart from all else:
-/// frames that we never saw may be gone, and only [`stage_image`] helps.
+/// What came after a position.
+pub enum Since {
+    /// Nothing was committed.
+    Nothing {
+        /// The counter of transactions there, as far as it is known now.
+        counter: Option<Counter>,
+    },
+    /// This was, up to a restart of the WAL if there was one.
+    Staged(Box<Staged>),
+    /// Frames that we never saw may be gone, and why: only [`stage_image`] helps.
+    Lost(&'static str),
+}
+
+/// Stages what was committed after `position`.
 pub fn stage_changes(
     source: &dyn Source,
-    position: &mut Position,
+    position: &Position,
     stamp: Stamp,
     arena: &Arc<Arena>,
-) -> Result<Result<Option<Staged>, &'static str>, SourceError> {
+) -> Result<Since, SourceError> {
+    let nothing = Since::Nothing { counter: position.changes };
     let Some(wal) = source.wal() else {
         // Where there was none before, nothing came since either, unless the database itself is another.
         let still_none = position.wal.is_none() && position.database == Some(source.database_state()?);
-        return Ok(if still_none { Ok(None) } else { Err("the WAL is gone") });
+        return Ok(if still_none { nothing } else { Since::Lost("the WAL is gone") });
     };
     let index = source.wal_index()?;
     let Some(header) = WalHeader::read(wal)? else {
@@ -199,14 +206,14 @@ pub fn stage_changes(
         let nothing_since = index.is_some_and(|index| position.is_end_of(&index));
         let still_empty = position.wal.is_none() && position.database == Some(source.database_state()?);
         return Ok(if nothing_since || still_empty {
-            Ok(None)
+            nothing
         } else {
-            Err("the WAL was emptied, and transactions may have been in it")
+            Since::Lost("the WAL was emptied, and transactions may have been in it")
         });
     };
     let mut before_restart = false;
     let (from, changes) = match continuity(wal, header, index.as_ref(), source.database_state()?, position)? {
-        Continuity::Lost(why) => return Ok(Err(why)),
+        Continuity::Lost(why) => return Ok(Since::Lost(why)),
         Continuity::Same(from) | Continuity::Restarted(from) => {
             (from, read_changes(wal, from, limit(&header, index.as_ref()))?)
         }
@@ -217,50 +224,44 @@ pub fn stage_changes(
     };
     if changes.commits == 0 {
         if limit(&header, index.as_ref()).is_some_and(|frames| frames != changes.end.frames) {
-            return Ok(Err("the WAL does not hold what its index tells of"));
+            return Ok(Since::Lost("the WAL does not hold what its index tells of"));
         }
         // A recovery begins the counter anew; this is what it is at our place now.
-        if position.wal == Some(changes.end) {
-            position.changes = counter(index.as_ref(), &changes.end).or(position.changes);
-        }
-        return Ok(Ok(None));
+        let now = index.filter(|_| position.wal == Some(changes.end)).and_then(|index| index.counter_at(&changes.end));
+        return Ok(Since::Nothing { counter: now.or(position.changes) });
     }
     let counted = match before_restart {
         true => position.changes.map(|before| before.after(changes.commits)),
-        false => counter(index.as_ref(), &changes.end),
+        false => index.and_then(|index| index.counter_at(&changes.end)),
     };
-    let new_frames = changes.end.frames.saturating_sub(from.frames);
-    refuse_impossible(changes.size, position.size, new_frames, header.page_size)?;
-    // Pages that SQLite took and gave back within a transaction have no frame, and yet the database has them.
-    let grown_from = position.size.min(changes.smallest).saturating_add(1);
-    let before_growth = changes.pages.iter().copied().take_while(|(number, _)| *number < grown_from);
-    let growth = (grown_from..=changes.size).map(|number| (number, changes.frame_of(number).unwrap_or(IN_DATABASE)));
+    let before = position.size;
+    refuse_impossible(&changes, before)?;
     let position = Position { wal: Some(changes.end), size: changes.size, changes: counted, database: None };
     let header = encode_header(stamp, header.page_size, changes.size, &position);
     let staging = arena.stage();
     let mut encoder = Encoder::new(staging, header)?;
     let mut page = vec![0; changes.end.header.page_size as usize];
-    let lock_page = ltx::lock_page(changes.end.header.page_size);
-    for (number, frame) in before_growth.chain(growth).filter(|(number, _)| *number != lock_page) {
+    for (number, frame) in changes.pages_with_growth(before) {
         match frame {
-            IN_DATABASE => read_page(source.database(), number, &mut page)?,
-            frame => read_frame(wal, &changes.end.header, frame, &mut page)?,
+            Some(frame) => read_frame(wal, &changes.end.header, frame, &mut page)?,
+            None => read_page(source.database(), number, &mut page)?,
         }
         encoder.page(number, &page)?;
     }
     // The new WAL grows over the old one from its start: what is whole now was whole while it was read.
     if before_restart && read_changes(wal, from, None)?.end != changes.end {
-        return Ok(Err("transactions before a restart of the WAL were written over while they were read"));
+        return Ok(Since::Lost("transactions before a restart of the WAL were written over while they were read"));
     }
     let staged = finish(encoder, position)?;
-    Ok(Ok(Some(Staged { is_before_restart: before_restart, ..staged })))
+    Ok(Since::Staged(Box::new(Staged { is_before_restart: before_restart, ..staged })))
 }
 
-/// Refuses a commit of more pages than there can be: what is made as large as that, of zeros, would take the disk from everybody.
-fn refuse_impossible(size: u32, before: u32, frames: u32, page_size: u32) -> Result<(), SourceError> {
-    if u64::from(size) <= size_max(before, frames, page_size) {
+/// Refuses a commit of more pages than there can be.
+fn refuse_impossible(changes: &Changes, before: u32) -> Result<(), SourceError> {
+    if changes.can_follow(before) {
         return Ok(());
     }
+    let Changes { size, frames, .. } = changes;
     Err(SourceError::Refused(format!(
         "its WAL says that it has {size} pages, which cannot be: it had {before}, and {frames} frames came since; that WAL is damaged, \
          or is another database's: have SQLite check it, and restore it if need be"
@@ -274,9 +275,7 @@ fn finish(encoder: Encoder<Staging>, position: Position) -> Result<Staged, Sourc
     Ok(Staged { file: LtxFile { content, header, checksum }, position, is_before_restart: false })
 }
 
-/// Instead of a frame's number: the page is in the database file, or, beyond its end, zero.
-const IN_DATABASE: u32 = 0;
-
+/// A page of the database file; zero beyond its end.
 fn read_page(database: &dyn ReadAt, number: u32, page: &mut [u8]) -> io::Result<()> {
     let length = database.read_at(u64::from(number - 1) * page.len() as u64, page)?;
     page[length..].fill(0);
@@ -284,8 +283,10 @@ fn read_page(database: &dyn ReadAt, number: u32, page: &mut [u8]) -> io::Result<
 }
 
 fn read_frame(wal: &dyn ReadAt, header: &WalHeader, frame: u32, page: &mut [u8]) -> Result<(), SourceError> {
-    let length = wal.read_at(header.frame_offset(frame) + FRAME_HEADER_SIZE, page)?;
-    if length == page.len() { Ok(()) } else { Err(SourceError::Busy("its WAL became shorter while it was read")) }
+    match wal_reader::read_frame(wal, header, frame, page)? {
+        true => Ok(()),
+        false => Err(SourceError::Busy("its WAL became shorter while it was read")),
+    }
 }
 
 /// Whether file and WAL were a snapshot while they were read. A pin by a read transaction lets check points copy what the WAL has, and
@@ -359,14 +360,15 @@ pub fn stage_image(
         // After a restart without a transaction the file still holds the generation before, all of it backfilled.
         let restarted = index.is_some_and(|index| is_restarted(&header, &index));
         if end.frames > 0 && !restarted {
-            refuse_impossible(found.size, size, end.frames, page_size).or_else(|refused| {
+            refuse_impossible(&found, size).or_else(|refused| {
                 // Unless the file was made shorter since.
                 stayed(source, Some(header), index.as_ref(), Some(end)).and(Err(refused))
             })?;
             size = found.size;
             changes = Some(found);
         }
-        position = Position { wal: Some(end), size, changes: counter(index.as_ref(), &end), database: None };
+        position =
+            Position { wal: Some(end), size, changes: index.and_then(|index| index.counter_at(&end)), database: None };
         if restarted {
             position.changes = index.and_then(|index| index.counter());
         }

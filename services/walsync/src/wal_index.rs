@@ -6,7 +6,8 @@
 //! Salts are as in the WAL, byte for byte. A header is trusted where both copies agree and its checksum holds.
 //! It is read, never mapped, and never written.
 
-use crate::wal_reader::{Checksum, FRAME_HEADER_SIZE, checksum};
+use crate::wal_reader::{Checksum, FRAME_HEADER_SIZE, ReadAt, WalPosition, checksum};
+use std::io;
 
 /// Bytes that [`WalIndex::decode`] looks at.
 pub const WAL_INDEX_BYTES: usize = 136;
@@ -64,6 +65,19 @@ impl WalIndex {
     /// The counter of transactions, where somebody witnesses that nobody begins it anew.
     pub fn counter(&self) -> Option<Counter> {
         (self.life != 0).then_some(Counter { changes: self.changes, life: self.life })
+    }
+
+    /// The counter of transactions, where the index stands exactly at `end`.
+    pub fn counter_at(&self, end: &WalPosition) -> Option<Counter> {
+        let is_of_it = end.frames == 0 || self.salts == end.header.salts() && self.checksum == end.checksum;
+        if self.frames == end.frames && is_of_it { self.counter() } else { None }
+    }
+
+    /// What an index tells, where it can be trusted.
+    pub fn read<R: ReadAt + ?Sized>(index: &R) -> io::Result<Option<WalIndex>> {
+        let mut bytes = [0; WAL_INDEX_BYTES];
+        let length = index.read_at(0, &mut bytes)?;
+        Ok(if length == bytes.len() { WalIndex::decode(&bytes) } else { None })
     }
 
     /// `None` where the two copies differ (a writer is at work, or died) or the index is not initialised.

@@ -174,6 +174,8 @@ pub struct Changes {
     pub smallest: u32,
     /// Transactions.
     pub commits: u32,
+    /// Frames that they take up.
+    pub frames: u32,
     /// After the last commit.
     pub end: WalPosition,
 }
@@ -183,6 +185,23 @@ impl Changes {
     pub fn frame_of(&self, page: u32) -> Option<u32> {
         self.pages.binary_search_by_key(&page, |(page, _)| *page).ok().map(|at| self.pages[at].1)
     }
+
+    /// Whether a database of `before` pages can have become as large as they say: what is made as large as that, of zeros, would take the disk
+    /// from everybody.
+    pub fn can_follow(&self, before: u32) -> bool {
+        u64::from(self.size) <= size_max(before, self.frames, self.end.header.page_size)
+    }
+
+    /// What a file of them holds, where the database had `before` pages: every page that changed, or that it grew by, in order, with the last
+    /// frame that has it. `None`: SQLite took the page and gave it back within a transaction, and yet the database has it. The lock page is left out.
+    pub fn pages_with_growth(&self, before: u32) -> impl Iterator<Item = (u32, Option<u32>)> + '_ {
+        let grown_from = before.min(self.smallest).saturating_add(1);
+        let lock_page = ltx::lock_page(self.end.header.page_size);
+        let changed = self.pages.iter().map(|&(number, frame)| (number, Some(frame)));
+        let before_growth = changed.take_while(move |(number, _)| *number < grown_from);
+        let growth = (grown_from..=self.size).map(|number| (number, self.frame_of(number)));
+        before_growth.chain(growth).filter(move |(number, _)| *number != lock_page)
+    }
 }
 
 /// The most pages that a database of `before` pages can have after so many more frames. A page that it grows by is in a frame, or was taken and
@@ -190,6 +209,12 @@ impl Changes {
 /// page is in none.
 pub fn size_max(before: u32, frames: u32, page_size: u32) -> u64 {
     u64::from(before) + u64::from(frames) * u64::from(page_size / 4) + 1
+}
+
+/// Reads the page in a frame. False: the WAL is shorter than that.
+pub fn read_frame<R: ReadAt + ?Sized>(wal: &R, header: &WalHeader, frame: u32, page: &mut [u8]) -> io::Result<bool> {
+    let length = wal.read_at(header.frame_offset(frame) + FRAME_HEADER_SIZE, page)?;
+    Ok(length == page.len())
 }
 
 /// Of each page the last frame alone; `pages` is ordered afterwards.
@@ -211,7 +236,7 @@ const FEW_PAGES: usize = 8192;
 pub fn read_changes<R: ReadAt + ?Sized>(wal: &R, from: WalPosition, limit: Option<u32>) -> io::Result<Changes> {
     let header = from.header;
     let frame_size = header.frame_size() as usize;
-    let mut changes = Changes { pages: Vec::new(), size: 0, smallest: u32::MAX, commits: 0, end: from };
+    let mut changes = Changes { pages: Vec::new(), size: 0, smallest: u32::MAX, commits: 0, frames: 0, end: from };
     // What is committed comes first.
     let (mut pages, mut committed): (Vec<(u32, u32)>, usize) = (Vec::new(), 0);
     let mut many = FEW_PAGES;
@@ -245,6 +270,7 @@ pub fn read_changes<R: ReadAt + ?Sized>(wal: &R, from: WalPosition, limit: Optio
                 changes.size = size;
                 changes.smallest = changes.smallest.min(size);
                 changes.commits = changes.commits.saturating_add(1);
+                changes.frames = frame - from.frames;
                 changes.end = WalPosition { header, frames: frame, checksum: chain };
             }
         }

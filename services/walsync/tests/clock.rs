@@ -132,7 +132,7 @@ fn a_restore_by_time_tells_that_times_are_of_the_future() {
 }
 
 fn points(machine: &Machine) -> usize {
-    walsync::restore::Chain::new(machine.replica().files().unwrap()).restorable().count()
+    walsync::chain::Chain::new(machine.replica().files().unwrap()).restorable().count()
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, SystemTime};
 use support::{Application, Walsync, content, walsync};
+use walsync::wal_reader::{WalHeader, WalPosition, checksum, read_changes};
 
 #[test]
 #[ignore = "the body of child processes, started by the other tests"]
@@ -43,8 +44,13 @@ struct Legacy {
 
 impl Legacy {
     fn new() -> Legacy {
+        Legacy::with_pages_of(4096)
+    }
+
+    fn with_pages_of(bytes: u32) -> Legacy {
         let folder = folder();
         let connection = Connection::open(folder.path().join("app.db")).unwrap();
+        connection.pragma_update(None, "page_size", bytes).unwrap();
         let sql =
             "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)";
         connection.execute_batch(sql).unwrap();
@@ -88,6 +94,20 @@ impl Legacy {
         let seconds = self.put(&name, &wal[self.offset..]);
         self.offset = wal.len();
         self.states.push((content(&self.database()), seconds));
+    }
+
+    /// Puts a piece behind the last one that SQLite never writes: one frame, which has this page, and commits this size.
+    fn forge(&self, page: u32, size: u32) {
+        let wal = std::fs::read(walsync::database::with_suffix(&self.database(), "-wal")).unwrap();
+        let header = WalHeader::read(wal.as_slice()).unwrap().unwrap();
+        let end = read_changes(wal.as_slice(), WalPosition::start(header), None).unwrap().end;
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+        let content = &wal[wal.len() - header.page_size as usize..];
+        let mut frame = words(&[page, size, header.salt1, header.salt2]);
+        let sums = checksum(header.big_endian, checksum(header.big_endian, end.checksum, &frame[..8]), content);
+        frame.extend(words(&sums));
+        frame.extend_from_slice(content);
+        self.put(&format!("wal/{:08x}_{:08x}.wal.lz4", self.index, self.offset), &frame);
     }
 
     /// Copies what the WAL has into the database file.
@@ -238,6 +258,17 @@ fn what_is_missing_or_damaged_is_named() {
     let legacy = Legacy::history();
     edit(&legacy.object("snapshots/00000001.snapshot.lz4"), 11 + 18);
     refused(&legacy, "snapshots/00000001.snapshot.lz4: the database is not in WAL mode");
+    // A size that no database can have: a page there would not even fit into a file.
+    let refused_size = |mut legacy: Legacy, page: u32, size: u32| {
+        legacy.next_wal();
+        legacy.snapshot();
+        legacy.commit("INSERT INTO t(v) VALUES (randomblob(20000))");
+        legacy.forge(page, size);
+        refused(&legacy, &format!("it says that the database has {size} pages, which cannot be"));
+    };
+    refused_size(Legacy::with_pages_of(65_536), u32::MAX, u32::MAX);
+    // One frame names a thousand pages as free, however many came before it.
+    refused_size(Legacy::new(), 1, 2000);
     // Nothing, no such generation, and what a restore says of such a place.
     assert!(
         text(&legacy.import(&["--generation", "0"]))

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use support::{Application, content, litestream, restored_by_litestream, walsync};
+use walsync::chain::Chain;
 use walsync::replica::Replica;
-use walsync::restore::{Chain, Target, restore};
+use walsync::restore::{Target, restore};
 use walsync::store::files::FileStore;
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v BLOB)";

@@ -279,7 +279,7 @@ fn a_snapshot_is_the_state_of_its_transaction() {
     for snapshot in &snapshots[1..] {
         let mut without = files.clone();
         without.retain(|file| file.level == 0);
-        let plan = walsync::restore::Chain::new(without).plan(snapshot.name.max_txid).unwrap();
+        let plan = walsync::chain::Chain::new(without).plan(snapshot.name.max_txid).unwrap();
         let mut state = std::collections::BTreeMap::new();
         for file in plan {
             let read = replica.read(&file, |header, number, page| {

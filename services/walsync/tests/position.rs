@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use walsync::arena::Arena;
 use walsync::database::{DatabaseFiles, with_suffix};
 use walsync::position::Position;
-use walsync::source::{Source, Stamp, stage_changes, stage_image};
+use walsync::source::{Since, Source, Stamp, stage_changes, stage_image};
 use walsync::wal_index::WalIndex;
 use walsync::wal_reader::ReadAt;
 
@@ -38,8 +38,14 @@ fn replace_index(from: &Path, to: &Path) {
 fn changes_after(path: &Path, position: &mut Position) -> Result<Option<u32>, &'static str> {
     let arena = Arena::new(0, std::env::temp_dir());
     let files = DatabaseFiles::open(path).unwrap();
-    let staged = stage_changes(&files, position, CHANGES, &arena).unwrap();
-    staged.map(|staged| staged.map(|staged| staged.position.wal.unwrap().frames))
+    match stage_changes(&files, position, CHANGES, &arena).unwrap() {
+        Since::Nothing { counter } => {
+            position.changes = counter;
+            Ok(None)
+        }
+        Since::Staged(staged) => Ok(Some(staged.position.wal.unwrap().frames)),
+        Since::Lost(why) => Err(why),
+    }
 }
 
 fn position(path: &Path) -> Position {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use support::{Application, content};
 use walsync::clock::SystemClock;
 use walsync::difference::{NoChecksums, PageChecksums};
-use walsync::replica::Replica;
+use walsync::replica::{RemoteFile, Replica};
 use walsync::replicator::{Phase, Replicator, Settings};
 use walsync::restore::{Target, restore};
 use walsync::store::Store;
@@ -300,4 +300,27 @@ fn a_newest_file_of_which_less_than_a_header_is_there_is_followed_by_a_snapshot(
         assert!(scene.restored(Target::Latest) == content(&scene.database), "{kept} bytes of it are there");
         assert!(replicator.stop(LONG).is_empty());
     }
+}
+
+#[test]
+fn a_newest_snapshot_that_is_damaged_is_replaced_though_nobody_commits() {
+    let scene = Scene::new();
+    let (application, replicator) = before_a_snapshot(&scene, Duration::from_secs(1));
+    until("a snapshot", || has_snapshot(&scene, 2));
+    assert!(replicator.stop(LONG).is_empty());
+    let files = scene.replica().files().unwrap();
+    let of_newest = |file: &&RemoteFile| file.level == ltx::SNAPSHOT_LEVEL && file.name.max_txid == 2;
+    let snapshot = files.iter().find(of_newest).unwrap();
+    let path = scene.folder.path().join("store").join(scene.replica().key(snapshot.level, snapshot.name));
+    std::fs::File::options().write(true).open(path).unwrap().set_len(40).unwrap();
+    let replicator = scene.start();
+    scene.assert_restores();
+    // Once is enough: what comes next is sent as it always is.
+    assert_eq!((has_snapshot(&scene, 3), scene.newest()), (true, 3));
+    assert_eq!(replicator.status().remove(0).phase, Phase::Running);
+    assert!(replicator.stop(LONG).is_empty());
+    let replicator = scene.start();
+    assert!(replicator.stop(LONG).is_empty());
+    assert_eq!(scene.newest(), 3);
+    application.close();
 }

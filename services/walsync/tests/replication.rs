@@ -119,7 +119,7 @@ fn random_histories_are_restored_byte_by_byte_also_by_litestream() {
         assert!(place.restored(Target::Latest) == expected, "seed {seed}");
         assert!(place.restored_by_litestream(&[]) == expected, "seed {seed}, restored by Litestream");
         // Every point in between is a database, and the same one for both.
-        let chain = walsync::restore::Chain::new(place.replica().files().unwrap());
+        let chain = walsync::chain::Chain::new(place.replica().files().unwrap());
         let points: Vec<u64> = chain.restorable().collect();
         let point = points[random.below(points.len() as u64) as usize];
         let ours = place.restored(Target::Txid(point));
@@ -160,7 +160,7 @@ fn what_litestream_wrote_is_restored_and_continued() {
     theirs.wait();
     assert!(place.restored(Target::Latest) == content(&place.database()), "what Litestream left");
     // The same configuration, our program: it goes on where Litestream stopped.
-    let newest = walsync::restore::Chain::new(place.replica().files().unwrap()).newest().unwrap();
+    let newest = walsync::chain::Chain::new(place.replica().files().unwrap()).newest().unwrap();
     let mut command = support::walsync();
     command.args(["replicate", "-config"]).arg(&config);
     let mut ours = Walsync::start(command, &place.path("log"));
@@ -244,7 +244,7 @@ fn kill_9_of_both_loses_nothing_that_was_durable() {
                 .unwrap();
             assert_eq!(count, max, "round {round}");
             assert!(max <= last + 1, "round {round}: the replica has {max}, the application committed {last}");
-            let chain = walsync::restore::Chain::new(place.replica().files().unwrap());
+            let chain = walsync::chain::Chain::new(place.replica().files().unwrap());
             assert!(chain.newest().unwrap() >= durable, "round {round}");
         }
         // And a clean end makes all of it durable.

@@ -10,9 +10,10 @@ use std::io::Cursor;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use support::Meddled;
+use walsync::chain::{Chain, NoWay};
 use walsync::fetch::ReadAhead;
 use walsync::replica::{RemoteFile, Replica};
-use walsync::restore::{Chain, RestoreError, Restored, Target, restore};
+use walsync::restore::{RestoreError, Restored, Target, restore};
 use walsync::store::Store;
 use walsync::store::memory::MemoryStore;
 
@@ -135,7 +136,7 @@ fn a_file_that_nothing_replaces_is_a_hole_and_no_endless_plan() {
     .map(|(restored, _)| restored)
     .unwrap_err();
     assert!(
-        matches!(&error, RestoreError::Hole { missing, below: Some(3), .. } if missing.contains("TXID 4")),
+        matches!(&error, RestoreError::NoWay(NoWay::Hole { missing, below: Some(3), .. }) if missing.contains("TXID 4")),
         "{error}"
     );
 }
@@ -166,7 +167,7 @@ fn a_hole_is_named_where_a_merged_file_reaches_over_it() {
         size: 1,
         modified_millis: 0,
     };
-    let chain = walsync::restore::Chain::new(vec![
+    let chain = walsync::chain::Chain::new(vec![
         file(0, 1, 1),
         file(0, 2, 2),
         file(0, 3, 3),

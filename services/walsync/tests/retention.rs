@@ -10,9 +10,10 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 use walsync::arena::Arena;
+use walsync::chain::{Chain, NoWay};
 use walsync::compaction::{LITESTREAM_INTERVALS, Levels, merge_files};
 use walsync::replica::{LtxFile, RemoteFile, Replica};
-use walsync::restore::{Chain, RestoreError, Target, restore};
+use walsync::restore::{Target, restore};
 use walsync::retention::{Policy, RetentionError, enforce, plan};
 use walsync::store::memory::MemoryStore;
 use walsync::store::{Attributes, Body, Object, Part, Store, StoreError};
@@ -199,7 +200,7 @@ fn any_object_that_is_missing_is_named_by_every_restore_that_needs_it() {
         let files = history.files();
         let whole = Chain::new(files.clone());
         let points: Vec<u64> = whole.restorable().collect();
-        let time = |file: &RemoteFile| Ok(history.states[&file.name.max_txid].1);
+        let time = |file: &RemoteFile| Ok::<i64, NoWay>(history.states[&file.name.max_txid].1);
         let mut states: HashMap<Vec<(u8, u64)>, bool> = HashMap::new();
         for gone in &files {
             let left: Vec<RemoteFile> = files.iter().filter(|file| *file != gone).copied().collect();
@@ -216,9 +217,9 @@ fn any_object_that_is_missing_is_named_by_every_restore_that_needs_it() {
                         needed += 1;
                         // It can be restored with the file: what the message says is missing is of it.
                         let (below, above) = match &error {
-                            RestoreError::Hole { below, above, .. }
-                            | RestoreError::NoSuchPoint { below, above, .. } => (*below, *above),
-                            other => panic!("{other}"),
+                            NoWay::Hole { below, above, .. } | NoWay::NoSuchPoint { below, above, .. } => {
+                                (*below, *above)
+                            }
                         };
                         let around = below.unwrap_or(0) < gone.name.max_txid
                             && above.is_none_or(|above| above >= gone.name.min_txid);

@@ -15,7 +15,7 @@
 //! | 80 | 20 | reserved; Litestream ignores them |
 
 use crate::checksum::CHECKSUM_FLAG;
-use crate::{Error, TXID_MAX};
+use crate::{Error, FileName, TXID_MAX};
 
 /// Bytes of a header.
 pub const HEADER_SIZE: usize = 100;
@@ -67,9 +67,14 @@ fn field<const N: usize>(bytes: &[u8; HEADER_SIZE], at: usize) -> [u8; N] {
 }
 
 impl Header {
+    /// What the file is called.
+    pub fn name(&self) -> FileName {
+        FileName { min_txid: self.min_txid, max_txid: self.max_txid }
+    }
+
     /// Whether the file holds a whole database.
     pub fn is_snapshot(&self) -> bool {
-        self.min_txid == 1
+        self.name().is_snapshot()
     }
 
     /// Whether checksums of the database are left out.

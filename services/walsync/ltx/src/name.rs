@@ -18,6 +18,13 @@ pub struct FileName {
     pub max_txid: u64,
 }
 
+impl FileName {
+    /// Whether the file has a whole state, in whatever level: it begins with the first transaction, and follows nothing.
+    pub fn is_snapshot(self) -> bool {
+        self.min_txid == 1
+    }
+}
+
 impl fmt::Display for FileName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:016x}-{:016x}.ltx", self.min_txid, self.max_txid)

@@ -107,6 +107,12 @@ impl Bench {
         self.folder.path().join(format!("{name}.log"))
     }
 
+    /// What an arm is started with that is Litestream's: none is measured under its name without it.
+    fn litestream(&self, arm: Arm) -> anyhow::Result<&Litestream> {
+        let missing = || format!("there is no Litestream for the arm \"{}\": --litestream PATH names one", arm.name());
+        self.litestream.as_ref().with_context(missing)
+    }
+
     fn walsync() -> anyhow::Result<Command> {
         Ok(Command::new(std::env::current_exe().context("this executable")?))
     }
@@ -115,19 +121,19 @@ impl Bench {
     pub(super) fn start(&self, run: &Run, place: &Place) -> anyhow::Result<Vec<Child>> {
         let log = self.log(&run.name);
         let interval = run.interval.as_millis().to_string();
-        let numbers: Vec<Vec<u32>> = match (run.arm, &self.litestream) {
-            (Arm::Walsync, _) => {
+        let numbers: Vec<Vec<u32>> = match run.arm {
+            Arm::Alone => return Ok(Vec::new()),
+            Arm::Walsync => {
                 let mut command = Bench::walsync()?;
                 command.arg("watch").arg(run.folder.join("*.db")).args(["--interval-millis", &interval]);
                 command.arg("--staging-folder").arg(self.folder.path());
                 place.for_walsync(&mut command, Some("--to"), &run.name);
                 return Ok(vec![Child::start(&mut command, &log)?]);
             }
-            (Arm::Litestream, Some(_)) => vec![(0..run.count).collect()],
-            (Arm::LitestreamEach, Some(_)) => (0..run.count).map(|number| vec![number]).collect(),
-            _ => return Ok(Vec::new()),
+            Arm::Litestream => vec![(0..run.count).collect()],
+            Arm::LitestreamEach => (0..run.count).map(|number| vec![number]).collect(),
         };
-        let Some(litestream) = &self.litestream else { return Ok(Vec::new()) };
+        let litestream = self.litestream(run.arm)?;
         let start = |(at, numbers): (usize, &Vec<u32>)| {
             let file = self.folder.path().join(format!("{}-{at}.yml", run.name));
             let mut text = "dbs:\n".to_owned();
@@ -168,13 +174,14 @@ impl Bench {
         output: &Path,
     ) -> anyhow::Result<Result<Usage, String>> {
         let path = format!("{}/{number}.db", run.name);
-        let command = match (by, &self.litestream) {
-            (Arm::Litestream, Some(litestream)) => {
-                let mut command = Command::new(&litestream.program);
+        let mut command = match by {
+            Arm::Alone => anyhow::bail!("the arm \"{}\" has nothing to restore with", by.name()),
+            Arm::Litestream | Arm::LitestreamEach => {
+                let mut command = Command::new(&self.litestream(by)?.program);
                 command.args(["restore", "-o"]).arg(output).arg(self.place.for_litestream(&path));
                 command
             }
-            _ => {
+            Arm::Walsync => {
                 let mut command = Bench::walsync()?;
                 command.arg("restore");
                 self.place.for_walsync(&mut command, None, &path);
@@ -183,7 +190,6 @@ impl Bench {
             }
         };
         let log = self.log(&format!("restore by {}", by.name()));
-        let mut command = command;
         let megabytes = self.options.megabytes.iter().max().copied().unwrap_or_default();
         child::run(&mut command, &log, PATIENCE * 5 + Duration::from_secs(1) * megabytes, &self.stop)
     }

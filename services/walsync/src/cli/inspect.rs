@@ -6,6 +6,7 @@ use service_kit::console;
 use std::collections::BTreeMap;
 use std::path::Path;
 use walsync::arena::Arena;
+use walsync::chain::Chain;
 use walsync::clock::{Clock, SystemClock};
 use walsync::config::{Either, Found, Location, Places};
 use walsync::cost::Requests;
@@ -13,7 +14,7 @@ use walsync::database::DatabaseFiles;
 use walsync::pin::PinKind;
 use walsync::replica::{RemoteFile, Replica};
 use walsync::replicator::{Settings, allowance};
-use walsync::restore::{Chain, read_each};
+use walsync::restore::read_each;
 use walsync::retention::{FILES_AT_ONCE, Policy, plan};
 use walsync::store::{StoreError, retry};
 

@@ -2,14 +2,13 @@
 
 use super::ConfigError;
 use super::found::{is_beside, matches};
-use crate::database::descriptor::Descriptor;
+use crate::descriptor::Descriptor;
+use crate::restore::is_scratch;
+use crate::source::MAGIC;
 use crate::wal_reader::ReadAt;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-
-/// With what every database begins.
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// `dir`, `pattern` and `recursive`.
 pub(super) struct Directory {
@@ -35,7 +34,7 @@ impl Directory {
             if self.recursive { path.starts_with(&self.folder) } else { path.parent() == Some(&self.folder) };
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         // A restore under way has a name of ours.
-        is_within && matches(&self.pattern, &name) && !is_beside(&name) && !name.starts_with(".walsync-restore-")
+        is_within && matches(&self.pattern, &name) && !is_beside(&name) && !is_scratch(&name)
     }
 
     /// What it is called below the place; `None`: it is no text.

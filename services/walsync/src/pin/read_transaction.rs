@@ -16,8 +16,8 @@
 //! Its locks are those of a process: what else reads the files here does so through the same [`Descriptor`].
 
 use super::{CHECKPOINT, Hold, IN_USE, Life, Locks, Pin, PinKind, SHARED, WATCHED, WRITE};
-use crate::database::descriptor::Descriptor;
-use crate::database::{read_index, sqlite_uri, with_suffix};
+use crate::descriptor::Descriptor;
+use crate::paths::{sqlite_uri, with_suffix};
 use crate::wal_index::WalIndex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -73,7 +73,7 @@ impl ReadTransactionPin {
     /// Begins a transaction; `false` where that cannot be for the moment.
     fn begin(&mut self, index: &Descriptor) -> io::Result<bool> {
         // While a writer is at work there, SQLite would wait for it, and with it all databases. One that was killed leaves nothing to wait for.
-        let Some(before) = read_index(index)? else { return Ok(!self.has_others(index)?) };
+        let Some(before) = WalIndex::read(&**index)? else { return Ok(!self.has_others(index)?) };
         if self.connection.is_none() {
             match self.connect() {
                 Ok(connection) => self.connection = Some(connection),
@@ -93,7 +93,7 @@ impl ReadTransactionPin {
         if self.life.number() == 0 {
             self.life.begins();
         }
-        let after = read_index(index)?;
+        let after = WalIndex::read(&**index)?;
         self.may_be_restarted =
             after.is_none_or(|after| after.salts != before.salts || after.backfilled >= before.frames);
         Ok(true)
@@ -150,7 +150,7 @@ impl Pin for ReadTransactionPin {
         if hold >= Hold::Frames
             && let Some(index) = self.index.as_ref().map(Descriptor::share)
         {
-            let now = read_index(&index)?;
+            let now = WalIndex::read(&*index)?;
             let is_outdated = self.may_be_restarted && now.is_none_or(|now| now.frames > now.backfilled);
             if self.held >= Hold::Frames && is_outdated {
                 self.end()?;

@@ -140,11 +140,11 @@ enum DrillError {
 impl DrillError {
     /// Whether it tells that the replica does not restore; otherwise it tells of a disk, or of a store that is away or lets nobody in.
     fn is_of_replica(&self) -> bool {
-        use RestoreError::{Busy, Damaged, Empty, Hole, Integrity, NoSuchPoint, Output, OutputExists, Store};
+        use RestoreError::{Busy, Damaged, Empty, Integrity, NoWay, Output, OutputExists, Store};
         match self {
             DrillError::Folder(..) | DrillError::NoRoom { .. } => false,
             DrillError::Short { .. } => true,
-            DrillError::Restore(Empty | Hole { .. } | NoSuchPoint { .. } | Damaged { .. } | Integrity(_)) => true,
+            DrillError::Restore(Empty | NoWay(_) | Damaged { .. } | Integrity(_)) => true,
             DrillError::Restore(Store(error)) => matches!(error, StoreError::NotFound(_) | StoreError::Damaged(_)),
             DrillError::Restore(OutputExists(_) | Busy(_) | Output(..)) => false,
         }
@@ -275,6 +275,7 @@ fn refuse_without_room(replica: &Replica, folder: &Path) -> Result<(), DrillErro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chain::NoWay;
     use crate::clock::SystemClock;
     use crate::replicator::{Replicator, Settings};
 
@@ -289,7 +290,7 @@ mod tests {
             assert!(!restore(error.into()));
         }
         assert!(restore(RestoreError::Empty) && restore(RestoreError::Integrity(text())));
-        assert!(restore(RestoreError::Hole { missing: text(), below: None, above: None }));
+        assert!(restore(NoWay::Hole { missing: text(), below: None, above: None }.into()));
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         assert!(!restore(RestoreError::Output(PathBuf::new(), full())));
         assert!(!DrillError::Folder(PathBuf::new(), full()).is_of_replica());

@@ -3,7 +3,7 @@
 
 use super::Shared;
 use super::tracked::{State, Tracked};
-use super::work::{Failure, next_txid, until_room};
+use super::work::{Failure, Turn, next_txid, until_room};
 use super::yielding::Courtesy;
 use crate::database::DatabaseFiles;
 use crate::difference::PageChecksums;
@@ -39,12 +39,7 @@ impl Shared {
     /// Makes ready to read the whole database: as a snapshot of where we stand, or as the next transaction.
     ///
     /// A snapshot has the time of the commit that it stands for, not its own: it may be the last file that tells it.
-    pub(super) fn begin_to_read(
-        &self,
-        state: &mut State,
-        is_snapshot: bool,
-        now: Duration,
-    ) -> Result<Reading, Failure> {
+    pub(super) fn begin_to_read(&self, state: &mut State, is_snapshot: bool, now: Duration) -> Result<Turn, Failure> {
         let courtesy = Courtesy::of(state, self.settings.wal_bytes_max);
         let State { files: Some(files), pin: Some(pin), .. } = state else {
             return Err(SourceError::Busy(GaveWay::Gone.why()).into());
@@ -58,7 +53,7 @@ impl Shared {
         let is_compared = state.compared.as_ref().is_some_and(|(txid, _)| *txid == last);
         if compares && !is_compared && state.durable_txid == last {
             pin.hold(Hold::Presence, None)?;
-            return Err(Failure::Compare(last));
+            return Ok(Turn::Compare(last));
         }
         let index = files.wal_index()?;
         if !pin.hold(Hold::Image, index.as_ref())? {
@@ -78,7 +73,8 @@ impl Shared {
             (0, self.stamp(next, next, state.last_millis), None)
         };
         let compared = if compares && is_compared { state.compared.take() } else { None };
-        Ok(Reading { files, index, level, stamp, at, compared, is_snapshot, began: now, courtesy })
+        let reading = Reading { files, index, level, stamp, at, compared, is_snapshot, began: now, courtesy };
+        Ok(Turn::Read(Box::new(reading)))
     }
 
     pub(super) fn read_whole(&self, tracked: &Arc<Tracked>, reading: &Reading) -> Result<Image, SourceError> {
@@ -127,18 +123,18 @@ impl Shared {
         Ok(None)
     }
 
-    /// Takes over what was read. Whether a snapshot, if one was due, had its turn as well.
+    /// Takes over what was read.
     pub(super) fn was_read(
         &self,
         tracked: &Tracked,
         state: &mut State,
         reading: Reading,
         image: Result<Image, SourceError>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Turn, Failure> {
         let (is_snapshot, began) = (reading.is_snapshot, reading.began);
         // Somebody else writes its replica since.
         if state.is_fenced() {
-            return Ok(true);
+            return Ok(Turn::Done { with_snapshot: true });
         }
         let result = self.take_over(tracked, state, reading, image);
         self.after_reading(tracked, state, is_snapshot, began, result)
@@ -183,7 +179,7 @@ impl Shared {
         is_snapshot: bool,
         began: Duration,
         result: Result<(), Failure>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Turn, Failure> {
         let path = tracked.path.display();
         match result {
             Ok(()) => {
@@ -193,20 +189,20 @@ impl Shared {
                 if is_snapshot || state.last_txid == Some(1) {
                     state.snapshot_late = None;
                 }
-                Ok(true)
+                Ok(Turn::Done { with_snapshot: true })
             }
             Err(Failure::NoRoom(_, why)) if is_snapshot => {
                 self.totals.without_room.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(%path, why, "no snapshot; what is committed is sent all the same");
                 state.snapshot_is_late(&tracked.path, began, SNAPSHOT_WITHOUT_ROOM, why);
-                Ok(true)
+                Ok(Turn::Done { with_snapshot: true })
             }
             // What is committed is staged already: who waits for that does not wait for a snapshot.
             Err(Failure::Source(SourceError::Busy(why)) | Failure::GaveWay(why)) if is_snapshot => {
                 let retry = if state.outgrown > 0 { until_room(state.outgrown) } else { Duration::ZERO };
                 let wait = self.settings.interval.max(retry);
                 state.snapshot_is_late(&tracked.path, began, wait, why.to_owned());
-                Ok(true)
+                Ok(Turn::Done { with_snapshot: true })
             }
             Err(failure) => {
                 if is_snapshot {

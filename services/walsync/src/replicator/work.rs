@@ -12,7 +12,7 @@ use crate::database::DatabaseFiles;
 use crate::difference::PageChecksums;
 use crate::pin::{Hold, PinKind};
 use crate::position::resume;
-use crate::source::{Source, SourceError, Stamp, stage_changes};
+use crate::source::{Since, Source, SourceError, Stamp, stage_changes};
 use crate::store::{StoreError, backoff};
 use ltx::SNAPSHOT_LEVEL;
 use std::sync::Arc;
@@ -35,18 +35,24 @@ const HAND_OVER: Duration = Duration::from_millis(200);
 /// Between two looks meanwhile: a WAL that is restarted twice is lost.
 const HAND_OVER_LOOK: Duration = Duration::from_micros(500);
 
+/// How far a staging has come.
+pub(super) enum Turn {
+    /// What is committed is staged; `with_snapshot`: a snapshot, if one was due, had its turn as well.
+    Done { with_snapshot: bool },
+    /// The replica is to be read first, at this transaction, while nobody holds the state.
+    Compare(u64),
+    /// The whole database is to be read, while nobody holds the state.
+    Read(Box<Reading>),
+    /// It takes longer than who tried it may take.
+    Later(Work),
+}
+
 /// Why a staging came to nothing.
 pub(super) enum Failure {
     Source(SourceError),
     /// Reading the whole database was given up for somebody else.
     GaveWay(&'static str),
     Store(StoreError),
-    /// None yet: the replica is to be read first, at this transaction, while nobody holds the state.
-    Compare(u64),
-    /// None yet: the whole database is to be read, while nobody holds the state.
-    Read(Box<Reading>),
-    /// None yet: it takes longer than who tried it may take.
-    Later(Work),
     /// The staging folder does not take so many bytes, and why.
     NoRoom(u64, String),
 }
@@ -88,8 +94,8 @@ impl Shared {
     pub(super) fn stage(&self, tracked: &Arc<Tracked>, work: Work) -> Option<Work> {
         let mut state = tracked.lock_for(work)?;
         let request = tracked.requested.load(Ordering::Acquire);
-        let mut result = self.has_room(&state).and_then(|()| self.stage_locked(tracked, &mut state, work));
-        if let Err(Failure::Compare(txid)) = result {
+        let mut turn = self.has_room(&state).and_then(|()| self.stage_locked(tracked, &mut state, work));
+        if let Ok(Turn::Compare(txid)) = turn {
             state.comparing = true;
             drop(state);
             let checksums = PageChecksums::of(&tracked.replica, txid);
@@ -102,22 +108,22 @@ impl Shared {
                 }
             }
             state.compared = Some((txid, checksums.ok()));
-            result = self.stage_locked(tracked, &mut state, work);
+            turn = self.stage_locked(tracked, &mut state, work);
         }
-        if let Err(Failure::Read(reading)) = result {
+        if let Ok(Turn::Read(reading)) = turn {
             self.push_upload(tracked, &mut state);
             state.is_read = true;
             drop(state);
             let image = self.read_whole(tracked, &reading);
             state = tracked.lock();
             state.is_read = false;
-            result = self.was_read(tracked, &mut state, *reading, image);
+            turn = self.was_read(tracked, &mut state, *reading, image);
         }
         let now = self.clock.monotonic();
         let path = tracked.path.display();
         let mut needed = None;
-        match result {
-            Ok(with_snapshot) => {
+        match turn {
+            Ok(Turn::Done { with_snapshot }) => {
                 match state.let_pass(now) {
                     Ok(true) => {
                         state.last_wait = now;
@@ -142,6 +148,9 @@ impl Shared {
                 }
                 state.busy = None;
             }
+            // It was compared at another point: again, from the start.
+            Ok(Turn::Compare(_) | Turn::Read(_)) => state.next_stage = now + TICK,
+            Ok(Turn::Later(work)) => needed = Some(work),
             Err(Failure::Source(SourceError::Busy(why)) | Failure::GaveWay(why)) => {
                 tracing::debug!(%path, why, "busy");
                 let since = *state.busy.get_or_insert(now);
@@ -179,9 +188,6 @@ impl Shared {
                 state.next_stage = now + until_room(tries);
                 state.stall = Some(Stall { why, bytes, tries });
             }
-            // It was compared at another point: again, from the start.
-            Err(Failure::Compare(_) | Failure::Read(_)) => state.next_stage = now + TICK,
-            Err(Failure::Later(work)) => needed = Some(work),
         }
         // What is read whole needs no frames of before, and may wait long for its turn: no check point does that with it.
         if let State { position: None, pin: Some(pin), .. } = &mut *state
@@ -212,24 +218,26 @@ impl Shared {
         state.next_stage = state.failed + backoff(state.failures, rand::random());
     }
 
-    /// Whether a snapshot, if one was due, had its turn as well.
-    fn stage_locked(&self, tracked: &Tracked, state: &mut State, work: Work) -> Result<bool, Failure> {
+    /// As far as it goes while the state is held.
+    fn stage_locked(&self, tracked: &Tracked, state: &mut State, work: Work) -> Result<Turn, Failure> {
         if state.is_fenced() {
-            return Ok(true);
+            return Ok(Turn::Done { with_snapshot: true });
         }
         if state.files.is_none() && work < Work::Small {
-            return Err(Failure::Later(Work::Small));
+            return Ok(Turn::Later(Work::Small));
         }
         self.open(tracked, state)?;
         if state.last_txid.is_none() && work >= Work::Small {
             self.begin(tracked, state)?;
         }
-        let State { files: Some(files), pin: Some(pin), .. } = state else { return Ok(true) };
+        let State { files: Some(files), pin: Some(pin), .. } = state else {
+            return Ok(Turn::Done { with_snapshot: true });
+        };
         pin.witness()?;
         let index = files.wal_index()?;
         let needed = state.work(index.as_ref());
         if needed > work {
-            return Err(Failure::Later(needed));
+            return Ok(Turn::Later(needed));
         }
         if !state.keep_frames(index.as_ref())? {
             return Err(SourceError::Busy("no read mark is free").into());
@@ -243,16 +251,16 @@ impl Shared {
         if state.position.is_none() || snapshot {
             match state.work_of_reading_whole(index.as_ref()) {
                 needed if needed <= work => {}
-                needed if state.position.is_none() => return Err(Failure::Later(needed)),
+                needed if state.position.is_none() => return Ok(Turn::Later(needed)),
                 // With the next look: what is committed is staged.
-                _ => return Ok(false),
+                _ => return Ok(Turn::Done { with_snapshot: false }),
             }
             return match self.begin_to_read(state, snapshot, now) {
-                Ok(reading) => Err(Failure::Read(Box::new(reading))),
                 Err(failure) => self.after_reading(tracked, state, snapshot, now, Err(failure)),
+                turn => turn,
             };
         }
-        Ok(true)
+        Ok(Turn::Done { with_snapshot: true })
     }
 
     /// Stages what was committed since, if that can be proved to be all.
@@ -263,21 +271,22 @@ impl Shared {
             let next = next?;
             let stamp = self.stamp(next, next, state.last_millis);
             match stage_changes(&**files, position, stamp, &self.arena)? {
-                Ok(None) => {
+                Since::Nothing { counter } => {
+                    position.changes = counter;
                     state.dirty = false;
                     state.waiting.staged();
                     return Ok(());
                 }
-                Ok(Some(staged)) => {
+                Since::Staged(staged) => {
                     // Where the WAL was restarted, what came before that goes first. Who asks is answered when the rest is staged, too.
                     let is_all = !staged.is_before_restart;
                     self.allowance.spend(self.clock.monotonic());
-                    state.push(0, staged);
+                    state.push(0, *staged);
                     if is_all {
                         return Ok(());
                     }
                 }
-                Err(why) => {
+                Since::Lost(why) => {
                     tracing::warn!(path = %tracked.path.display(), why, "the whole database is read again");
                     state.position = None;
                     return Ok(());
@@ -358,7 +367,7 @@ impl Shared {
         tracked.replica.settle()?;
         let files = tracked.replica.files()?;
         let newest = files.iter().max_by_key(|file| (file.name.max_txid, std::cmp::Reverse(file.level)));
-        let whole = files.iter().filter(|file| file.name.min_txid == 1);
+        let whole = files.iter().filter(|file| file.name.is_snapshot());
         let snapshot = whole.max_by_key(|file| file.name.max_txid);
         if let Some(newest) = newest {
             state.last_millis = newest.modified_millis;
@@ -384,14 +393,24 @@ impl Shared {
             );
         }
         let age = match snapshot {
-            Some(snapshot) => {
-                let taken = match tracked.replica.header(snapshot) {
-                    Ok(header) => header.timestamp_millis,
-                    Err(StoreError::Damaged(_)) => i64::MIN,
-                    Err(error) => return Err(error.into()),
-                };
-                Duration::from_millis(u64::try_from(self.clock.unix_millis().saturating_sub(taken)).unwrap_or(0))
-            }
+            Some(snapshot) => match tracked.replica.header(snapshot) {
+                Ok(header) => {
+                    let age = self.clock.unix_millis().saturating_sub(header.timestamp_millis);
+                    Duration::from_millis(u64::try_from(age).unwrap_or(0))
+                }
+                Err(StoreError::Damaged(error)) => {
+                    tracing::error!(path = %tracked.path.display(), %error, "the newest snapshot is damaged: another one follows");
+                    if newest.is_some_and(|newest| newest.name.max_txid == snapshot.name.max_txid) {
+                        // Another one of where we stand would have its name, and be taken for another writer's: it is of the next
+                        // transaction, as where the newest file is damaged, and comes at once.
+                        (state.position, state.last_page_size) = (None, 0);
+                        Duration::ZERO
+                    } else {
+                        self.settings.snapshot_interval
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            },
             None => self.settings.snapshot_interval,
         };
         state.next_snapshot =

@@ -1,7 +1,7 @@
 //! SQLite's own word about what was restored.
 
 use super::RestoreError;
-use crate::database::sqlite_uri;
+use crate::paths::sqlite_uri;
 use rusqlite::ffi;
 use std::io;
 use std::path::Path;

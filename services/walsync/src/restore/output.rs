@@ -1,6 +1,7 @@
 //! The file that a restore makes: beside its place until it is whole, and written in runs of pages.
 
 use super::RestoreError;
+use crate::threads;
 use service_kit::directory::above;
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
@@ -19,16 +20,22 @@ const RUN_BYTES: usize = 1 << 20;
 const RUNS: usize = 4;
 /// Between the syncs of a file that is written.
 const SYNC_INTERVAL: Duration = Duration::from_millis(200);
-/// Stack of a thread that writes or syncs.
-const STACK_BYTES: usize = 256 * 1024;
 
 /// Bytes of a file's name at most, as file systems have it.
 const NAME_BYTES_MAX: usize = 255;
 
+/// What the name of an output begins with until it is whole.
+const SCRATCH_PREFIX: &str = ".walsync-restore-";
+
+/// Whether a file of this name is an output that is not whole yet, or was abandoned.
+pub(crate) fn is_scratch(name: &str) -> bool {
+    name.starts_with(SCRATCH_PREFIX)
+}
+
 /// What an output is called until it is whole: the same for all who restore to it.
 fn scratch_name(output: &Path) -> io::Result<OsString> {
     let name = output.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it has no name of a file"))?;
-    let mut scratch = OsString::from(".walsync-restore-");
+    let mut scratch = OsString::from(SCRATCH_PREFIX);
     if scratch.len() + name.len() <= NAME_BYTES_MAX {
         scratch.push(name);
     } else {
@@ -108,8 +115,7 @@ fn may_remove(lock: Result<(), TryLockError>, path: &Path, output: &Path) -> Res
 pub(super) fn while_syncing<T>(file: &File, write: impl FnOnce() -> T) -> io::Result<T> {
     std::thread::scope(|scope| {
         let (at_work, ended) = channel::<()>();
-        let syncer = std::thread::Builder::new().name("syncer".into()).stack_size(STACK_BYTES);
-        let syncer = syncer.spawn_scoped(scope, move || -> io::Result<()> {
+        let syncer = threads::named("syncer").spawn_scoped(scope, move || -> io::Result<()> {
             while ended.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 file.sync_data()?;
             }
@@ -138,7 +144,7 @@ impl PageWriter {
     pub(super) fn start<'scope>(scope: &'scope Scope<'scope, '_>, file: &'scope File) -> io::Result<PageWriter> {
         let (full, to_write) = sync_channel::<(u64, Vec<u8>)>(RUNS);
         let (back, written) = sync_channel(RUNS);
-        std::thread::Builder::new().name("writer".into()).stack_size(STACK_BYTES).spawn_scoped(scope, move || {
+        threads::named("writer").spawn_scoped(scope, move || {
             for (offset, mut run) in to_write {
                 let result = file.write_all_at(&run, offset).map(|()| {
                     run.clear();

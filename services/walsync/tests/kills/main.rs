@@ -20,10 +20,11 @@ use std::process::Command;
 use support::gateway::{Gateway, with_credentials};
 use support::{Application, Walsync, content};
 use tracer::{Calls, End, Tally, Traced};
+use walsync::chain::Chain;
 use walsync::config::{Location, S3Options};
 use walsync::follow::Note;
 use walsync::replica::Replica;
-use walsync::restore::{Chain, RestoreError, Target, restore};
+use walsync::restore::{RestoreError, Target, restore};
 
 #[test]
 #[ignore = "the body of child processes, started by the other tests"]

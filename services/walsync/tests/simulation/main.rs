@@ -19,11 +19,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use store::{Bucket, Connection};
 use support::{Application, content};
+use walsync::chain::Chain;
 use walsync::clock::{Clock, SystemClock};
 use walsync::database::with_suffix;
 use walsync::replica::Replica;
 use walsync::replicator::{Phase, Replicator, Settings, Status};
-use walsync::restore::{Chain, RestoreError, Target, restore};
+use walsync::restore::{RestoreError, Target, restore};
 use walsync::retention::Policy;
 use walsync::store::Store;
 

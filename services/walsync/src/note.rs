@@ -3,14 +3,18 @@
 //! Text, five lines at most, replaced as a whole: `walsync follows 1`, `place PLACE`, `applied TXID at MILLIS`, `inode NUMBER`, and while a
 //! transaction is under way `applying TXID`. Older notes have no time, or no inode.
 
-use super::FollowError;
-use crate::database::with_suffix;
+use crate::paths::with_suffix;
 use service_kit::directory::{sync_name, write_whole};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const FIRST_LINE: &str = "walsync follows 1";
+
+/// A note that cannot be read, or means another database or another replica.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: {1}")]
+pub struct NoteError(pub PathBuf, pub String);
 
 /// Where a database stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,16 +40,14 @@ impl Note {
     }
 
     /// Reads the note of a database; `None` where there is none.
-    pub fn read(database: &Path) -> Result<Option<Note>, FollowError> {
+    pub fn read(database: &Path) -> Result<Option<Note>, NoteError> {
         let path = Note::path(database);
         match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(FollowError::Note(path, error.to_string())),
+            Err(error) => Err(NoteError(path, error.to_string())),
             Ok(text) => match Note::parse(&text) {
                 Some(note) => Ok(Some(note)),
-                None => {
-                    Err(FollowError::Note(path, "it is damaged, or of a newer walsync: restore to another path".into()))
-                }
+                None => Err(NoteError(path, "it is damaged, or of a newer walsync: restore to another path".into())),
             },
         }
     }
@@ -70,8 +72,7 @@ impl Note {
     }
 
     /// Writes it beside a database, whole or not at all, and synced.
-    pub fn write(&self, database: &Path) -> Result<(), FollowError> {
-        let path = Note::path(database);
+    pub fn write(&self, database: &Path) -> io::Result<()> {
         let time = self.applied_millis.map_or_else(String::new, |millis| format!(" at {millis}"));
         let mut text = format!("{FIRST_LINE}\nplace {}\napplied {}{time}\n", self.place, self.applied);
         if let Some(inode) = self.inode {
@@ -80,7 +81,7 @@ impl Note {
         if let Some(applying) = self.applying {
             text += &format!("applying {applying}\n");
         }
-        write_whole(&path, text.as_bytes()).map_err(|error| FollowError::NoteUnwritten(path, error))
+        write_whole(&Note::path(database), text.as_bytes())
     }
 
     /// Whether it is about the file that lies at `database` now, as far as it tells.

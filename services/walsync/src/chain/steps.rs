@@ -59,7 +59,7 @@ impl Chain {
     }
 
     /// The points nearest to `target` whose plans do without `file`.
-    pub(super) fn around_without(&self, file: &RemoteFile, target: u64) -> (Option<u64>, Option<u64>) {
+    pub(crate) fn around_without(&self, file: &RemoteFile, target: u64) -> (Option<u64>, Option<u64>) {
         let mut needs: BTreeMap<u64, bool> = BTreeMap::new();
         for (point, last) in &self.reachable {
             let before = self.before(last).and_then(|before| needs.get(&before).copied());

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Device and inode.
-pub(super) type Identity = (u64, u64);
+pub(crate) type Identity = (u64, u64);
 
 struct Opened {
     identity: Identity,
@@ -30,12 +30,12 @@ fn opened() -> MutexGuard<'static, BTreeMap<Identity, Weak<Opened>>> {
 /// A file that is open for reading until its last descriptor is dropped.
 pub struct Descriptor(Option<Arc<Opened>>);
 
-pub(super) fn identity(metadata: &std::fs::Metadata) -> Identity {
+pub(crate) fn identity(metadata: &std::fs::Metadata) -> Identity {
     (metadata.dev(), metadata.ino())
 }
 
 /// Opens a file that can be waited for neither now nor when it is read: no named pipe, no device.
-pub(super) fn open_regular(path: &Path) -> io::Result<File> {
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() {
         return Ok(file);
