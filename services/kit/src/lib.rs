@@ -10,7 +10,7 @@ pub mod client;
 pub mod command_line;
 #[cfg(feature = "process")]
 pub mod console;
-#[cfg(feature = "server")]
+#[cfg(feature = "process")]
 pub mod directory;
 #[cfg(feature = "grpc")]
 pub mod grpc;

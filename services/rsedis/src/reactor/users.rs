@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use service_kit::directory::above;
 use wal::files::{Directory, File as _};
 
 use super::Reactor;
@@ -67,8 +68,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     fn try_rewrite_config(&self, extent: Extent) -> io::Result<()> {
         let path = Path::new(&self.server.settings.file);
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let directory = (self.open)(folder)?;
+        let directory = (self.open)(above(path))?;
         let before = directory.open(&name)?.read()?;
         // Users of a file of their own stay there.
         let users: Vec<String> = match self.server.settings.text("aclfile") {
