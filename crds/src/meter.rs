@@ -30,6 +30,8 @@ pub const STRUCK: &str = "/struck";
 
 /// How long a killed store may take to be started again: a kubelet waits for five minutes at most.
 pub const RESTART_PATIENCE: Duration = Duration::from_secs(330);
+/// The longest that a store stands still.
+pub const STOP_MAX: Duration = Duration::from_secs(3600);
 /// A shorter token could be guessed.
 const TOKEN_CHARACTERS_MIN: usize = 32;
 

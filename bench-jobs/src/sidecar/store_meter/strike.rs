@@ -17,15 +17,13 @@ use std::time::{Duration, Instant};
 
 use ring::digest::{SHA256, digest};
 use rustix::process::{Pid, Signal, kill_process};
-use storebench_crds::meter::{RESTART_PATIENCE, Struck, check_token};
+use storebench_crds::meter::{RESTART_PATIENCE, STOP_MAX, Struck, check_token};
 use storebench_crds::workload::FaultKind;
 
 use super::watch::{Found, NoStore, Watch};
 use crate::measure::meter::tree::descendants;
 use crate::net::http_server::{Answer, Request};
 
-/// The longest that a store stands still.
-const DURATION_MAX: Duration = Duration::from_secs(3600);
 /// How long a killed process may take to be gone.
 const DEATH_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks for a process. Bounds the error of when it was there, as for the start of a store.
@@ -192,7 +190,7 @@ fn asked(request: &Request) -> Result<(Kind, Duration), &'static str> {
     let kind = names.into_iter().find(|(name, _)| format!("{name:?}") == named);
     let (_, kind) = kind.ok_or("kind must be Kill or Stop: a meter does nothing else to a store")?;
     let millis = request.get("millis").and_then(|millis| millis.parse().ok());
-    let duration = millis.map(Duration::from_millis).filter(|duration| *duration <= DURATION_MAX);
+    let duration = millis.map(Duration::from_millis).filter(|duration| *duration <= STOP_MAX);
     Ok((kind, duration.ok_or("millis must be a number of at most 3600000")?))
 }
 

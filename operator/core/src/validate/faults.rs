@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation};
+use storebench_crds::meter::STOP_MAX;
 use storebench_crds::storage_service::Durability;
 use storebench_crds::workload::{Fault, FaultKind, FaultMember};
 use storebench_crds::{DurationText, Workload};
@@ -97,8 +98,16 @@ fn back_off(kills_before: u32) -> Duration {
 pub(super) fn in_cluster(workloads: &[Workload]) -> Result<(), (usize, String, String)> {
     let mut kills = 0;
     for (index, workload) in workloads.iter().enumerate() {
-        let Some(Fault { kind, after, .. }) = workload.fault() else { continue };
+        let Some(Fault { kind, after, duration, .. }) = workload.fault() else { continue };
         match kind {
+            FaultKind::Stop if duration.duration() > STOP_MAX => {
+                let text = format!(
+                    "is {}, but in a cluster a member stands still for {} s at most: make it shorter, or run it with `storebench run`",
+                    duration.as_str(),
+                    STOP_MAX.as_secs()
+                );
+                return Err((index, place(workload, "duration"), text));
+            }
             FaultKind::Stop => {}
             FaultKind::Partition | FaultKind::SlowDisk => {
                 let why = match kind {
@@ -156,6 +165,16 @@ mod tests {
             assert_eq!((index, field.as_str()), (1, "load.fault.kind"));
             assert!(text.contains(why) && text.contains("choose Kill or Stop"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_stop_that_a_cluster_s_meter_would_refuse_in_the_trial_is_refused_before() {
+        let stop =
+            |duration: &str| workload(Some(json!({ "kind": "Stop", "after": "2s", "duration": duration })), 10_000);
+        assert_eq!(in_cluster(&[stop("3600s")]), Ok(()));
+        let (index, field, text) = in_cluster(&[workload(None, 8), stop("3601s")]).unwrap_err();
+        assert_eq!((index, field.as_str()), (1, "load.fault.duration"));
+        assert!(text.starts_with("is 3601s, but in a cluster a member stands still for 3600 s at most"), "{text}");
     }
 
     #[test]
