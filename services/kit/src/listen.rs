@@ -78,6 +78,11 @@ pub fn bind(groups: &[Group<'_>]) -> io::Result<Vec<(Listener, Role)>> {
     Ok(bound.into_iter().map(|(_, listener, role)| (listener, role)).collect())
 }
 
+/// A socket, or TLS on one.
+trait Connection: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Connection for T {}
+
 /// Whether a connection is idle, and when it shall end.
 pub type Life = (Presence, watch::Receiver<bool>);
 
@@ -122,7 +127,7 @@ impl<S: Service> Front<S> {
         peer.address = socket.from();
         if first != TLS_HANDSHAKE {
             if role.plain {
-                self.speak(socket, peer, role, life).await;
+                self.speak(Box::new(socket), peer, role, life).await;
             } else {
                 refuse_plain(&socket);
             }
@@ -135,7 +140,7 @@ impl<S: Service> Front<S> {
                 let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
                 peer.is_tls = true;
                 peer.common_name = certificates.first().and_then(|certificate| tls::common_name(certificate));
-                self.speak(stream, peer, role, life).await;
+                self.speak(Box::new(stream), peer, role, life).await;
             }
             Ok(Err(error)) => {
                 tracing::warn!(%error, address = peer.address, "rejected connection on client endpoint")
@@ -144,10 +149,8 @@ impl<S: Service> Front<S> {
         }
     }
 
-    async fn speak<T>(&self, mut io: T, peer: Peer, role: Role, life: Life)
-    where
-        T: AsyncRead + AsyncWrite + Unpin + 'static,
-    {
+    // Whatever it is written to, HTTP is compiled once: a call by a table costs nothing beside the system call behind it.
+    async fn speak(&self, mut io: Box<dyn Connection>, peer: Peer, role: Role, life: Life) {
         let Ok(Ok(greeting)) = timeout(GREETING_TIMEOUT, greeting(&mut io)).await else { return };
         let is_http2 = greeting == PREFACE;
         let io = Rewound { greeting, read: 0, io };

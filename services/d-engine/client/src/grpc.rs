@@ -77,10 +77,13 @@ pub struct Channel {
     authorization: Option<HeaderValue>,
 }
 
-async fn handshake<S>(socket: S) -> Result<SendRequest<Bytes>, h2::Error>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+/// A socket, or TLS on one.
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
+
+// Whatever it is written to, HTTP/2 is compiled once.
+async fn handshake(socket: Box<dyn Socket>) -> Result<SendRequest<Bytes>, h2::Error> {
     let mut builder = Builder::new();
     builder
         .enable_push(false)
@@ -108,8 +111,8 @@ impl Channel {
         // Requests are written whole: waiting for more would only delay them.
         socket.set_nodelay(true).map_err(|error| said(&error))?;
         let requests = match tls {
-            None => handshake(socket).await,
-            Some(tls) => handshake(tls.connect(socket, authority.host()).await?).await,
+            None => handshake(Box::new(socket)).await,
+            Some(tls) => handshake(Box::new(tls.connect(socket, authority.host()).await?)).await,
         };
         let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
         Ok(Self { requests: requests.map_err(|error| said(&error))?, scheme, authority, authorization: None })
