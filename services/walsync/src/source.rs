@@ -197,14 +197,14 @@ pub fn stage_changes(
     let nothing = Since::Nothing { counter: position.changes };
     let Some(wal) = source.wal() else {
         // Where there was none before, nothing came since either, unless the database itself is another.
-        let still_none = position.wal.is_none() && position.database == Some(source.database_state()?);
+        let still_none = position.is_still(source.wal_index()?.as_ref(), source.database_state()?);
         return Ok(if still_none { nothing } else { Since::Lost("the WAL is gone") });
     };
     let index = source.wal_index()?;
     let Some(header) = WalHeader::read(wal)? else {
         // Cut to nothing by a TRUNCATE: whatever it held was ours already if no transaction came since.
         let nothing_since = index.is_some_and(|index| position.is_end_of(&index));
-        let still_empty = position.wal.is_none() && position.database == Some(source.database_state()?);
+        let still_empty = position.is_still(index.as_ref(), source.database_state()?);
         return Ok(if nothing_since || still_empty {
             nothing
         } else {
@@ -231,7 +231,7 @@ pub fn stage_changes(
         return Ok(Since::Nothing { counter: now.or(position.changes) });
     }
     let counted = match before_restart {
-        true => position.changes.map(|before| before.after(changes.commits)),
+        true => position.changes.map(|before| before.after(changes.commits, changes.end.checksum)),
         false => index.and_then(|index| index.counter_at(&changes.end)),
     };
     let before = position.size;
