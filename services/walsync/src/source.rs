@@ -152,6 +152,31 @@ fn is_restarted(header: &WalHeader, index: &WalIndex) -> bool {
     index.frames == 0 && index.salts[0] == header.salt1.wrapping_add(1)
 }
 
+/// Refuses a database whose application goes on with a WAL that is not the one at its path, because somebody removed or replaced that: what it
+/// commits is in no file that has a name, nor is what was in it, and the database file alone is an older state.
+///
+/// The index says which frame is the last. Where nobody uses it, as `is_in_use` tells, whoever opens the database next makes it anew.
+pub fn refuse_other_wal(source: &dyn Source, is_in_use: impl Fn() -> io::Result<bool>) -> Result<(), SourceError> {
+    let Some(index) = source.wal_index()?.filter(|index| index.frames > 0) else { return Ok(()) };
+    let has_last = match source.wal() {
+        Some(wal) => wal_reader::has_frame(wal, index.frames, index.page_size, index.salts, index.checksum)?,
+        None => false,
+    };
+    if has_last || !is_in_use()? {
+        return Ok(());
+    }
+    // Not what was restarted, or has just come, between two looks.
+    let stays = |now: WalIndex| now.salts == index.salts && now.frames >= index.frames;
+    if !source.wal_index()?.is_some_and(stays) || !source.is_current()? {
+        return Err(SourceError::Busy("its WAL was just begun anew"));
+    }
+    Err(SourceError::Refused(
+        "the WAL at its path is not the one that its application writes, which was removed or replaced: nothing of it can be sent. Have the \
+         application close the database, without killing it: its last close copies what it has into the database file"
+            .to_owned(),
+    ))
+}
+
 fn encode_header(stamp: Stamp, page_size: u32, size: u32, position: &Position) -> Header {
     let mut header = Header {
         flags: NO_CHECKSUM,

@@ -12,7 +12,7 @@ use crate::database::DatabaseFiles;
 use crate::difference::PageChecksums;
 use crate::pin::{Hold, PinKind};
 use crate::position::resume;
-use crate::source::{Since, Source, SourceError, Stamp, stage_changes};
+use crate::source::{Since, Source, SourceError, Stamp, refuse_other_wal, stage_changes};
 use crate::store::{StoreError, backoff};
 use ltx::SNAPSHOT_LEVEL;
 use std::sync::Arc;
@@ -234,6 +234,7 @@ impl Shared {
             return Ok(Turn::Done { with_snapshot: true });
         };
         pin.witness()?;
+        refuse_other_wal(&**files, || pin.is_in_use())?;
         let index = files.wal_index()?;
         let needed = state.work(index.as_ref());
         if needed > work {
