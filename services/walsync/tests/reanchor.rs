@@ -206,6 +206,24 @@ fn checksums_are_of_the_newest_point_and_a_hole_leaves_none() {
     application.close();
 }
 
+/// Who writes blobs chooses bytes of pages.
+#[test]
+fn a_page_that_was_made_to_have_the_checksum_of_another_is_another() {
+    let scene = Scene::new();
+    let application = scene.application();
+    assert!(scene.start().stop(LONG).is_empty());
+    let checksums = PageChecksums::of(&scene.replica(), scene.newest()).unwrap();
+    let page = content(&scene.database)[4096 * 9..4096 * 10].to_vec();
+    let mut forged = page.clone();
+    // A multiple of the polynomial of the files' checksums.
+    for (at, bits) in [(1000, 1), (1007, 0xb0), (1008, 1)] {
+        forged[at] ^= bits;
+    }
+    assert_eq!(ltx::page_checksum(10, &forged), ltx::page_checksum(10, &page));
+    assert!(checksums.has(10, &page) && !checksums.has(10, &forged));
+    application.close();
+}
+
 /// A scene whose replicator wants a snapshot `after` its start, and two transactions in it.
 fn before_a_snapshot(scene: &Scene, after: Duration) -> (Application, Replicator) {
     let mut application = scene.application();
