@@ -1,5 +1,6 @@
 //! One database: what is known of it, and how it is looked at. What others are told of it is a [`Phase`] and more ([`super::phase`]).
 
+use super::open_files::Place;
 use super::phase::Phase;
 use super::risk::Waiting;
 use super::shown::Shown;
@@ -53,6 +54,8 @@ pub struct Stall {
 pub struct State {
     pub files: Option<Arc<DatabaseFiles>>,
     pub pin: Option<Box<dyn Pin>>,
+    /// The descriptors of both.
+    pub place: Option<Place>,
     /// Of the last pin, as far as it was told.
     pub pin_kind: Option<PinKind>,
     pub position: Option<Position>,

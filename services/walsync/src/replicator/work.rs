@@ -339,6 +339,7 @@ impl Shared {
         let files = DatabaseFiles::open(&tracked.path)?;
         crate::source::page_size(files.database())?;
         let (kind, why) = files.pin_kind(self.settings.pin)?;
+        self.open_files.take(&mut state.place, kind)?;
         if kind == PinKind::ReadTransaction {
             // Its locks are the process's: those of the one before would go with it.
             state.pin = None;
@@ -454,6 +455,7 @@ impl State {
 
     pub(super) fn forget_files(&mut self) {
         (self.files, self.pin, self.seen, self.position, self.let_go) = (None, None, None, None, None);
+        self.place = None;
         // Nobody knows any more whether something waits.
         self.waiting = Waiting::default();
     }
