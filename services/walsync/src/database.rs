@@ -26,12 +26,35 @@ pub struct DatabaseFiles {
     life: Life,
 }
 
+/// A WAL of which its index tells nothing: somebody was killed while he wrote that, or removed it. Then its size and its time of change say
+/// whether something was committed.
+#[derive(Default)]
+pub struct Unread {
+    wal: Option<(u64, i64, i64)>,
+    /// It was so at two looks: times are told by ticks of a clock, and it may be written twice within one.
+    is_settled: bool,
+}
+
+impl Unread {
+    /// Whether something may have been committed, the WAL being like this now.
+    pub fn may_have_changed(&mut self, wal: Option<(u64, i64, i64)>) -> bool {
+        let is_same = self.wal == wal;
+        let changed = wal.is_some() && !(is_same && self.is_settled);
+        *self = Unread { wal, is_settled: is_same };
+        changed
+    }
+}
+
 fn identity(path: &Path) -> io::Result<Option<Identity>> {
     match std::fs::metadata(path) {
         Ok(metadata) => Ok(Some(descriptor::identity(&metadata))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+fn state(metadata: &std::fs::Metadata) -> (u64, i64, i64) {
+    (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 
 impl DatabaseFiles {
@@ -49,6 +72,11 @@ impl DatabaseFiles {
     /// [`Source::is_current`] has three.
     pub fn has_name(&self) -> io::Result<bool> {
         Ok(self.database.metadata()?.nlink() > 0)
+    }
+
+    /// Size and time of change of the WAL, where there is one.
+    pub fn wal_state(&self) -> io::Result<Option<(u64, i64, i64)>> {
+        self.wal.as_ref().map(|wal| Ok(state(&wal.metadata()?))).transpose()
     }
 
     /// Whether `other` is the same database file, whatever became of its WAL.
@@ -109,8 +137,7 @@ impl Source for DatabaseFiles {
     }
 
     fn database_state(&self) -> io::Result<(u64, i64, i64)> {
-        let metadata = self.database.metadata()?;
-        Ok((metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
+        Ok(state(&self.database.metadata()?))
     }
 
     fn wal(&self) -> Option<&dyn ReadAt> {
@@ -120,5 +147,19 @@ impl Source for DatabaseFiles {
     fn wal_index(&self) -> io::Result<Option<WalIndex>> {
         let index = self.index.as_deref().map_or(Ok(None), WalIndex::read)?;
         Ok(index.map(|index| WalIndex { life: self.life.number(), ..index }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wal_that_may_be_written_twice_within_a_tick_of_the_clock_is_looked_at_once_more() {
+        let mut unread = Unread::default();
+        let mut looks = |wal| (0..4).map(|_| unread.may_have_changed(wal)).collect::<Vec<_>>();
+        assert_eq!(looks(Some((1, 2, 3))), [true, true, false, false]);
+        assert_eq!(looks(Some((1, 2, 4))), [true, true, false, false]);
+        assert_eq!(looks(None), [false; 4], "there is nothing to read");
     }
 }

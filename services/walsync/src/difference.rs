@@ -1,4 +1,4 @@
-//! What a replica has of each page, as checksums: a database whose continuity cannot be proved then sends the pages that differ, and not
+//! What a replica has of each page, as keyed hashes: a database whose continuity cannot be proved then sends the pages that differ, and not
 //! all of them.
 //!
 //! The files that lead to the newest point are read one after the other, in the memory of one page; what stays is 8 bytes a page.
@@ -6,12 +6,24 @@
 use crate::replica::{READ_TRIES, Replica};
 use crate::restore::{RestoreError, Target, plan};
 use crate::store::{StoreError, retry};
-use ltx::page_checksum;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::LazyLock;
 
 /// Of larger databases no checksums are kept: 8 bytes each are 4 MiB.
 pub const PAGES_MAX: u32 = 524_288;
 
-/// A checksum of every page of a database.
+/// The key of this process. The checksum that files have is none: who writes blobs can make two pages of one.
+static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// A keyed hash of a page.
+fn hash(number: u32, page: &[u8]) -> u64 {
+    let mut hasher = KEY.build_hasher();
+    hasher.write_u32(number);
+    hasher.write(page);
+    hasher.finish()
+}
+
+/// A keyed hash of every page of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageChecksums {
     page_size: u32,
@@ -68,7 +80,7 @@ impl PageChecksums {
             retry(READ_TRIES, || {
                 replica.read(file, |_, number, page| {
                     if let Some(checksum) = found.checksums.get_mut(number as usize - 1) {
-                        *checksum = page_checksum(number, page);
+                        *checksum = hash(number, page);
                     }
                     Ok(())
                 })
@@ -90,6 +102,6 @@ impl PageChecksums {
     /// Whether the replica has this page as it is here.
     pub fn has(&self, number: u32, page: &[u8]) -> bool {
         let known = number.checked_sub(1).and_then(|index| self.checksums.get(index as usize));
-        known.is_some_and(|known| *known == page_checksum(number, page))
+        known.is_some_and(|known| *known == hash(number, page))
     }
 }

@@ -77,6 +77,8 @@ pub trait Pin: Send {
     /// Keeps whoever opens the database from making its index anew, where an application has it open already: from then on, and until
     /// [`Pin::settle`] finds nobody left, what the index counts is counted in one life.
     fn witness(&mut self) -> io::Result<()>;
+    /// Whether somebody else has the index in use.
+    fn is_in_use(&self) -> io::Result<bool>;
     /// Whether somebody holds both the check point and the write lock: most likely a check point that waits for us.
     fn checkpointer_waits(&self) -> io::Result<bool>;
 }
@@ -271,7 +273,7 @@ impl Pin for LockPin {
 
     fn settle(&mut self) -> io::Result<()> {
         let Some(index) = &self.index else { return Ok(()) };
-        if self.life.number() != 0 && !Locks::OfDescription.is_taken(index, IN_USE, nix::libc::F_WRLCK)? {
+        if self.life.number() != 0 && !self.is_in_use()? {
             self.life.ends();
             set(index, IN_USE, 1, nix::libc::F_UNLCK)?;
         }
@@ -281,13 +283,15 @@ impl Pin for LockPin {
     fn witness(&mut self) -> io::Result<()> {
         let Some(index) = &self.index else { return Ok(()) };
         // Whoever makes it anew holds it alone.
-        if self.life.number() == 0
-            && Locks::OfDescription.is_taken(index, IN_USE, nix::libc::F_WRLCK)?
-            && set(index, IN_USE, 1, nix::libc::F_RDLCK)?
-        {
+        if self.life.number() == 0 && self.is_in_use()? && set(index, IN_USE, 1, nix::libc::F_RDLCK)? {
             self.life.begins();
         }
         Ok(())
+    }
+
+    fn is_in_use(&self) -> io::Result<bool> {
+        let Some(index) = &self.index else { return Ok(false) };
+        Ok(Locks::OfDescription.is_taken(index, IN_USE, nix::libc::F_WRLCK)?)
     }
 
     fn checkpointer_waits(&self) -> io::Result<bool> {

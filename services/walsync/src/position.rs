@@ -52,7 +52,14 @@ impl Position {
     /// Whether all up to this place, and nothing else, is in the database file: the WAL was restarted or cut, which comes after the copying of
     /// all that it had, and has no transaction since. `database` is the state of the database file now.
     pub fn is_in_database(&self, index: &WalIndex, database: (u64, i64, i64)) -> bool {
-        index.frames == 0 && (self.is_end_of(index) || self.wal.is_none() && self.database == Some(database))
+        index.frames == 0 && (self.is_end_of(index) || self.is_still(Some(index), database))
+    }
+
+    /// Whether the database, which had no WAL at this place, looks as it did. A counter of the same life that went on says more than its file.
+    pub fn is_still(&self, index: Option<&WalIndex>, database: (u64, i64, i64)) -> bool {
+        let now = index.and_then(WalIndex::counter);
+        let went_on = self.changes.zip(now).is_some_and(|(before, now)| before.life == now.life && before != now);
+        self.wal.is_none() && self.database == Some(database) && !went_on
     }
 }
 
@@ -104,8 +111,11 @@ pub fn continuity(
         return Ok(match index {
             Some(index) if index.salts == header.salts() && position.database == Some(database) => {
                 let new = read_changes(wal, start, Some(index.frames))?;
-                let goes_on = |before: Counter| index.counter() == Some(before.after(new.commits));
-                let is_all = index.changes == new.commits || position.changes.is_some_and(goes_on);
+                let checksum = if new.commits > 0 { new.end.checksum } else { index.checksum };
+                let is_all = match position.changes.filter(|before| before.life == index.life) {
+                    Some(before) => index.counter() == Some(before.after(new.commits, checksum)),
+                    None => index.changes == new.commits,
+                };
                 if new.end.frames == index.frames && is_all {
                     Continuity::Restarted(start)
                 } else {
@@ -137,7 +147,13 @@ pub fn continuity(
     let new = read_changes(wal, start, Some(index.frames))?;
     // Frames that we missed still lie behind ours, unless they are written over already.
     let old = read_changes(wal, before, None)?;
-    if new.end.frames != index.frames || index.counter() != Some(before_it.after(new.commits + old.commits)) {
+    let checksum = match (new.commits, old.commits) {
+        (0, 0) => before_it.checksum,
+        (0, _) => old.end.checksum,
+        _ => new.end.checksum,
+    };
+    let expected = before_it.after(new.commits + old.commits, checksum);
+    if new.end.frames != index.frames || index.counter() != Some(expected) {
         return Ok(Continuity::Lost("transactions came before the WAL was restarted"));
     }
     Ok(if old.commits > 0 { Continuity::Before(before) } else { Continuity::Restarted(start) })

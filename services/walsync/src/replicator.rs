@@ -19,6 +19,7 @@ pub mod allowance;
 mod databases;
 mod drill;
 mod maintenance;
+mod open_files;
 mod phase;
 mod recovery;
 pub mod risk;
@@ -121,6 +122,7 @@ struct Shared {
     /// For retention: a date that was ahead for a while removes nothing.
     date: BelievedDate,
     arena: Arc<Arena>,
+    open_files: open_files::OpenFiles,
     allowance: allowance::Allowance,
     node_id: u64,
     databases: RwLock<Databases>,
@@ -220,6 +222,7 @@ impl Replicator {
         let drill_folder = settings.drill.as_ref().map(|drill| drill::DrillFolder::take(&drill.folder)).transpose()?;
         let shared = Arc::new(Shared {
             arena: Arena::new(settings.arena_bytes, settings.staging_folder.clone()),
+            open_files: open_files::OpenFiles::of_limit(service_kit::open_files::limit()),
             allowance: allowance::Allowance::new(settings.uploads_a_month_max),
             settings,
             date: BelievedDate::default(),

@@ -152,6 +152,31 @@ fn is_restarted(header: &WalHeader, index: &WalIndex) -> bool {
     index.frames == 0 && index.salts[0] == header.salt1.wrapping_add(1)
 }
 
+/// Refuses a database whose application goes on with a WAL that is not the one at its path, because somebody removed or replaced that: what it
+/// commits is in no file that has a name, nor is what was in it, and the database file alone is an older state.
+///
+/// The index says which frame is the last. Where nobody uses it, as `is_in_use` tells, whoever opens the database next makes it anew.
+pub fn refuse_other_wal(source: &dyn Source, is_in_use: impl Fn() -> io::Result<bool>) -> Result<(), SourceError> {
+    let Some(index) = source.wal_index()?.filter(|index| index.frames > 0) else { return Ok(()) };
+    let has_last = match source.wal() {
+        Some(wal) => wal_reader::has_frame(wal, index.frames, index.page_size, index.salts, index.checksum)?,
+        None => false,
+    };
+    if has_last || !is_in_use()? {
+        return Ok(());
+    }
+    // Not what was restarted, or has just come, between two looks.
+    let stays = |now: WalIndex| now.salts == index.salts && now.frames >= index.frames;
+    if !source.wal_index()?.is_some_and(stays) || !source.is_current()? {
+        return Err(SourceError::Busy("its WAL was just begun anew"));
+    }
+    Err(SourceError::Refused(
+        "the WAL at its path is not the one that its application writes, which was removed or replaced: nothing of it can be sent. Have the \
+         application close the database, without killing it: its last close copies what it has into the database file"
+            .to_owned(),
+    ))
+}
+
 fn encode_header(stamp: Stamp, page_size: u32, size: u32, position: &Position) -> Header {
     let mut header = Header {
         flags: NO_CHECKSUM,
@@ -197,14 +222,14 @@ pub fn stage_changes(
     let nothing = Since::Nothing { counter: position.changes };
     let Some(wal) = source.wal() else {
         // Where there was none before, nothing came since either, unless the database itself is another.
-        let still_none = position.wal.is_none() && position.database == Some(source.database_state()?);
+        let still_none = position.is_still(source.wal_index()?.as_ref(), source.database_state()?);
         return Ok(if still_none { nothing } else { Since::Lost("the WAL is gone") });
     };
     let index = source.wal_index()?;
     let Some(header) = WalHeader::read(wal)? else {
         // Cut to nothing by a TRUNCATE: whatever it held was ours already if no transaction came since.
         let nothing_since = index.is_some_and(|index| position.is_end_of(&index));
-        let still_empty = position.wal.is_none() && position.database == Some(source.database_state()?);
+        let still_empty = position.is_still(index.as_ref(), source.database_state()?);
         return Ok(if nothing_since || still_empty {
             nothing
         } else {
@@ -231,7 +256,7 @@ pub fn stage_changes(
         return Ok(Since::Nothing { counter: now.or(position.changes) });
     }
     let counted = match before_restart {
-        true => position.changes.map(|before| before.after(changes.commits)),
+        true => position.changes.map(|before| before.after(changes.commits, changes.end.checksum)),
         false => index.and_then(|index| index.counter_at(&changes.end)),
     };
     let before = position.size;

@@ -22,12 +22,15 @@ pub struct Counter {
     pub changes: u32,
     /// In this life.
     pub life: u64,
+    /// Checksum of the last frame, which stays when the WAL is restarted: a recovery within one life begins the counter anew, and it may
+    /// come to the same number behind another frame.
+    pub checksum: Checksum,
 }
 
 impl Counter {
-    /// The same after so many transactions more.
-    pub fn after(self, commits: u32) -> Counter {
-        Counter { changes: self.changes.wrapping_add(commits), ..self }
+    /// The same after so many transactions more, which end with a frame of this checksum.
+    pub fn after(self, commits: u32, checksum: Checksum) -> Counter {
+        Counter { changes: self.changes.wrapping_add(commits), checksum, ..self }
     }
 }
 
@@ -64,7 +67,7 @@ impl WalIndex {
 
     /// The counter of transactions, where somebody witnesses that nobody begins it anew.
     pub fn counter(&self) -> Option<Counter> {
-        (self.life != 0).then_some(Counter { changes: self.changes, life: self.life })
+        (self.life != 0).then_some(Counter { changes: self.changes, life: self.life, checksum: self.checksum })
     }
 
     /// The counter of transactions, where the index stands exactly at `end`.

@@ -56,6 +56,21 @@ impl ReadAt for std::fs::File {
     }
 }
 
+/// Whether a WAL has a frame of these salts and this checksum in that place.
+pub fn has_frame<R: ReadAt + ?Sized>(
+    wal: &R,
+    frame: u32,
+    page_size: u32,
+    salts: [u32; 2],
+    checksum: Checksum,
+) -> io::Result<bool> {
+    let mut header = [0; FRAME_HEADER_SIZE as usize];
+    let before = u64::from(frame.saturating_sub(1)) * (FRAME_HEADER_SIZE + u64::from(page_size));
+    let length = wal.read_at(WAL_HEADER_SIZE + before, &mut header)?;
+    let found = [8, 12, 16, 20].map(|at| word(&header, at));
+    Ok(length == header.len() && found == [salts[0], salts[1], checksum[0], checksum[1]])
+}
+
 /// Two running sums over pairs of words.
 pub type Checksum = [u32; 2];
 

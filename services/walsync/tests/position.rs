@@ -128,6 +128,78 @@ impl Source for Changing {
     }
 }
 
+/// A database with an index that tells what it is made to.
+struct Told {
+    files: DatabaseFiles,
+    index: WalIndex,
+}
+
+impl Source for Told {
+    fn is_current(&self) -> std::io::Result<bool> {
+        self.files.is_current()
+    }
+
+    fn database(&self) -> &dyn ReadAt {
+        self.files.database()
+    }
+
+    fn database_state(&self) -> std::io::Result<(u64, i64, i64)> {
+        self.files.database_state()
+    }
+
+    fn wal(&self) -> Option<&dyn ReadAt> {
+        self.files.wal()
+    }
+
+    fn wal_index(&self) -> std::io::Result<Option<WalIndex>> {
+        Ok(Some(self.index))
+    }
+}
+
+/// Whether nothing came since an image that was taken with `before`, when the WAL is empty and its index says `after`.
+fn is_nothing_told(path: &Path, before: WalIndex, after: WalIndex) -> bool {
+    let arena = Arena::new(0, std::env::temp_dir());
+    let source = Told { files: DatabaseFiles::open(path).unwrap(), index: before };
+    let position = stage_image(&source, IMAGE, None, None, &arena, || Ok(None)).unwrap().staged.position;
+    std::fs::File::options().write(true).open(with_suffix(path, "-wal")).unwrap().set_len(0).unwrap();
+    let source = Told { index: after, ..source };
+    match stage_changes(&source, &position, CHANGES, &arena).unwrap() {
+        Since::Nothing { .. } => true,
+        Since::Lost(_) => false,
+        Since::Staged(_) => panic!("there is nothing to stage"),
+    }
+}
+
+/// Somebody was killed after a commit and before the index told of it, and who recovered it began the counter where it stood.
+#[test]
+fn a_wal_that_was_emptied_after_a_recovery_is_told_by_the_indexs_checksum() {
+    for other in [false, true] {
+        let folder = harness::folder();
+        let [path, second] = history(folder.path());
+        let index = |path: &Path| DatabaseFiles::open(path).unwrap().wal_index().unwrap().unwrap();
+        let full = WalIndex { life: 7, changes: 0, ..index(&path) };
+        let checksum = if other { index(&second).checksum } else { full.checksum };
+        let emptied = WalIndex { frames: 0, checksum, salts: [full.salts[0].wrapping_add(1), 5], ..full };
+        assert_eq!(is_nothing_told(&path, full, emptied), !other);
+    }
+}
+
+/// A file that looks as it did says less than a counter that does not.
+#[test]
+fn a_counter_that_went_on_is_not_outvoted_by_a_database_file_that_looks_as_it_did() {
+    for (changes, checksum, is_nothing) in [(3, [1, 2], true), (4, [1, 2], false), (3, [1, 3], false)] {
+        let folder = harness::folder();
+        let [path, _] = history(folder.path());
+        std::fs::File::options().write(true).open(with_suffix(&path, "-wal")).unwrap().set_len(0).unwrap();
+        let index = DatabaseFiles::open(&path).unwrap().wal_index().unwrap().unwrap();
+        let before = WalIndex { life: 7, frames: 0, changes: 3, checksum: [1, 2], ..index };
+        let told = is_nothing_told(&path, before, WalIndex { changes, checksum, ..before });
+        assert_eq!(told, is_nothing, "{changes} {checksum:?}");
+        // Within another life the file is all there is to go by.
+        assert!(is_nothing_told(&path, before, WalIndex { changes: 0, life: 8, checksum: [0, 0], ..before }));
+    }
+}
+
 #[test]
 fn an_image_beyond_which_a_check_point_has_gone_meanwhile_is_none() {
     let folder = harness::folder();

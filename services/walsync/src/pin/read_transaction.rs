@@ -125,7 +125,7 @@ impl ReadTransactionPin {
     }
 
     /// Whether there is anything to hold by a transaction. Nothing is opened that is not there.
-    fn is_in_use(&self, index: &Descriptor) -> io::Result<bool> {
+    fn has_something(&self, index: &Descriptor) -> io::Result<bool> {
         let are_there = || ["-wal", "-shm"].iter().all(|suffix| with_suffix(&self.path, suffix).exists());
         Ok(self.connection.is_some() || self.has_others(index)? && are_there())
     }
@@ -156,7 +156,7 @@ impl Pin for ReadTransactionPin {
                 self.end()?;
                 self.held = Hold::Presence;
             }
-            if self.held < Hold::Frames && self.is_in_use(&index)? && !self.begin(&index)? {
+            if self.held < Hold::Frames && self.has_something(&index)? && !self.begin(&index)? {
                 return Ok(false);
             }
             if self.is_reading() {
@@ -197,6 +197,10 @@ impl Pin for ReadTransactionPin {
     /// The connection does, from its first transaction on.
     fn witness(&mut self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn is_in_use(&self) -> io::Result<bool> {
+        self.index.as_ref().map_or(Ok(false), |index| self.has_others(index))
     }
 
     fn checkpointer_waits(&self) -> io::Result<bool> {

@@ -116,7 +116,9 @@ impl DrillFolder {
         })?;
         for entry in std::fs::read_dir(folder).map_err(named)? {
             let entry = entry.map_err(named)?;
-            if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+            // A drill has a folder: what else has such a name is somebody else's, and stays.
+            let is_folder = entry.file_type().map_err(named)?.is_dir();
+            if is_folder && entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
                 std::fs::remove_dir_all(entry.path()).map_err(named)?;
             }
         }
@@ -339,12 +341,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("walsync-drill-x")).unwrap();
         std::fs::write(folder.path().join("walsync-drill-x/restored.db"), "half").unwrap();
-        std::fs::write(folder.path().join("other"), "stays").unwrap();
+        for name in ["other", "walsync-drill-y"] {
+            std::fs::write(folder.path().join(name), "stays").unwrap();
+        }
         let taken = DrillFolder::take(folder.path()).unwrap();
         let mut names: Vec<_> =
             std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
-        assert_eq!(names, [".walsync-drills", "other"]);
+        assert_eq!(names, [".walsync-drills", "other", "walsync-drill-y"]);
         let error = DrillFolder::take(folder.path()).map(drop).unwrap_err().to_string();
         assert!(error.contains("another process has its drills there"), "{error}");
         drop(taken);

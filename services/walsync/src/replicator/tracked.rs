@@ -1,5 +1,6 @@
 //! One database: what is known of it, and how it is looked at. What others are told of it is a [`Phase`] and more ([`super::phase`]).
 
+use super::open_files::Place;
 use super::phase::Phase;
 use super::risk::Waiting;
 use super::shown::Shown;
@@ -8,7 +9,7 @@ use super::work::BUSY_LONG;
 use super::yielding::LetGo;
 use super::{Settings, Shared, wheel::QUICK_TICK, wheel::TICK};
 use crate::compaction::Levels;
-use crate::database::DatabaseFiles;
+use crate::database::{DatabaseFiles, Unread};
 use crate::difference::PageChecksums;
 use crate::pin::{Hold, Pin, PinKind};
 use crate::position::Position;
@@ -53,6 +54,8 @@ pub struct Stall {
 pub struct State {
     pub files: Option<Arc<DatabaseFiles>>,
     pub pin: Option<Box<dyn Pin>>,
+    /// The descriptors of both.
+    pub place: Option<Place>,
     /// Of the last pin, as far as it was told.
     pub pin_kind: Option<PinKind>,
     pub position: Option<Position>,
@@ -71,6 +74,8 @@ pub struct State {
     /// A snapshot is not sent before: it failed.
     pub next_sending: Duration,
     pub seen: Option<WalIndex>,
+    /// The WAL as it was seen while its index could not be read.
+    pub unread: Unread,
     /// What the replica has at this transaction, where that is known and asked for; `None` within: it could not be found out.
     pub compared: Option<(u64, Option<PageChecksums>)>,
     /// The replica is being read for that. Nothing in the WAL need stay meanwhile, for what follows is the whole database.
@@ -387,6 +392,7 @@ impl Shared {
             pin.witness()?;
         }
         let index = files.wal_index()?;
+        let unread = if index.is_none() { files.wal_state()? } else { None };
         if index.is_some() && index != state.seen {
             // The counter alone does not tell: after a recovery it may come to the same number again.
             let end = |index: WalIndex| (index.changes, index.life, index.salts, index.frames, index.checksum);
@@ -402,6 +408,15 @@ impl Shared {
                     state.keep_frames(index.as_ref())?;
                 }
             }
+        }
+        match index {
+            Some(_) => state.unread = Unread::default(),
+            None if state.unread.may_have_changed(unread) => {
+                state.last_change = now;
+                state.dirty = true;
+                state.waiting.seen(now);
+            }
+            None => {}
         }
         let active = now < state.last_change + ACTIVE;
         let pinned = state.held() >= Hold::Frames;

@@ -12,7 +12,7 @@ use crate::database::DatabaseFiles;
 use crate::difference::PageChecksums;
 use crate::pin::{Hold, PinKind};
 use crate::position::resume;
-use crate::source::{Since, Source, SourceError, Stamp, stage_changes};
+use crate::source::{Since, Source, SourceError, Stamp, refuse_other_wal, stage_changes};
 use crate::store::{StoreError, backoff};
 use ltx::SNAPSHOT_LEVEL;
 use std::sync::Arc;
@@ -234,6 +234,7 @@ impl Shared {
             return Ok(Turn::Done { with_snapshot: true });
         };
         pin.witness()?;
+        refuse_other_wal(&**files, || pin.is_in_use())?;
         let index = files.wal_index()?;
         let needed = state.work(index.as_ref());
         if needed > work {
@@ -338,6 +339,7 @@ impl Shared {
         let files = DatabaseFiles::open(&tracked.path)?;
         crate::source::page_size(files.database())?;
         let (kind, why) = files.pin_kind(self.settings.pin)?;
+        self.open_files.take(&mut state.place, kind)?;
         if kind == PinKind::ReadTransaction {
             // Its locks are the process's: those of the one before would go with it.
             state.pin = None;
@@ -453,6 +455,7 @@ impl State {
 
     pub(super) fn forget_files(&mut self) {
         (self.files, self.pin, self.seen, self.position, self.let_go) = (None, None, None, None, None);
+        self.place = None;
         // Nobody knows any more whether something waits.
         self.waiting = Waiting::default();
     }

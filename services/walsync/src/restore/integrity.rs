@@ -24,8 +24,12 @@ impl From<bool> for IntegrityCheck {
     }
 }
 
-/// SQLite's own integrity check. Opens the file as one that nobody changes, so that no WAL is made beside it. `Some`: it cannot be asked, and why. An
-/// index may need a collation or a function that the application gives SQLite, and that nobody has here.
+/// What an error begins with of SQLite that lacks something which the application gives it, and which nobody has here. Any other error is damage.
+const LACKS: [&str; 5] =
+    ["no such collation sequence", "no such function", "no such module", "no such tokenizer", "unknown tokenizer"];
+
+/// SQLite's own integrity check. Opens the file as one that nobody changes, so that no WAL is made beside it. `Some`: it cannot be asked of all, and
+/// why: an index may need a collation or a function of the application. Then it is asked of each table, and those that need none must be sound.
 pub fn check_integrity(path: &Path, check: IntegrityCheck) -> Result<Option<String>, RestoreError> {
     let pragma = match check {
         IntegrityCheck::None => return Ok(None),
@@ -33,17 +37,42 @@ pub fn check_integrity(path: &Path, check: IntegrityCheck) -> Result<Option<Stri
         IntegrityCheck::Full => "PRAGMA integrity_check",
     };
     let failed = |error: rusqlite::Error| match sqlite_code(&error) {
-        Some(ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB) => RestoreError::Integrity(error.to_string()),
+        Some(ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB | ffi::SQLITE_ERROR) => {
+            RestoreError::Integrity(error.to_string())
+        }
         _ => RestoreError::Output(path.to_owned(), io::Error::other(error)),
     };
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_URI;
     let connection = rusqlite::Connection::open_with_flags(sqlite_uri(path, "immutable=1"), flags).map_err(failed)?;
-    match connection.query_row(pragma, [], |row| row.get::<_, String>(0)) {
+    let ask = |pragma: &str| match connection.query_row(pragma, [], |row| row.get::<_, String>(0)) {
         Ok(result) if result == "ok" => Ok(None),
         Ok(result) => Err(RestoreError::Integrity(result)),
-        Err(error) if sqlite_code(&error) == Some(ffi::SQLITE_ERROR) => Ok(Some(error.to_string())),
+        Err(error) if lacks_application(&error) => Ok(Some(error.to_string())),
         Err(error) => Err(failed(error)),
+    };
+    let Some(why) = ask(pragma)? else { return Ok(None) };
+    let tables = || {
+        let mut statement = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+        statement.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<String>>>()
+    };
+    let tables = match tables() {
+        Err(error) if lacks_application(&error) => return Ok(Some(why)),
+        tables => tables.map_err(failed)?,
+    };
+    for table in tables {
+        ask(&format!("{pragma}(\"{}\")", table.replace('"', "\"\"")))?;
     }
+    Ok(Some(why))
+}
+
+/// Whether SQLite lacks something that the application would have given it.
+fn lacks_application(error: &rusqlite::Error) -> bool {
+    let message = match error {
+        rusqlite::Error::SqliteFailure(_, message) => message.as_deref().unwrap_or_default(),
+        rusqlite::Error::SqlInputError { msg, .. } => msg,
+        _ => return false,
+    };
+    sqlite_code(error) == Some(ffi::SQLITE_ERROR) && LACKS.iter().any(|lacks| message.starts_with(lacks))
 }
 
 /// SQLite's own code of an error, without what extends it.
@@ -82,6 +111,62 @@ mod tests {
             let why = check_integrity(&database(folder.path(), index, needs), IntegrityCheck::Full).unwrap();
             assert!(why.as_ref().is_some_and(|why| why.contains(needs.1)), "{index}: {why:?}");
         }
+    }
+
+    #[test]
+    fn what_no_application_could_give_sqlite_is_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = database(folder.path(), "v", ("none", "none"));
+        let mut bytes = std::fs::read(&path).unwrap();
+        // The format of the schema, of which there are four.
+        bytes[44..48].copy_from_slice(&99u32.to_be_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        for check in [IntegrityCheck::Quick, IntegrityCheck::Full] {
+            let result = check_integrity(&path, check);
+            assert!(matches!(&result, Err(RestoreError::Integrity(why)) if why.contains("file format")), "{result:?}");
+        }
+    }
+
+    #[test]
+    fn damage_is_found_beside_what_needs_the_application() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = database(folder.path(), "v COLLATE NOCASE", ("NOCASE", "THEIRS"));
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) SELECT randomblob(300) FROM n";
+        connection
+            .execute_batch(&format!("CREATE TABLE \"of \"\"others\" (v); INSERT INTO \"of \"\"others\" {rows}"))
+            .unwrap();
+        let pages = connection.query_row("PRAGMA page_count", [], |row| row.get::<_, u64>(0)).unwrap();
+        drop(connection);
+        assert!(check_integrity(&path, IntegrityCheck::Full).unwrap().is_some_and(|why| why.contains("THEIRS")));
+        let mut bytes = std::fs::read(&path).unwrap();
+        let page = bytes.len() / pages as usize;
+        let at = bytes.len() - 3 * page;
+        bytes[at..at + page].fill(0xff);
+        std::fs::write(&path, bytes).unwrap();
+        let result = check_integrity(&path, IntegrityCheck::Full);
+        assert!(matches!(result, Err(RestoreError::Integrity(_))), "{result:?}");
+    }
+
+    /// What a full-text index is made with may be the application's, too.
+    #[test]
+    fn a_tokenizer_of_the_application_is_no_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection
+            .execute_batch(
+                "CREATE VIRTUAL TABLE t USING fts5(v, tokenize = 'unicode61'); INSERT INTO t VALUES ('word')",
+            )
+            .unwrap();
+        connection
+            .execute_batch(
+                "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'unicode61', 'theirs')",
+            )
+            .unwrap();
+        drop(connection);
+        let why = check_integrity(&path, IntegrityCheck::Full).unwrap();
+        assert!(why.as_ref().is_none_or(|why| why.contains("tokenizer")), "{why:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::Scope;
@@ -84,10 +84,15 @@ fn own(file: NamedTempFile, lock: Result<(), TryLockError>, output: &Path) -> Re
 pub(crate) fn remove_abandoned(output: &Path) -> Result<(), RestoreError> {
     let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
     let path: PathBuf = above(output).join(scratch_name(output).map_err(failed)?);
-    let file = match File::open(&path) {
+    // A named pipe would be waited for, for ever.
+    let file = match File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         result => result.map_err(failed)?,
     };
+    if !file.metadata().map_err(failed)?.is_file() {
+        let text = format!("{} is in the way, and no file that a restore left: remove it", path.display());
+        return Err(failed(io::Error::new(ErrorKind::AlreadyExists, text)));
+    }
     may_remove(file.try_lock(), &path, output)?;
     // Its owner may have finished, and another begun, between the two: then it is not that file any more.
     if lies_at(&file, &path) { std::fs::remove_file(&path).map_err(failed) } else { Ok(()) }
@@ -254,6 +259,19 @@ mod tests {
         assert_eq!(while_syncing(&not_a_file, || 1).unwrap(), 1, "done before the first");
         let written = while_syncing(&not_a_file, || std::thread::sleep(SYNC_INTERVAL * 3));
         assert_eq!(written.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_named_pipe_in_the_way_is_an_error_and_nothing_to_wait_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("a.db");
+        let pipe = folder.path().join(".walsync-restore-a.db");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(scratch(&output).map(drop).unwrap_err().to_string()));
+        let error = told.recv_timeout(Duration::from_secs(60)).expect("an answer");
+        assert!(error.contains("remove it"), "{error}");
+        assert!(pipe.exists());
     }
 
     #[test]
