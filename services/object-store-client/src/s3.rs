@@ -303,7 +303,7 @@ impl Store for S3Store {
     fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<Object>, StoreError> {
         let (mut pages, mut token) = (Pages::default(), String::new());
         loop {
-            let prefix = encode(prefix, false);
+            let encoded = encode(prefix, false);
             let token_parameter =
                 if token.is_empty() { String::new() } else { format!("continuation-token={}&", encode(&token, false)) };
             // Parameters are signed in the order of their names. A token says as well where to go on.
@@ -311,7 +311,7 @@ impl Store for S3Store {
                 true => String::new(),
                 false => format!("&start-after={}", encode(after, false)),
             };
-            let query = format!("{token_parameter}list-type=2&prefix={prefix}{start_after}");
+            let query = format!("{token_parameter}encoding-type=url&list-type=2&prefix={encoded}{start_after}");
             let response = self.send(Request { query: &query, ..Request::new("GET", "") }, None)?;
             if !response.status().is_success() {
                 return Err(self.failure("", response));
@@ -320,6 +320,12 @@ impl Store for S3Store {
             let read = self.client.body(response).take(LISTING_BYTES_MAX).read_to_string(&mut text);
             read.map_err(|error| StoreError::Transient(format!("LIST: {error}")))?;
             let page = Page::of(&text)?;
+            // A key that the store cannot write in its answer, and writes otherwise, would count as gone.
+            if let Some(Object { key, .. }) = page.objects.iter().find(|object| !object.key.starts_with(prefix)) {
+                return Err(StoreError::Permanent(format!(
+                    "the store's listing of keys that begin with {prefix:?} has {key:?}: it cannot list such keys; use others"
+                )));
+            }
             match pages.take(page.objects, page.next)? {
                 Some(next) => token = next,
                 None => return Ok(pages.into_objects()),

@@ -119,7 +119,7 @@ struct WatchArgs {
 #[derive(Args)]
 struct ServeArgs {
     /// Where to serve /metrics, /livez and /readyz: http://HOST:PORT [default: nowhere]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = operations::address)]
     listen: Option<service_kit::url::Url>,
     #[command(flatten)]
     beside: Beside,
@@ -340,7 +340,7 @@ struct ImportArgs {
 #[derive(Args)]
 struct AskArgs {
     /// Where the replicator serves: its --listen
-    #[arg(long, value_name = "URL", required_unless_present = "config", conflicts_with = "config")]
+    #[arg(long, value_name = "URL", value_parser = operations::address, required_unless_present = "config", conflicts_with = "config")]
     listen: Option<service_kit::url::Url>,
     /// Instead: Litestream's configuration, whose `addr` says so
     #[arg(long, value_name = "FILE")]

@@ -79,6 +79,42 @@ fn a_long_listing_comes_in_pages_and_is_whole() {
 }
 
 #[test]
+fn keys_with_tabs_line_breaks_and_references_are_listed_as_they_were_written_and_removed() {
+    let gateway = Gateway::start();
+    let store = store(&gateway);
+    let mut keys = [
+        "a\tb",
+        "a\nb",
+        "a\rb",
+        "a+b c",
+        "per%41cent",
+        "&#9;&amp;<Key>",
+        "quote\"'x",
+        "back\\slash",
+        " lead",
+        "~!*()é",
+    ]
+    .map(|name| format!("p/{name}/1"));
+    for key in &keys {
+        put(&store, key, b"x").unwrap();
+    }
+    keys.sort();
+    let listed = || store.list("p/").unwrap().into_iter().map(|object| object.key).collect::<Vec<_>>();
+    assert_eq!(listed(), keys);
+    for key in &keys {
+        let prefix = key.trim_end_matches('1');
+        assert_eq!(store.list(prefix).unwrap()[0].key, *key);
+        assert_eq!(get(&store, key, None).unwrap(), b"x");
+    }
+    store.delete_all(&keys).unwrap();
+    assert_eq!(listed(), Vec::<String>::new());
+    // What it cannot write in a listing is no empty listing.
+    put(&store, "p/bell\u{7}/1", b"x").unwrap();
+    let error = store.list("p/bell\u{7}/").unwrap_err();
+    assert!(!error.is_transient() && error.to_string().contains("cannot list such keys"), "{error}");
+}
+
+#[test]
 fn many_objects_go_by_few_requests_and_those_that_are_gone_are_no_error() {
     let gateway = Gateway::start();
     conformance::many_objects_go_at_once_and_those_that_are_gone_are_no_error(&store(&gateway));

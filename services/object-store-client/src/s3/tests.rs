@@ -74,6 +74,54 @@ fn in_time<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 #[test]
+fn a_listing_that_writes_a_key_otherwise_than_it_was_asked_for_is_an_error_and_not_empty() {
+    let page = "<ListBucketResult><EncodingType></EncodingType><Contents><Key>p/bell\u{fffd}x/1</Key><Size>1</Size></Contents></ListBucketResult>";
+    let (store, seen) = noting_store(format!("HTTP/1.1 200 OK\r\n\r\n{page}"));
+    let error = store.list("p/bell\u{7}x/").unwrap_err();
+    assert!(matches!(&error, StoreError::Permanent(text) if text.contains("cannot list such keys")), "{error}");
+    assert!(!error.to_string().contains('\u{7}'), "{error}");
+    let asked = "GET /b/?encoding-type=url&list-type=2&prefix=p%2Fbell%07x%2F HTTP/1.1";
+    assert_eq!(request_lines(&seen), [asked]);
+}
+
+/// A store that keeps nothing but keys, as they were written, and lists them as AWS does.
+#[test]
+fn any_key_that_is_written_is_listed_as_it_was() {
+    let (endpoint, _) = answering({
+        let mut keys: Vec<String> = Vec::new();
+        move |request, _| {
+            let words: Vec<&str> = request.split(' ').collect();
+            if words[0] == "PUT" {
+                let key = words[1].strip_prefix("/b/").unwrap();
+                let is_new = !keys.iter().any(|known| known == key);
+                if is_new {
+                    keys.push(key.to_owned());
+                }
+                return if is_new { "HTTP/1.1 200 OK" } else { "HTTP/1.1 412 Precondition Failed" }.into();
+            }
+            let encoding = if words[1].contains("encoding-type=url") { "<EncodingType>url</EncodingType>" } else { "" };
+            let contents = keys
+                .iter()
+                .filter(|key| !key.contains(".probe-"))
+                .map(|key| format!("<Contents><Key>{}</Key><Size>1</Size></Contents>", key.replace("%20", "+")));
+            let contents = contents.collect::<String>();
+            format!("HTTP/1.1 200 OK\r\n\r\n<ListBucketResult>{encoding}{contents}</ListBucketResult>")
+        }
+    });
+    let store = store_at(endpoint);
+    let mut keys: Vec<String> = (1..0x250).filter_map(char::from_u32).map(|letter| format!("p/{letter}x")).collect();
+    keys.extend(
+        ["p/per%41cent", "p/&#9;&amp;<Key>", "p/ a+b ", "p/\u{fffd}\u{feff}\u{ffff}\u{1f600}"].map(str::to_owned),
+    );
+    for key in &keys {
+        store.create(key, &mut Cursor::new(b"x"), 1, &Attributes::default()).unwrap();
+    }
+    keys.sort();
+    let listed: Vec<String> = store.list("p/").unwrap().into_iter().map(|object| object.key).collect();
+    assert_eq!(listed, keys);
+}
+
+#[test]
 fn a_bucket_is_at_aws_unless_somebody_says_where() {
     let at_aws = S3Settings::find("b", None, None, |name| (name == "AWS_REGION").then(|| "eu-west-1".into()));
     assert_eq!((at_aws.endpoint.as_str(), at_aws.path_style), ("https://s3.eu-west-1.amazonaws.com", false));

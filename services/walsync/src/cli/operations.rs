@@ -27,6 +27,17 @@ const AT_RISK_SECONDS: [u64; 7] = [0, 1, 2, 5, 10, 60, 300];
 /// What `/readyz` waits for.
 const WATCHING: &str = "watching";
 
+/// Where a replicator serves and is asked, which is HTTP without TLS.
+pub fn address(text: &str) -> Result<Url, String> {
+    let url = text.parse::<Url>().map_err(|error| error.to_string())?;
+    if url.is_unix || url.is_tls {
+        return Err(format!(
+            "expected http://HOST:PORT, found {text:?}: `status` and `sync` ask over HTTP without TLS; let it be an address of this machine, such as http://127.0.0.1:9091"
+        ));
+    }
+    Ok(url)
+}
+
 /// Sockets that nobody serves yet.
 pub struct Listening(Bound);
 

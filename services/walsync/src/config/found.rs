@@ -69,6 +69,10 @@ impl Found {
                     path.display(),
                     fields.rename
                 )),
+                None if place.is_bucket() && name.contains(char::is_control) => Err(format!(
+                    "{path:?} would be called {name:?}, and not every store lists names with control characters as they were written: {}",
+                    fields.rename
+                )),
                 None => places.take(place.clone(), &path).map_err(|problem| format!("{problem}: {}", fields.other)),
             };
             match problem {

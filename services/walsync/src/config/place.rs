@@ -76,6 +76,13 @@ pub(super) fn prefix(url: &str, prefix: &str) -> Result<String, ConfigError> {
             format!("{url}: no part of a place in a bucket may be empty, \".\" or \"..\": leave it out"),
         );
     }
+    // XML, in which listings are answered, has no other control characters.
+    if prefix.contains(|letter: char| letter.is_control() && !['\t', '\n', '\r'].contains(&letter)) {
+        return refuse(
+            "store",
+            format!("{url:?}: not every store lists names with control characters: leave them out"),
+        );
+    }
     Ok(prefix.to_owned())
 }
 

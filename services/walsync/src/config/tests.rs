@@ -221,6 +221,10 @@ fn a_place_in_a_bucket_is_written_in_one_way_and_no_place_is_no_folder() {
         let refusal = open(url).map(drop).unwrap_err().to_string();
         assert!(refusal.contains(&format!("{url}: no part of a place in a bucket may be empty")), "{refusal}");
     }
+    let refusal = open("s3://b/p\u{7}").map(drop).unwrap_err().to_string();
+    assert!(refusal.contains("control characters") && !refusal.contains('\u{7}'), "{refusal}");
+    // What was written there before is read.
+    assert!(open("s3://b/a\tb.db").is_ok());
     for url in
         ["s3://b", "s3://b/", "s3://b/p/", "s3://b/.p/a..b/...", "s3://b/p?endpoint=http://s", "file:///a/./b//c", "./"]
     {
@@ -249,6 +253,12 @@ fn a_name_that_no_place_could_be_written_with_is_refused_with_what_to_do() {
     for name in ["./app", "app/.", ".", "..", "a//b", "/app"] {
         let said = refusal("s3://b/p", &format!("{{path: HERE/x.db, name: '{name}'}}"));
         assert!(said.contains(&format!("\"{name}\" cannot be a folder in the store")), "{said}");
+    }
+    for name in ["a\\tb", "a\\nb", "a\\rb", "bell\\a", "\\u0085"] {
+        let said = refusal("s3://b/p", &format!("{{path: HERE/x.db, name: \"{name}\"}}"));
+        assert!(said.contains("control characters") && said.contains("as in name: app"), "{said}");
+        assert!(!said.contains(char::is_control), "it is one line: {said:?}");
+        assert!(found("file:///backup", &format!("{{path: HERE/x.db, name: \"{name}\"}}")).is_ok(), "{name}");
     }
     let said = refusal("s3://b/p", "{path: 'HERE/w?.db'}");
     assert!(said.starts_with("databases.name: ") && said.contains("as in name: app"), "{said}");
