@@ -317,7 +317,7 @@ impl Litestream {
                 Which::Directory(directory) => {
                     let paths = directory.find()?;
                     if paths.is_empty() {
-                        found.empty.insert(directory.shown());
+                        found.empty.insert(directory.shown(), directory.why_empty());
                     }
                     for path in paths {
                         match directory.name(&path) {
@@ -548,6 +548,6 @@ mod tests {
         assert!(flat.replica(&at("data/gone/d.db")).is_none() && flat.replica(&at("data/d.db")).is_some());
         std::fs::remove_file(at("data/b.db")).unwrap();
         let found = flat.look(&flat.open(true).unwrap(), &mut Places::default()).unwrap();
-        assert!(found.databases.is_empty() && found.empty.contains(&at("data/*.db")));
+        assert!(found.databases.is_empty() && found.empty.contains_key(&at("data/*.db")));
     }
 }
