@@ -227,6 +227,7 @@ impl Config {
             wal_bytes_max: self.wal_bytes_max.unwrap_or(default.wal_bytes_max),
             uploads_a_month_max: self.uploads_a_month_max,
             drill: self.restore_drill.as_ref().map(DrillOptions::settings).transpose()?,
+            ..default
         };
         check(&settings, |unfit| match unfit {
             Unfit::Interval => "interval-millis",
