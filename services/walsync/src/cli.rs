@@ -6,15 +6,18 @@ mod control;
 mod follow;
 mod inspect;
 mod litestream;
+mod once;
 mod operations;
 mod program;
 mod restore;
+mod stop;
 mod watch;
 
 use clap::{Args, Parser, Subcommand};
 use service_kit::console;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 use walsync::config::{
     AzureOptions, Config, ConfigError, Either, GcsOptions, Location, RetentionOptions, S3Options, with_name,
 };
@@ -143,6 +146,9 @@ struct SnapshotArgs {
     /// Another walsync watches the databases, and replicates them into another place
     #[arg(long)]
     elsewhere: bool,
+    /// End after so long, whatever was not sent [default: when the store says that trying again will not help, or fails for a minute]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
     #[command(flatten)]
     watch: WatchArgs,
 }
@@ -430,7 +436,11 @@ impl Walsync {
                 let with = watch::With { listen, exec: beside.exec, elsewhere: beside.elsewhere, ..Default::default() };
                 watch::watch(&watch.config()?, with)
             }
-            Verb::Snapshot(arguments) => watch::once(&arguments.watch.config()?, arguments.elsewhere, true),
+            Verb::Snapshot(arguments) => {
+                let SnapshotArgs { elsewhere, timeout, watch } = arguments;
+                let timeout = timeout.map(Duration::from_secs);
+                once::once(&watch.config()?, &once::Once { elsewhere, timeout, whole: true, ..Default::default() })
+            }
             Verb::Explain(arguments) => inspect::explain(&arguments.config()?),
             Verb::Restore(arguments) => arguments.run(),
             Verb::List(arguments) | Verb::Ltx(arguments) => {
@@ -445,10 +455,10 @@ impl Walsync {
             Verb::Import(arguments) => inspect::import(&arguments),
             Verb::Status(arguments) => ask::status(&arguments.ask.replicator()?, arguments.database.as_deref()),
             Verb::Sync(arguments) => {
-                let timeout = std::time::Duration::from_secs(arguments.timeout);
+                let timeout = Duration::from_secs(arguments.timeout);
                 ask::sync(&arguments.ask.replicator()?, &arguments.database, arguments.wait.0, timeout)
             }
-            Verb::Bench(arguments) => crate::bench::run(arguments.options(), watch::stop_flag()?),
+            Verb::Bench(arguments) => crate::bench::run(arguments.options(), stop::Stop::on_signals()?.flag()),
             Verb::Replicate(arguments) => arguments.run(),
             Verb::Databases(arguments) => arguments.run(),
             Verb::Version => Ok(console::print(format_args!("{}\n", env!("CARGO_PKG_VERSION")))?),

@@ -1,8 +1,9 @@
 //! `status` and `sync`: the verbs that ask a replicator at work what [`super::control`] answers.
 
-use super::control::{HEAD, TIMEOUT_SECONDS_MAX, shown};
+use super::control::{HEAD, TIMEOUT_SECONDS_MAX};
 use anyhow::Context as _;
 use http::StatusCode;
+use service_kit::console::OneLine;
 use service_kit::url::Url;
 use service_kit::{console, percent};
 use std::path::Path;
@@ -18,7 +19,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 pub fn status(replicator: &Url, database: Option<&Path>) -> anyhow::Result<()> {
     let all = ask(replicator, "/status", ANSWER)?;
     let Some(database) = database else { return Ok(console::print(format_args!("{all}"))?) };
-    let path = shown(&std::path::absolute(database)?);
+    let path = OneLine(std::path::absolute(database)?.display()).to_string();
     let is_of_it = |line: &&str| line.split('\t').next() == Some(&path);
     let line = all.lines().find(is_of_it).with_context(|| format!("{path} is not watched there"))?;
     Ok(console::print(format_args!("{HEAD}\n{line}\n"))?)

@@ -2,7 +2,7 @@
 
 use super::{ImportArgs, PlaceArgs, time};
 use rand::seq::IndexedRandom;
-use service_kit::console;
+use service_kit::console::{self, OneLine};
 use std::collections::BTreeMap;
 use std::path::Path;
 use walsync::arena::Arena;
@@ -34,7 +34,7 @@ pub fn import(arguments: &ImportArgs) -> anyhow::Result<()> {
         time(first),
         time(last)
     ))?;
-    console::print(format_args!("walsync verify {} reads and compares all of it\n", arguments.to))?;
+    console::print(format_args!("walsync verify {} reads and compares all of it\n", OneLine(&arguments.to)))?;
     Ok(())
 }
 
@@ -47,7 +47,7 @@ fn times(replica: &Replica, files: &[RemoteFile]) -> Vec<Option<i64>> {
         Err(error) => Err(error),
     };
     read_each(files, time).unwrap_or_else(|error| {
-        console::tell(format_args!("walsync: no times: {error}"));
+        console::tell(OneLine(format_args!("walsync: no times: {error}")));
         vec![None; files.len()]
     })
 }
@@ -83,7 +83,7 @@ pub fn list(place: &PlaceArgs, level: Option<u8>, json: bool) -> anyhow::Result<
             "{}\t{min}\t{max}\t{}\t{}\t{}\n",
             file.level,
             file.size,
-            replica.key(file.level, file.name),
+            OneLine(replica.key(file.level, file.name)),
             millis.map_or("-".to_owned(), time)
         ))?;
     }
@@ -119,7 +119,7 @@ pub fn list(place: &PlaceArgs, level: Option<u8>, json: bool) -> anyhow::Result<
 fn print_stranded(chain: &Chain) -> std::io::Result<()> {
     let Some(first) = chain.stranded().next() else { return Ok(()) };
     let (count, last) = (chain.stranded().count(), chain.stranded().last().unwrap_or(first));
-    let why = chain.plan(first).err().map(|why| why.to_string()).unwrap_or_default();
+    let why = chain.plan(first).err().map(|why| OneLine(why).to_string()).unwrap_or_default();
     console::print(format_args!("not restorable: {count} points from TXID {first} to {last}, for the first: {why}\n"))
 }
 
@@ -148,7 +148,7 @@ pub fn verify(place: &PlaceArgs, sample: Option<u64>) -> anyhow::Result<()> {
             Ok(held) => drop(read.insert((file.level, file.name), held)),
             Err(error) => {
                 damaged += 1;
-                console::print(format_args!("damaged: {error}\n"))?;
+                console::print(format_args!("damaged: {}\n", OneLine(error)))?;
             }
         }
         bytes += file.size;
@@ -165,7 +165,7 @@ pub fn verify(place: &PlaceArgs, sample: Option<u64>) -> anyhow::Result<()> {
                 "the newest point restores from {} files, if those that were not read hold\n",
                 plan.as_ref().map_or(0, Vec::len)
             ))?,
-            Err(error) => console::print(format_args!("{error}\n"))?,
+            Err(error) => console::print(format_args!("{}\n", OneLine(error)))?,
         }
         print_stranded(&chain)?;
         anyhow::ensure!(damaged == 0 && newest.is_ok(), "the replica is not whole");
@@ -178,7 +178,7 @@ pub fn verify(place: &PlaceArgs, sample: Option<u64>) -> anyhow::Result<()> {
         (Some((point, files)), _) if point == newest => {
             console::print(format_args!("the newest point, TXID {point}, restores from {files} files\n"))?;
         }
-        (_, Err(error)) => console::print(format_args!("{error}\n"))?,
+        (_, Err(error)) => console::print(format_args!("{}\n", OneLine(error)))?,
         (_, Ok(_)) => {}
     }
     print_stranded(&chain)?;
@@ -187,6 +187,7 @@ pub fn verify(place: &PlaceArgs, sample: Option<u64>) -> anyhow::Result<()> {
         needed.entry(replica.key(file.level, file.name)).or_insert((point, point)).1 = point;
     }
     for (key, (first, last)) in needed {
+        let key = OneLine(key);
         let points = if first == last { format!("TXID {first} needs") } else { format!("TXID {first} to {last} need") };
         console::print(format_args!("not restorable: {points} {key}, which is damaged or cannot follow\n"))?;
     }
@@ -217,7 +218,8 @@ pub fn compact(place: &PlaceArgs, policy: &Policy, levels: u8, force: bool) -> a
             replica.remove_all(files)?;
         }
         for file in files {
-            let (done, key) = (if force { "removed" } else { "would remove" }, replica.key(file.level, file.name));
+            let (done, key) =
+                (if force { "removed" } else { "would remove" }, OneLine(replica.key(file.level, file.name)));
             console::print(format_args!("{done}\t{key}\n"))?;
         }
     }
@@ -251,8 +253,8 @@ fn pins<'a>(wanted: Option<PinKind>, paths: impl Iterator<Item = &'a Path>) -> B
 pub fn explain(config: &Either) -> anyhow::Result<()> {
     let settings = config.settings()?;
     let Found { databases, refused, empty } = config.open(false)?.look(&mut Places::default())?;
-    for pattern in empty {
-        console::print(format_args!("{}: no file matches now\n", pattern.display()))?;
+    for (pattern, why) in empty {
+        console::print(format_args!("{}: {why} now\n", pattern.display()))?;
     }
     for (path, why) in &refused {
         console::print(format_args!("{} is not replicated: {why}\n", path.display()))?;

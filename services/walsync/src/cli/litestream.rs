@@ -1,12 +1,13 @@
 //! Litestream's verbs. Most of those that ask its daemon walsync has no use for: there is no control socket. Each such verb, and each flag that means
 //! nothing here, says what to do instead, with exit code 2: scripts must not take it for done.
 
-use super::{Beside, watch};
+use super::{Beside, once, watch};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Subcommand};
-use service_kit::console;
+use service_kit::console::{self, OneLine};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 use tracing::Level;
 use walsync::config::litestream::Litestream;
 use walsync::config::{ConfigError, Either};
@@ -31,6 +32,9 @@ pub struct ReplicateArgs {
     /// Send each database whole, with --once
     #[arg(long, requires = "once")]
     force_snapshot: bool,
+    /// With --once: end after so long, whatever was not sent [default: when the store says that trying again will not help, or fails for a minute]
+    #[arg(long, value_name = "SECONDS", requires = "once")]
+    timeout: Option<u64>,
     /// Restore first what is configured and not there, where it has a replica
     #[arg(long)]
     restore_if_db_not_exists: bool,
@@ -48,10 +52,11 @@ impl ReplicateArgs {
             (_, config) => Either::read_as(config.as_deref().unwrap_or(CONFIG.as_ref()), !self.no_expand_env)?,
         };
         let Beside { exec, elsewhere } = self.beside;
-        if self.once {
-            return watch::once(&config, elsewhere, self.force_snapshot);
-        }
         let (restores, log_level) = (self.restore_if_db_not_exists, self.log_level);
+        if self.once {
+            let (whole, timeout) = (self.force_snapshot, self.timeout.map(Duration::from_secs));
+            return once::once(&config, &once::Once { elsewhere, whole, restores, log_level, timeout });
+        }
         watch::watch(&config, watch::With { listen: None, exec, elsewhere, restores, log_level })
     }
 }
@@ -69,7 +74,7 @@ pub struct DatabasesArgs {
 impl DatabasesArgs {
     pub fn run(&self) -> anyhow::Result<()> {
         for (path, url) in Litestream::read(&self.config, !self.no_expand_env)?.listed()? {
-            console::print(format_args!("{}\t{url}\n", path.display()))?;
+            console::print(format_args!("{}\t{}\n", OneLine(path.display()), OneLine(url)))?;
         }
         Ok(())
     }

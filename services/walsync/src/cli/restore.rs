@@ -2,7 +2,7 @@
 
 use super::{PlaceArgs, follow, time, txid};
 use clap::Args;
-use service_kit::console;
+use service_kit::console::{self, OneLine};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use walsync::config::{ConfigError, litestream};
@@ -91,7 +91,10 @@ impl RestoreArgs {
         };
         let (replica, output) = (self.place.replica()?, self.output()?);
         if self.if_db_not_exists && output.exists() {
-            return Ok(console::print(format_args!("{} is there already: nothing was restored\n", output.display()))?);
+            return Ok(console::print(format_args!(
+                "{} is there already: nothing was restored\n",
+                OneLine(output.display())
+            ))?);
         }
         let done = if self.dry_run {
             plan(&replica, target).map(|(txid, files)| print_plan(output, &replica, txid, &files))
@@ -100,9 +103,10 @@ impl RestoreArgs {
         };
         match done {
             Ok(printed) => printed,
-            Err(RestoreError::Empty) if self.if_replica_exists => {
-                Ok(console::print(format_args!("there is no replica yet: {} was not made\n", output.display()))?)
-            }
+            Err(RestoreError::Empty) if self.if_replica_exists => Ok(console::print(format_args!(
+                "there is no replica yet: {} was not made\n",
+                OneLine(output.display())
+            ))?),
             Err(RestoreError::Empty) => Err(self.place.no_replica(&replica)),
             Err(error) => Err(error.into()),
         }
@@ -111,20 +115,20 @@ impl RestoreArgs {
 
 /// Says what would be restored, and from which files.
 fn print_plan(output: &Path, replica: &Replica, txid: u64, files: &[RemoteFile]) -> anyhow::Result<()> {
-    let (output, bytes) = (output.display(), files.iter().map(|file| file.size).sum::<u64>());
+    let (output, bytes) = (OneLine(output.display()), files.iter().map(|file| file.size).sum::<u64>());
     let count = files.len();
     console::print(format_args!(
         "would restore {output}: TXID {txid} ({txid:016x}), from {count} files, {bytes} bytes\n"
     ))?;
     for file in files {
-        console::print(format_args!("{}\n", replica.key(file.level, file.name)))?;
+        console::print(format_args!("{}\n", OneLine(replica.key(file.level, file.name))))?;
     }
     Ok(())
 }
 
 /// Says what was restored, and all of it where that is to be proved.
 pub(super) fn print_restored(arguments: &RestoreArgs, restored: &Restored) -> anyhow::Result<()> {
-    let (output, txid) = (arguments.output()?.display(), restored.txid);
+    let (output, txid) = (OneLine(arguments.output()?.display()), restored.txid);
     console::print(format_args!(
         "restored {output}: TXID {txid} ({txid:016x}), committed {}\n",
         time(restored.time_millis)
@@ -132,6 +136,7 @@ pub(super) fn print_restored(arguments: &RestoreArgs, restored: &Restored) -> an
     if arguments.prove {
         console::print(format_args!("pages: {} of {} bytes\n", restored.pages, restored.page_size))?;
         for (file, checksum) in &restored.files {
+            let file = OneLine(file);
             console::print(format_args!("file: {file}, checksum {checksum:016x} holds\n"))?;
         }
         console::print(format_args!(
