@@ -19,7 +19,10 @@ fn main() -> ExitCode {
         }
         Err(error) if error.use_stderr() => {
             // One line that says what is wrong; the whole usage is one --help away.
-            let line = service_kit::command_line::one_line(&error.to_string());
+            let line = match cli::unknown_verb(&error) {
+                Some(line) => line,
+                None => service_kit::command_line::one_line(&error.to_string()),
+            };
             match cli::instead(&error) {
                 Some(instead) => console::tell(OneLine(format_args!("walsync: {line}: {instead}"))),
                 None => console::tell(OneLine(format_args!("walsync: {line}"))),

@@ -23,6 +23,8 @@ use walsync::replicator::{Observer, Phase, Status};
 const LOOK: Duration = Duration::from_millis(10);
 /// What is waited for longest, seconds.
 pub(super) const TIMEOUT_SECONDS_MAX: u64 = 86_400;
+/// Who waits for `sync` at once: each looks a hundred times a second.
+const WAITERS_MAX: usize = 100;
 /// Looks at file systems at once, each with a thread of its own.
 const LOOKS_MAX: usize = 4;
 
@@ -33,11 +35,13 @@ pub struct Control {
     observer: Observer,
     patterns: Patterns,
     looks: Looks,
+    waiters: Arc<Semaphore>,
 }
 
 impl Control {
     pub fn new(operations: Operations, observer: Observer, patterns: Patterns) -> Control {
-        Control { operations, observer, patterns, looks: Looks::default() }
+        let waiters = Arc::new(Semaphore::new(WAITERS_MAX));
+        Control { operations, observer, patterns, looks: Looks::default(), waiters }
     }
 }
 
@@ -123,7 +127,12 @@ impl Service for Control {
         }
         let wanted = Wanted::of(head.uri.query().unwrap_or_default());
         let (observer, looks) = (self.observer.clone(), self.looks.clone());
+        let place = self.waiters.clone().try_acquire_owned();
         Some(Box::pin(async move {
+            let Ok(_place) = place else {
+                let said = format!("{WAITERS_MAX} others wait already: try again later\n");
+                return text(StatusCode::SERVICE_UNAVAILABLE, said);
+            };
             match wanted {
                 Ok(wanted) => wanted.answer(&observer, &looks).await,
                 Err(wrong) => text(StatusCode::BAD_REQUEST, format!("{wrong}\n")),

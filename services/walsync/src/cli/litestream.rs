@@ -1,10 +1,11 @@
 //! Litestream's verbs. Most of those that ask its daemon walsync has no use for: there is no control socket. Each such verb, and each flag that means
 //! nothing here, says what to do instead, with exit code 2: scripts must not take it for done.
 
-use super::{Beside, once, watch};
+use super::{Beside, once, table, watch};
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, Subcommand};
-use service_kit::console::{self, OneLine};
+use clap::{Args, CommandFactory, Subcommand};
+use service_kit::command_line::nearest;
+use service_kit::console::OneLine;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -73,10 +74,11 @@ pub struct DatabasesArgs {
 
 impl DatabasesArgs {
     pub fn run(&self) -> anyhow::Result<()> {
+        let mut lines = String::new();
         for (path, url) in Litestream::read(&self.config, !self.no_expand_env)?.listed()? {
-            console::print(format_args!("{}\t{}\n", OneLine(path.display()), OneLine(url)))?;
+            lines += &format!("{}\t{}\n", OneLine(path.display()), OneLine(url));
         }
-        Ok(())
+        Ok(table::print(&lines)?)
     }
 }
 
@@ -99,6 +101,18 @@ const INSTEAD: [(&str, &str); 5] = [
 pub fn instead(error: &clap::Error) -> Option<&'static str> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return None };
     INSTEAD.iter().find(|(flag, _)| flag == word).map(|(_, instead)| *instead)
+}
+
+/// What is said of a verb that there is not: the one that was probably meant is one of those that do something.
+pub fn unknown_verb(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let command = super::Walsync::command();
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
+    let line = format!("there is no verb '{word}'");
+    Some(match nearest(word, verbs) {
+        Some(meant) => format!("{line}; did you mean '{meant}'?"),
+        None => format!("{line}: walsync --help has them"),
+    })
 }
 
 #[derive(Subcommand)]

@@ -68,6 +68,22 @@ impl Stop {
     }
 }
 
+/// At the first signal does this, and ends the process: for what is done at once or not at all.
+pub fn on_signal(clean: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    let (mut come, comes) = UnixStream::pair()?;
+    for signal in [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
+        pipe::register(signal, comes.try_clone()?)?;
+    }
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        if come.read_exact(&mut [0]).is_ok() {
+            clean();
+            console::tell("walsync: ended by a signal");
+            std::process::exit(EXIT_CODE);
+        }
+    })?;
+    Ok(())
+}
+
 /// Whether this signal does nothing to us.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -69,7 +69,7 @@ pub fn watch(config: &Either, with: With) -> anyhow::Result<()> {
     let (listen, exec) = match config {
         Either::Walsync(config) => {
             config.check_drill_folder()?;
-            (with.listen, with.exec.as_ref())
+            (with.listen.map_or_else(|| config.listen(), |url| Ok(Some(url)))?, with.exec.as_ref())
         }
         Either::Litestream(config) => (
             with.listen.map_or_else(|| address(config), |url| Ok(Some(url)))?,
@@ -159,6 +159,7 @@ fn run(
             scanned = Instant::now();
         }
     }
+    readiness.iter().for_each(operations::is_stopping);
     // Ctrl-C, and systemd, signal to the whole group: then the program has ended as we are told to.
     if ended.is_some_and(is_told) {
         let end = Instant::now() + SAME_SIGNAL;
@@ -231,8 +232,13 @@ pub(super) fn refuse_beside_a_watcher(databases: &[(PathBuf, Replica)], instead:
             // What it is about is said where it is opened next.
             Err(_) => false,
         };
+        let is_begun = is_watched && !replica.files()?.is_empty();
+        if is_watched && !is_begun {
+            let path = path.display();
+            tracing::warn!(%path, "another walsync watches it; where that one replicates into another place, say --elsewhere: without it the next start is refused");
+        }
         anyhow::ensure!(
-            !is_watched || replica.files()?.is_empty(),
+            !is_begun,
             "{} is watched by another walsync, which stops when somebody else writes into its replica: {instead}. Where it replicates into \
              another place than this one, say --elsewhere",
             path.display()
