@@ -325,3 +325,21 @@ fn a_database_that_comes_to_two_who_watch_its_folder_has_one_of_them() {
     second.stop();
     application.close();
 }
+
+#[test]
+fn of_two_who_let_one_copy_follow_the_second_is_refused() {
+    let folder = scene();
+    harness::output(walsync().current_dir(folder.path()).args(["snapshot", "app.db", "--to", "store"]));
+    let follow = || {
+        let mut command = walsync();
+        command.current_dir(folder.path()).args(["restore", "store/app.db", "-o", "copy.db", "--follow"]);
+        command
+    };
+    let first = Walsync::start(follow(), &folder.path().join("log"));
+    until("the copy", || first.log().contains("following"));
+    let (code, text) = said(&mut follow());
+    assert!(code == Some(1) && text.contains("copy.db: another process lets it follow already"), "{code:?} {text}");
+    first.stop();
+    let again = Walsync::start(follow(), &folder.path().join("log"));
+    again.stop();
+}

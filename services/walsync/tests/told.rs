@@ -349,3 +349,25 @@ fn a_mistyped_verb_and_a_path_without_a_configuration_are_told_what_was_meant() 
         );
     }
 }
+
+#[test]
+fn what_a_watch_lacks_and_where_it_sends_to_is_told_at_its_start() {
+    let folder = folder();
+    database(&folder.path().join("app.db"));
+    let watch = |to: &str| {
+        let mut command = walsync();
+        command.current_dir(folder.path()).args(["watch", "app.db", "--to", to, "--staging-folder", "none"]);
+        let watching = Walsync::start(command, &folder.path().join(format!("{to}.log")));
+        until("its start", || watching.log().contains("watching"));
+        watching
+    };
+    let mut first = watch("one");
+    first.wait_durable(1);
+    assert!(first.log().contains(&format!("to=\"{}\"", folder.path().join("one").display())), "{}", first.log());
+    assert!(first.log().contains("the staging folder is not there"), "{}", first.log());
+    assert!(!first.log().contains("--elsewhere"), "{}", first.log());
+    let second = watch("two");
+    assert!(second.log().contains("say --elsewhere: without it the next start is refused"), "{}", second.log());
+    second.kill();
+    first.kill();
+}
