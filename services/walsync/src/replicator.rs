@@ -354,9 +354,18 @@ impl Replicator {
         self.unsynced_after(limit).is_empty()
     }
 
+    /// The same, until `is_over` says that it is no use; it is asked often.
+    pub fn sync_until(&self, is_over: impl FnMut() -> bool) -> bool {
+        self.unsynced_until(is_over).is_empty()
+    }
+
     /// Which are not synced after so long.
     fn unsynced_after(&self, limit: Duration) -> Vec<Arc<Tracked>> {
         let end = self.shared.clock.monotonic() + limit;
+        self.unsynced_until(|| self.shared.clock.monotonic() >= end)
+    }
+
+    fn unsynced_until(&self, mut is_over: impl FnMut() -> bool) -> Vec<Arc<Tracked>> {
         let databases = self.shared.databases();
         let mut waiting = Vec::new();
         for tracked in &databases {
@@ -365,7 +374,7 @@ impl Replicator {
         }
         loop {
             waiting.retain(|(tracked, request)| !tracked.is_synced(*request));
-            if waiting.is_empty() || self.shared.clock.monotonic() >= end {
+            if waiting.is_empty() || is_over() {
                 return waiting.into_iter().map(|(tracked, _)| Arc::clone(tracked)).collect();
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -51,11 +51,10 @@ pub fn once(config: &Either, how: &Once) -> anyhow::Result<()> {
     service_kit::open_files::raise();
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
     add(&replicator, &Patterns::default(), found);
-    let mut patience = Patience { end: how.timeout.map(|timeout| Instant::now() + timeout), failing: None };
-    let mut durable = false;
-    while !durable && !patience.is_over(&replicator) {
-        durable = replicator.sync(LOOK);
-    }
+    let now = Instant::now();
+    let mut patience =
+        Patience { end: how.timeout.and_then(|timeout| now.checked_add(timeout)), next: now, failing: None };
+    let durable = replicator.sync_until(|| patience.is_over(&replicator));
     // Who asks for one waits until the application is out of the way.
     let end = Instant::now() + PATIENCE;
     let end = patience.end.map_or(end, |other| other.min(end));
@@ -81,6 +80,8 @@ pub fn once(config: &Either, how: &Once) -> anyhow::Result<()> {
 /// For how long the store is tried.
 struct Patience {
     end: Option<Instant>,
+    /// When to look again.
+    next: Instant,
     /// Since when it fails without a success, how many objects there were then, and how many failures at the last look.
     failing: Option<(Instant, u64, u64)>,
 }
@@ -88,14 +89,18 @@ struct Patience {
 impl Patience {
     /// Whether it is no use any more. A request that is under way, however long, is waited for.
     fn is_over(&mut self, replicator: &Replicator) -> bool {
-        let status = replicator.status();
-        if status.iter().any(|one| one.fails_for_good) && !status.iter().any(is_pending) {
+        let now = Instant::now();
+        if now < self.next {
+            return false;
+        }
+        self.next = now + LOOK;
+        let behind = replicator.observer().behind();
+        if behind.iter().any(|one| one.fails_for_good) && !behind.iter().any(is_pending) {
             return true;
         }
         let count = |total: &std::sync::atomic::AtomicU64| total.load(Ordering::Relaxed);
         let totals = replicator.totals();
         let (objects, failures) = (count(&totals.objects), count(&totals.failures) + count(&totals.without_room));
-        let now = Instant::now();
         let is_spent = match &mut self.failing {
             _ if failures == 0 => false,
             Some((since, before, last)) if *before == objects => {
@@ -112,12 +117,11 @@ impl Patience {
     }
 }
 
-/// Whether more may come of a database: it was not looked at, is being sent, or the store may take it the next time.
+/// Whether more may come of a database of which something is not sent: it was not looked at, is on its way, or the store may take it the next time.
 fn is_pending(status: &Status) -> bool {
     let may_come = match &status.phase {
         Phase::Waiting(why) => *why == Waits::NotLookedAt,
-        Phase::Running => !status.at_risk.is_zero(),
-        Phase::Failing(_) | Phase::Stalled(_) => true,
+        Phase::Running | Phase::Failing(_) | Phase::Stalled(_) => true,
         Phase::Refused(_) | Phase::Fenced(_) => false,
     };
     may_come && !status.fails_for_good || status.asked.is_some()
