@@ -197,7 +197,9 @@ pub(super) fn left_behind(behind: &[Status]) -> Option<String> {
         behind.iter().partition(|one| matches!(one.phase, Phase::Refused(_)));
     let late = named(&late)
         .map(|late| format!("stopped before everything was durable: {late}; what the store lacks is still in the WAL"));
-    let refused = named(&refused).map(|refused| format!("never replicated since the start: {refused}"));
+    let never = refused.iter().all(|one| one.durable_txid == 0);
+    let since = if never { "never replicated since the start" } else { "not replicated any more" };
+    let refused = named(&refused).map(|refused| format!("{since}: {refused}"));
     match (late, refused) {
         (Some(late), Some(refused)) => Some(format!("{late}; {refused}")),
         (late, refused) => late.or(refused),
@@ -262,6 +264,8 @@ mod tests {
         let never = "never replicated since the start: 1 database, /r.db (not in WAL mode)";
         assert_eq!(left_behind(&[failing("/a.db")]).as_deref(), Some(late));
         assert_eq!(left_behind(std::slice::from_ref(&refused)).as_deref(), Some(never));
+        let since = Status { durable_txid: 7, ..refused.clone() };
+        assert!(left_behind(&[since]).unwrap().starts_with("not replicated any more: 1 database, /r.db"));
         assert_eq!(left_behind(&[refused, failing("/a.db")]), Some(format!("{late}; {never}")));
         let both = left_behind(&[failing("/a.db"), failing("/b.db")]).unwrap();
         assert!(both.contains("2 databases, /a.db among them (the store fails"), "{both}");
