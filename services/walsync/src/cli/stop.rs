@@ -61,9 +61,12 @@ impl Stop {
     }
 
     fn end_at_once(&self) -> ! {
-        let behind = self.observer.get().and_then(|observer| left_behind(&observer.behind()));
-        let behind = behind.unwrap_or_else(|| "nothing is known that was not sent".into());
-        console::tell(OneLine(format_args!("walsync: a second signal, the process ends at once: {behind}")));
+        let told = "walsync: a second signal, the process ends at once";
+        match self.observer.get().map(|observer| left_behind(&observer.behind())) {
+            None => console::tell(told),
+            Some(None) => console::tell(format_args!("{told}; nothing is known that was not sent")),
+            Some(Some(behind)) => console::tell(OneLine(format_args!("{told}: {behind}"))),
+        }
         std::process::exit(EXIT_CODE)
     }
 }
