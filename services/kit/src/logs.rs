@@ -1,10 +1,15 @@
 //! Logs: a line for each event on stderr, as text or as JSON.
 
+use std::fmt;
 use std::io::IsTerminal;
 use std::str::FromStr;
 
+use crate::console::OneLine;
 use tracing::Level;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +42,7 @@ impl FromStr for Format {
 pub fn start(format: Format, level: Level) {
     let logs = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
     match format {
-        Format::Text => logs.with_ansi(has_colours()).init(),
+        Format::Text => logs.fmt_fields(OneLineEach).with_ansi(has_colours()).init(),
         Format::Json => logs.json().flatten_event(true).init(),
     }
 }
@@ -45,10 +50,59 @@ pub fn start(format: Format, level: Level) {
 /// Writes, as text, those events that `RUST_LOG` asks for in the words of `tracing`, and without it those of INFO and above.
 pub fn start_by_environment() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(has_colours()).init();
+    tracing_subscriber::fmt()
+        .fmt_fields(OneLineEach)
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(has_colours())
+        .init();
 }
 
 /// Whether who reads stderr sees colours and wants them (<https://no-color.org>).
 fn has_colours() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// An event is one line, whatever its values have: names of files, keys and what peers say may have line breaks, or what steers a terminal.
+struct OneLineEach;
+
+impl<'writer> FormatFields<'writer> for OneLineEach {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut text = String::new();
+        DefaultFields::new().format_fields(Writer::new(&mut text), fields)?;
+        write!(writer, "{}", OneLine(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn a_value_with_line_breaks_forges_no_event() {
+        #[derive(Clone, Default)]
+        struct Kept(Arc<Mutex<Vec<u8>>>);
+        impl Write for Kept {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let kept = Kept::default();
+        let of_logs = kept.clone();
+        let logs = tracing_subscriber::fmt().fmt_fields(OneLineEach).with_writer(move || of_logs.clone()).finish();
+        tracing::subscriber::with_default(logs, || {
+            tracing::info!(path = %"/a\n2026 INFO forged\r\x1b[31m", "what\never");
+            tracing::info!("next");
+        });
+        let written = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<&str> = written.lines().collect();
+        assert_eq!(lines.len(), 2, "{written}");
+        assert!(lines[0].contains("what\\never path=/a\\n2026 INFO forged\\r\\u{1b}[31m"), "{written}");
+        assert!(lines[1].ends_with("next"), "{written}");
+    }
 }

@@ -3,18 +3,24 @@
 mod ask;
 mod bench;
 mod control;
+mod explain;
 mod follow;
+mod go;
 mod inspect;
 mod litestream;
+mod once;
 mod operations;
 mod program;
 mod restore;
+mod stop;
+mod table;
+mod verify;
 mod watch;
 
 use clap::{Args, Parser, Subcommand};
 use service_kit::console;
-use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 use walsync::config::{
     AzureOptions, Config, ConfigError, Either, GcsOptions, Location, RetentionOptions, S3Options, with_name,
 };
@@ -22,7 +28,8 @@ use walsync::replica::Replica;
 use walsync::replicator::Settings;
 use walsync::retention::Policy;
 
-pub use litestream::instead;
+pub use go::long_flags;
+pub use litestream::{instead, unknown_verb};
 
 /// Replicas that are told by name where none was meant.
 const NAMED_MAX: usize = 3;
@@ -32,7 +39,7 @@ const NAMED_MAX: usize = 3;
 /// Databases must be in WAL mode. They are read, never written. Objects are laid out as Litestream 0.5 lays them out:
 /// either program restores what the other wrote.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, max_term_width = 100)]
 pub struct Walsync {
     #[command(subcommand)]
     verb: Verb,
@@ -143,6 +150,9 @@ struct SnapshotArgs {
     /// Another walsync watches the databases, and replicates them into another place
     #[arg(long)]
     elsewhere: bool,
+    /// End after so long, whatever was not sent [default: when the store says that trying again will not help, or fails for a minute]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
     #[command(flatten)]
     watch: WatchArgs,
 }
@@ -159,6 +169,7 @@ impl WatchArgs {
         let databases = self.databases.iter().cloned();
         Ok(Either::Walsync(Box::new(Config {
             store: self.to.clone().unwrap_or_default(),
+            listen: None,
             s3: self.s3.options(),
             gcs: GcsOptions::default(),
             azure: AzureOptions::default(),
@@ -221,6 +232,9 @@ impl PlaceArgs {
             0 if self.is_legacy() => anyhow::anyhow!(
                 "{place} is a replica of Litestream 0.3: `walsync import {place} --to URL` makes one of it that can be restored"
             ),
+            0 if !place.contains("://") => anyhow::anyhow!(
+                "there is no replica in the folder {place}: where that is the path of a database, --config FILE says where its replica is"
+            ),
             0 => anyhow::anyhow!("there is no replica here: no LTX file below {place}"),
             1 => anyhow::anyhow!("there is no replica at {place}, but there is one at {shown}: name that"),
             count => anyhow::anyhow!("there is no replica at {place}, but {count} below it: name one, such as {shown}"),
@@ -235,6 +249,9 @@ struct VerifyArgs {
     /// Read so many files instead of all, chosen at random: what is missing is found all the same, and damage the sooner the more often this runs
     #[arg(long, value_name = "FILES", value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -310,10 +327,11 @@ impl CompactArgs {
             let kept = settings.retention.map(|policy| (policy, levels));
             return kept.ok_or_else(|| anyhow::anyhow!("{} keeps everything: nothing may go", file.display()));
         }
-        anyhow::ensure!(
-            self.unwatched || !self.force,
-            "--force needs --watched-by FILE, the configuration of the process that watches the database, or --unwatched"
-        );
+        if self.force && !self.unwatched {
+            let problem =
+                "needs --watched-by FILE, the configuration of the process that watches the database, or --unwatched";
+            return Err(ConfigError::Value { field: "--force".into(), problem: problem.into() }.into());
+        }
         let (hourly, daily, weekly, monthly) = (self.hourly, self.daily, self.weekly, self.monthly);
         Ok((Policy { hourly, daily, weekly, monthly, ..Policy::default() }, Settings::default().levels.len()))
     }
@@ -342,7 +360,7 @@ struct AskArgs {
     /// Where the replicator serves: its --listen
     #[arg(long, value_name = "URL", value_parser = operations::address, required_unless_present = "config", conflicts_with = "config")]
     listen: Option<service_kit::url::Url>,
-    /// Instead: Litestream's configuration, whose `addr` says so
+    /// Instead: the configuration, whose `listen` says so, or in Litestream's words its `addr`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -356,13 +374,12 @@ impl AskArgs {
                 Either::Litestream(config) => Ok(watch::address(&config)?.ok_or_else(|| {
                     missing(format!("is missing, and {} has no addr: nobody can be asked", file.display()))
                 })?),
-                Either::Walsync(_) => {
-                    let file = file.display();
-                    Err(missing(format!(
-                        "is missing: {file} is walsync's, which says nothing of it; give the one of `watch`"
+                Either::Walsync(config) => Ok(config.listen()?.ok_or_else(|| {
+                    missing(format!(
+                        "is missing, and {} has no listen: either names the one of `watch`",
+                        file.display()
                     ))
-                    .into())
-                }
+                })?),
             },
             (None, None) => anyhow::bail!("--listen or --config says whom to ask"),
         }
@@ -373,6 +390,15 @@ impl AskArgs {
 struct StatusArgs {
     /// Of this database alone
     database: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// End with exit code 1 while a database is failing, stalled, refused or fenced, or at risk for too long
+    #[arg(long)]
+    check: bool,
+    /// For how long a database may be at risk, with --check
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, requires = "check")]
+    at_risk_max: f64,
     #[command(flatten)]
     ask: AskArgs,
 }
@@ -405,17 +431,6 @@ fn wait(text: &str) -> Result<Wait, String> {
     }
 }
 
-/// Litestream writes long flags with one dash (`-config`); so may its users here.
-pub fn long_flags(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let long = |argument: OsString| match argument.to_str() {
-        Some(text) if text.len() > 2 && text.starts_with('-') && text.as_bytes()[1].is_ascii_lowercase() => {
-            format!("-{text}").into()
-        }
-        _ => argument,
-    };
-    arguments.map(long).collect()
-}
-
 /// Unix milliseconds as a person reads them.
 fn time(millis: i64) -> String {
     jiff::Timestamp::from_millisecond(millis).map_or_else(|_| format!("{millis} ms"), |time| time.to_string())
@@ -430,25 +445,35 @@ impl Walsync {
                 let with = watch::With { listen, exec: beside.exec, elsewhere: beside.elsewhere, ..Default::default() };
                 watch::watch(&watch.config()?, with)
             }
-            Verb::Snapshot(arguments) => watch::once(&arguments.watch.config()?, arguments.elsewhere, true),
-            Verb::Explain(arguments) => inspect::explain(&arguments.config()?),
+            Verb::Snapshot(arguments) => {
+                let SnapshotArgs { elsewhere, timeout, watch } = arguments;
+                let timeout = timeout.map(Duration::from_secs);
+                once::once(&watch.config()?, &once::Once { elsewhere, timeout, whole: true, ..Default::default() })
+            }
+            Verb::Explain(arguments) => explain::explain(&arguments.config()?),
             Verb::Restore(arguments) => arguments.run(),
             Verb::List(arguments) | Verb::Ltx(arguments) => {
                 inspect::list(&arguments.place, arguments.level.and_then(|level| level.0), arguments.json)
             }
-            Verb::Verify(arguments) => inspect::verify(&arguments.place, arguments.sample),
+            Verb::Verify(arguments) => verify::verify(&arguments.place, arguments.sample, arguments.json),
             Verb::Compact(arguments) => {
                 let (policy, levels) = arguments.kept()?;
                 inspect::compact(&arguments.place, &policy, levels as u8, arguments.force)
             }
             Verb::Foreign(verb) => Err(verb.refuse().into()),
             Verb::Import(arguments) => inspect::import(&arguments),
-            Verb::Status(arguments) => ask::status(&arguments.ask.replicator()?, arguments.database.as_deref()),
+            Verb::Status(arguments) => {
+                let told = ask::Told {
+                    in_json: arguments.json,
+                    at_risk_max: arguments.check.then_some(arguments.at_risk_max),
+                };
+                ask::status(&arguments.ask.replicator()?, arguments.database.as_deref(), told)
+            }
             Verb::Sync(arguments) => {
-                let timeout = std::time::Duration::from_secs(arguments.timeout);
+                let timeout = Duration::from_secs(arguments.timeout);
                 ask::sync(&arguments.ask.replicator()?, &arguments.database, arguments.wait.0, timeout)
             }
-            Verb::Bench(arguments) => crate::bench::run(arguments.options(), watch::stop_flag()?),
+            Verb::Bench(arguments) => crate::bench::run(arguments.options(), stop::Stop::on_signals()?.flag()),
             Verb::Replicate(arguments) => arguments.run(),
             Verb::Databases(arguments) => arguments.run(),
             Verb::Version => Ok(console::print(format_args!("{}\n", env!("CARGO_PKG_VERSION")))?),

@@ -5,6 +5,7 @@ use crate::replicator::{DrillSettings, Settings, Unfit};
 use crate::retention::Policy;
 use crate::store::StoreError;
 use serde::Deserialize;
+use service_kit::url::Url;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ pub mod litestream;
 mod location;
 mod place;
 mod s3;
+mod yaml;
 
 pub use clouds::{AzureOptions, GcsOptions};
 pub use either::{Either, Opened};
@@ -23,6 +25,7 @@ pub use found::Found;
 pub use location::{Location, StoreOptions};
 pub use place::{Place, Places, with_name};
 pub use s3::{S3Options, S3Place};
+use yaml::parse;
 
 /// What is wrong with what the user wrote.
 #[derive(Debug, thiserror::Error)]
@@ -148,6 +151,8 @@ pub struct Config {
     /// How to reach Azure Blob Storage.
     #[serde(default)]
     pub azure: AzureOptions,
+    /// Where to serve `/metrics`, probes, `/status` and `/sync`: `http://HOST:PORT`; nowhere where absent.
+    pub listen: Option<String>,
     /// Between uploads of one database, in milliseconds; 1000 where absent.
     pub interval_millis: Option<u64>,
     /// Between snapshots of one database, in seconds; a day where absent.
@@ -172,14 +177,6 @@ pub struct Config {
     pub restore_drill: Option<DrillOptions>,
     /// What to replicate.
     pub databases: Vec<DatabaseOptions>,
-}
-
-/// Reads YAML. What is wrong with it is said in one line, whatever the text has.
-fn parse<T: for<'de> Deserialize<'de>>(text: &str, path: &Path) -> Result<T, ConfigError> {
-    serde_yaml::from_str(text).map_err(|error| {
-        let line = error.to_string();
-        ConfigError::Syntax(path.to_owned(), line.lines().next().unwrap_or_default().to_owned())
-    })
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {
@@ -227,12 +224,19 @@ impl Config {
             wal_bytes_max: self.wal_bytes_max.unwrap_or(default.wal_bytes_max),
             uploads_a_month_max: self.uploads_a_month_max,
             drill: self.restore_drill.as_ref().map(DrillOptions::settings).transpose()?,
+            ..default
         };
         check(&settings, |unfit| match unfit {
             Unfit::Interval => "interval-millis",
             Unfit::Levels | Unfit::Level => "levels-millis",
         })?;
         Ok(settings)
+    }
+
+    /// Where to serve.
+    pub fn listen(&self) -> Result<Option<Url>, ConfigError> {
+        let listen = self.listen.as_ref().map(|text| text.parse::<Url>());
+        listen.transpose().or_else(|error| refuse("listen", format!("{error}: write it as http://127.0.0.1:9091")))
     }
 
     /// Drills need their folder, and nothing else of this configuration does.

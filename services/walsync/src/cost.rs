@@ -20,6 +20,8 @@ pub struct Requests {
     pub gets: f64,
     /// Listings before something is removed, one for each 1,000 objects.
     pub lists: f64,
+    /// Databases that are restored for a trial: a GET for each 4 MiB of each.
+    pub trials: f64,
 }
 
 impl Requests {
@@ -41,7 +43,10 @@ impl Requests {
         }
         let retention = settings.retention.as_ref().map(|policy| policy.uploads.min(RETENTION_INTERVAL));
         let lists = retention.map_or(0.0, |interval| each(interval.max(Duration::from_secs(1))) * databases);
-        Requests { uploads, merged, gets, lists }
+        let trials = settings.drill.as_ref().map_or(0.0, |drill| {
+            each(drill.interval.max(Duration::from_secs(1))) * (drill.databases as f64).min(databases)
+        });
+        Requests { uploads, merged, gets, lists, trials }
     }
 
     /// What Amazon takes for them.
@@ -52,7 +57,7 @@ impl Requests {
 
 impl fmt::Display for Requests {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Requests { uploads, merged, gets, lists } = self;
+        let Requests { uploads, merged, gets, lists, trials: _ } = self;
         let dollars = self.dollars();
         write!(
             formatter,
@@ -64,6 +69,7 @@ impl fmt::Display for Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replicator::DrillSettings;
 
     #[test]
     fn all_that_is_asked_of_a_store_is_counted() {
@@ -75,6 +81,7 @@ mod tests {
             merged: 30.0 + 86_400.0 + 8_640.0 + 720.0,
             gets: 2_592_000.0 + 86_400.0 + 8_640.0,
             lists: 8_640.0,
+            trials: 0.0,
         };
         assert_eq!(one, expected);
         assert!((one.dollars() - 14.56).abs() < 0.01, "{one}");
@@ -87,6 +94,13 @@ mod tests {
         let all = Requests::of(&settings, 100);
         assert_eq!((all.uploads, all.gets), (1_000.0, 3_000.0));
         assert_eq!(all.merged, 100.0 * 30.0 + 3.0 * 1_000.0);
+    }
+
+    #[test]
+    fn what_is_restored_for_a_trial_is_counted_and_no_more_than_there_is() {
+        let drill = DrillSettings { interval: Duration::from_secs(86_400), databases: 3, folder: "/tmp".into() };
+        let settings = Settings { drill: Some(drill), ..Settings::default() };
+        assert_eq!([1, 2, 9].map(|databases| Requests::of(&settings, databases).trials), [30.0, 60.0, 90.0]);
     }
 
     #[test]

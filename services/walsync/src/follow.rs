@@ -22,12 +22,14 @@ mod extent;
 pub use crate::note::{Note, NoteError};
 
 use crate::chain::{Applied, way_from};
+use crate::pin::take_copy;
 use crate::replica::{READ_TRIES, RemoteFile, Replica};
 use crate::restore::{IntegrityCheck, RestoreError, Restored, Target};
 use crate::restore::{give_name, refuse_existing, remove_abandoned, restore_into, scratch};
 use crate::store::{StoreError, retry};
 use extent::Extent;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -52,6 +54,9 @@ pub enum FollowError {
     /// The note cannot be written; the database is a state that the one before it is right about.
     #[error("cannot write {0}: {1}")]
     NoteUnwritten(PathBuf, io::Error),
+    /// Another process lets it follow.
+    #[error("{0}: another process lets it follow already: end that one, or restore to another path")]
+    Taken(PathBuf),
     /// Somebody else has committed into it.
     #[error(
         "{0}: somebody else has written into it, moved or removed it, so that it is no copy any more: restore to another path"
@@ -133,6 +138,8 @@ pub struct Follower {
     data_version: Option<i64>,
     /// Files that end at what was applied, and are of the same replica.
     proved: Vec<RemoteFile>,
+    /// Whose lock keeps others away. It is closed last, for that lets go of whatever SQLite has locked.
+    _taken: File,
 }
 
 impl Follower {
@@ -167,12 +174,18 @@ impl Follower {
                 (note, Some(restored))
             }
         };
+        let unopened = |error| RestoreError::Output(output.to_owned(), error);
+        let taken = File::options().read(true).write(true).open(output).map_err(unopened)?;
+        if !take_copy(&taken) {
+            return Err(FollowError::Taken(output.to_owned()));
+        }
         let failed = |error| FollowError::Sqlite(output.to_owned(), error);
         let watcher = Connection::open_with_flags(output, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(failed)?;
         watcher.busy_timeout(BUSY).map_err(failed)?;
         let data_version = Some(data_version(&watcher).map_err(failed)?);
         let proved = Vec::new();
-        Ok((Follower { replica, output: output.to_owned(), note, watcher, data_version, proved }, restored))
+        let output = output.to_owned();
+        Ok((Follower { replica, output, note, watcher, data_version, proved, _taken: taken }, restored))
     }
 
     /// The transaction that was applied last.

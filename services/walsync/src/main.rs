@@ -5,7 +5,7 @@ mod cli;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use service_kit::console;
+use service_kit::console::{self, OneLine};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -19,10 +19,13 @@ fn main() -> ExitCode {
         }
         Err(error) if error.use_stderr() => {
             // One line that says what is wrong; the whole usage is one --help away.
-            let line = service_kit::command_line::one_line(&error.to_string());
+            let line = match cli::unknown_verb(&error) {
+                Some(line) => line,
+                None => service_kit::command_line::one_line(&error.to_string()),
+            };
             match cli::instead(&error) {
-                Some(instead) => console::tell(format_args!("walsync: {line}: {instead}")),
-                None => console::tell(format_args!("walsync: {line}")),
+                Some(instead) => console::tell(OneLine(format_args!("walsync: {line}: {instead}"))),
+                None => console::tell(OneLine(format_args!("walsync: {line}"))),
             }
             return ExitCode::from(2);
         }
@@ -34,7 +37,7 @@ fn main() -> ExitCode {
     match command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            console::tell(format_args!("walsync: {error:#}"));
+            console::tell(OneLine(format_args!("walsync: {error:#}")));
             let wrong_words = error.downcast_ref::<walsync::config::ConfigError>().is_some();
             ExitCode::from(if wrong_words { 2 } else { 1 })
         }

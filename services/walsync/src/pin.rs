@@ -86,6 +86,8 @@ pub trait Pin: Send {
 const SHARED: (i64, i64) = (0x4000_0002, 510);
 /// A byte of the database file of which SQLite knows nothing: a read lock on it tells other processes of ours that this one watches.
 const WATCHED: i64 = 0x4000_0400;
+/// One beside it: a write lock on it is held by who lets a copy follow a replica.
+const FOLLOWED: i64 = 0x4000_0401;
 const WRITE: i64 = 120;
 const CHECKPOINT: i64 = 121;
 const READ_MARK_0: i64 = 123;
@@ -173,6 +175,12 @@ pub fn without_locks(database: &File) -> io::Result<Option<Errno>> {
 /// Whether another process has a pin on the database: more than SQLite's own locks, which applications have as well.
 pub fn is_watched(database: &File) -> io::Result<bool> {
     Ok(Locks::OfProcess.is_taken(database, WATCHED, nix::libc::F_WRLCK)?)
+}
+
+/// Takes a copy that follows a replica, for as long as this file is open; false: another process has taken it. Where there are no such locks
+/// nobody can tell.
+pub(crate) fn take_copy(copy: &File) -> bool {
+    set(copy, FOLLOWED, 1, nix::libc::F_WRLCK).unwrap_or(true)
 }
 
 /// The pin by open-file-description locks.

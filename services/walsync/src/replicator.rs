@@ -145,6 +145,13 @@ impl Shared {
     fn databases(&self) -> Vec<Arc<Tracked>> {
         self.databases.read().unwrap_or_else(PoisonError::into_inner).all()
     }
+
+    /// Whether this database is watched by another path here as well.
+    fn has_another_name(&self, tracked: &Tracked) -> bool {
+        let Ok(there) = tracked.path.canonicalize() else { return false };
+        let leads_there = |one: &Tracked| one.path.canonicalize().is_ok_and(|path| path == there);
+        self.databases().iter().any(|one| !std::ptr::eq(&**one, tracked) && leads_there(one))
+    }
 }
 
 /// A replicator at work. Dropping it stops it at once; [`Replicator::stop`] makes everything durable first.
@@ -192,6 +199,14 @@ impl Observer {
         let there = path.canonicalize().ok()?;
         let is_there = |one: &Arc<Tracked>| one.path.canonicalize().is_ok_and(|path| path == there);
         self.0.databases().iter().find(|one| is_there(one)).map(|one| one.path.clone())
+    }
+
+    /// Those of which something is known that the store has not, or of which that is not known.
+    pub fn behind(&self) -> Vec<Status> {
+        let now = self.0.clock.monotonic();
+        let status =
+            |one: &Arc<Tracked>| Some(one.status(now)).filter(|status| !one.is_durable() || status.is_unknown());
+        self.0.databases().iter().filter_map(status).collect()
     }
 
     /// How the database of a request stands.
@@ -283,9 +298,13 @@ impl Replicator {
         Ok(Replicator { shared, threads })
     }
 
-    /// Watches the database at `path`, which need not be there yet. One that is watched already is left as it is.
+    /// Watches the database at `path`, which need not be there yet. One that is watched already is left as it is; one that was refused is so no
+    /// more.
     pub fn add(&self, path: PathBuf, replica: Replica) {
         let mut databases = self.shared.databases.write().unwrap_or_else(PoisonError::into_inner);
+        if databases.get(&path).is_some_and(|known| known.is_refused) {
+            databases.remove(|known| known.is_refused && known.path == path);
+        }
         if let Some(tracked) = databases.add(path, |path| Tracked::new(path, replica)) {
             self.shared.wheel.add(tracked, self.shared.clock.monotonic());
         }
@@ -306,7 +325,12 @@ impl Replicator {
         }
     }
 
-    /// Tells of a database that cannot be replicated, for as long as this is at work. Nobody looks at it.
+    /// Whether the database at `path` is watched, or refused.
+    pub fn has(&self, path: &Path) -> bool {
+        self.shared.databases.read().unwrap_or_else(PoisonError::into_inner).get(path).is_some()
+    }
+
+    /// Tells of a database that cannot be replicated. Nobody looks at it.
     pub fn refuse(&self, path: PathBuf, why: String) {
         let mut databases = self.shared.databases.write().unwrap_or_else(PoisonError::into_inner);
         databases.add(path, |path| Tracked::refused(path, why, self.shared.clock.monotonic()));
@@ -333,9 +357,18 @@ impl Replicator {
         self.unsynced_after(limit).is_empty()
     }
 
+    /// The same, until `is_over` says that it is no use; it is asked often.
+    pub fn sync_until(&self, is_over: impl FnMut() -> bool) -> bool {
+        self.unsynced_until(is_over).is_empty()
+    }
+
     /// Which are not synced after so long.
     fn unsynced_after(&self, limit: Duration) -> Vec<Arc<Tracked>> {
         let end = self.shared.clock.monotonic() + limit;
+        self.unsynced_until(|| self.shared.clock.monotonic() >= end)
+    }
+
+    fn unsynced_until(&self, mut is_over: impl FnMut() -> bool) -> Vec<Arc<Tracked>> {
         let databases = self.shared.databases();
         let mut waiting = Vec::new();
         for tracked in &databases {
@@ -344,7 +377,7 @@ impl Replicator {
         }
         loop {
             waiting.retain(|(tracked, request)| !tracked.is_synced(*request));
-            if waiting.is_empty() || self.shared.clock.monotonic() >= end {
+            if waiting.is_empty() || is_over() {
                 return waiting.into_iter().map(|(tracked, _)| Arc::clone(tracked)).collect();
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -4,7 +4,8 @@ mod integrity;
 mod output;
 
 pub use integrity::{IntegrityCheck, check_integrity};
-pub(crate) use output::{is_scratch, remove_abandoned, scratch};
+pub use output::is_scratch;
+pub(crate) use output::{remove_abandoned, scratch};
 
 use crate::chain::{Applied, Chain, NoWay, nearest};
 use crate::clock::CLOCK_STEP_MILLIS;

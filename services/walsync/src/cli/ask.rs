@@ -1,8 +1,11 @@
 //! `status` and `sync`: the verbs that ask a replicator at work what [`super::control`] answers.
 
-use super::control::{HEAD, TIMEOUT_SECONDS_MAX, shown};
+use super::control::{HEAD, TIMEOUT_SECONDS_MAX};
+use super::table;
 use anyhow::Context as _;
 use http::StatusCode;
+use serde_json::Value;
+use service_kit::console::OneLine;
 use service_kit::url::Url;
 use service_kit::{console, percent};
 use std::path::Path;
@@ -14,14 +17,82 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Of an answer: some hundred bytes for each database.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
+/// How `status` tells what it was told.
+#[derive(Clone, Copy, Default)]
+pub struct Told {
+    /// In JSON.
+    pub in_json: bool,
+    /// It is an error if a database is not well, or has been at risk for longer than so many seconds.
+    pub at_risk_max: Option<f64>,
+}
+
 /// `status`: prints how each database stands, or one of them.
-pub fn status(replicator: &Url, database: Option<&Path>) -> anyhow::Result<()> {
+pub fn status(replicator: &Url, database: Option<&Path>, how: Told) -> anyhow::Result<()> {
     let all = ask(replicator, "/status", ANSWER)?;
-    let Some(database) = database else { return Ok(console::print(format_args!("{all}"))?) };
-    let path = shown(&std::path::absolute(database)?);
-    let is_of_it = |line: &&str| line.split('\t').next() == Some(&path);
-    let line = all.lines().find(is_of_it).with_context(|| format!("{path} is not watched there"))?;
-    Ok(console::print(format_args!("{HEAD}\n{line}\n"))?)
+    let mut lines: Vec<&str> = all.lines().skip(1).collect();
+    if let Some(database) = database {
+        let path = OneLine(std::path::absolute(database)?.display()).to_string();
+        lines.retain(|line| line.split('\t').next() == Some(&path));
+        anyhow::ensure!(!lines.is_empty(), "{path} is not watched there");
+    }
+    if how.in_json {
+        let objects = lines.iter().map(|line| Line::of(line).map(|line| line.object())).collect::<Option<Vec<Value>>>();
+        let objects = objects.with_context(|| format!("{replicator}: its answer is none of walsync's"))?;
+        console::print(format_args!("{:#}\n", Value::Array(objects)))?;
+    } else {
+        let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        table::print(&format!("{HEAD}\n{lines}"))?;
+    }
+    let Some(most) = how.at_risk_max else { return Ok(()) };
+    let bad: Vec<&&str> = lines.iter().filter(|line| Line::of(line).is_none_or(|line| line.is_bad(most))).collect();
+    match bad.as_slice() {
+        [] => Ok(()),
+        [one] => anyhow::bail!("1 database is not well: {}", one.replace('\t', " ")),
+        [first, ..] => anyhow::bail!("{} databases are not well, the first: {}", bad.len(), first.replace('\t', " ")),
+    }
+}
+
+/// A line of a status, as [`super::control`] writes it.
+struct Line<'a> {
+    database: &'a str,
+    phase: &'a str,
+    why: Option<&'a str>,
+    durable_txid: u64,
+    committed: Option<&'a str>,
+    at_risk_seconds: f64,
+}
+
+impl Line<'_> {
+    fn of(line: &str) -> Option<Line<'_>> {
+        let [database, state, txid, committed, at_risk] = line.split('\t').collect::<Vec<_>>().try_into().ok()?;
+        // `running; a snapshot is late` and `refused: why`.
+        let end = state.find([':', ';']).unwrap_or(state.len());
+        let why = state.get(end + 1..).map(str::trim).filter(|why| !why.is_empty());
+        Some(Line {
+            database,
+            phase: &state[..end],
+            why,
+            durable_txid: txid.parse().ok()?,
+            committed: Some(committed).filter(|committed| *committed != "-"),
+            at_risk_seconds: at_risk.parse().ok()?,
+        })
+    }
+
+    fn object(&self) -> Value {
+        serde_json::json!({
+            "database": self.database,
+            "state": self.phase,
+            "why": self.why,
+            "durable_txid": self.durable_txid,
+            "committed": self.committed,
+            "at_risk_seconds": self.at_risk_seconds,
+        })
+    }
+
+    /// Whether what is committed is not sent, and somebody should look. One that waits for its file has nothing to send.
+    fn is_bad(&self, at_risk_max: f64) -> bool {
+        !["running", "waiting"].contains(&self.phase) || self.at_risk_seconds > at_risk_max
+    }
 }
 
 /// `sync`: waits until a transaction of a database is durable, or everything that is committed now.
@@ -93,6 +164,27 @@ mod tests {
         assert_eq!(refused.to_string(), "what");
         let foreign = says("SSH-2.0-OpenSSH_9.2\r\n").unwrap_err().to_string();
         assert!(foreign.contains("walsync") && foreign.lines().count() == 1, "{foreign}");
+    }
+
+    #[test]
+    fn a_line_of_a_status_is_told_in_json_and_judged() {
+        let object = |line: &str| Line::of(line).unwrap().object().to_string();
+        let refused = object("/a b.db\trefused: not in WAL mode: why\t0\t-\t7.500");
+        assert!(refused.contains("\"database\":\"/a b.db\"") && refused.contains("\"state\":\"refused\""), "{refused}");
+        assert!(
+            refused.contains("\"why\":\"not in WAL mode: why\"") && refused.contains("\"committed\":null"),
+            "{refused}"
+        );
+        assert!(object("/a.db\trunning\t7\t2026-01-01T00:00:00Z\t0.000").contains("\"why\":null"));
+        let is_bad =
+            |state: &str, at_risk: &str| Line::of(&format!("/a.db\t{state}\t7\t-\t{at_risk}")).unwrap().is_bad(60.0);
+        for state in ["refused: why", "failing: why", "stalled: why", "fenced: why"] {
+            assert!(is_bad(state, "0.000"), "{state}");
+        }
+        for state in ["running", "running; a snapshot is 7 s late: why", "waiting: there is no such file"] {
+            assert!(!is_bad(state, "60.000") && is_bad(state, "60.001"), "{state}");
+        }
+        assert!(Line::of("nothing").is_none() && Line::of("/a.db\trunning\tx\t-\t0").is_none());
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! What a replicator at work answers besides metrics and probes: how each database stands (`/status`), and when what is committed in one is
 //! durable (`/sync`). Who asks is [`super::ask`].
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::watch::SILENCE;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, request};
+use service_kit::console::OneLine;
 use service_kit::grpc::{Caller, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary};
 use service_kit::http::{Body, Incoming, only_get, text, values};
 use service_kit::operations::Operations;
@@ -21,6 +23,8 @@ use walsync::replicator::{Observer, Phase, Status};
 const LOOK: Duration = Duration::from_millis(10);
 /// What is waited for longest, seconds.
 pub(super) const TIMEOUT_SECONDS_MAX: u64 = 86_400;
+/// Who waits for `sync` at once: each looks a hundred times a second.
+const WAITERS_MAX: usize = 100;
 /// Looks at file systems at once, each with a thread of its own.
 const LOOKS_MAX: usize = 4;
 
@@ -31,11 +35,13 @@ pub struct Control {
     observer: Observer,
     patterns: Patterns,
     looks: Looks,
+    waiters: Arc<Semaphore>,
 }
 
 impl Control {
     pub fn new(operations: Operations, observer: Observer, patterns: Patterns) -> Control {
-        Control { operations, observer, patterns, looks: Looks::default() }
+        let waiters = Arc::new(Semaphore::new(WAITERS_MAX));
+        Control { operations, observer, patterns, looks: Looks::default(), waiters }
     }
 }
 
@@ -65,18 +71,18 @@ impl Looks {
     }
 }
 
-/// Patterns that no file matches: new files may.
+/// Patterns that no file matches, and why: new files may.
 #[derive(Clone, Default)]
-pub struct Patterns(Arc<Mutex<BTreeSet<PathBuf>>>);
+pub struct Patterns(Arc<Mutex<BTreeMap<PathBuf, &'static str>>>);
 
 impl Patterns {
     /// Those of now. Each that comes or goes is told in one line.
-    pub fn set(&self, empty: BTreeSet<PathBuf>) {
+    pub fn set(&self, empty: BTreeMap<PathBuf, &'static str>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for pattern in empty.difference(&known) {
-            tracing::warn!(path = %pattern.display(), why = NO_MATCH, "waiting");
+        for (pattern, why) in empty.iter().filter(|(pattern, why)| known.get(*pattern) != Some(*why)) {
+            tracing::warn!(path = %pattern.display(), why, "waiting");
         }
-        for pattern in known.difference(&empty) {
+        for pattern in known.keys().filter(|pattern| !empty.contains_key(*pattern)) {
             tracing::info!(path = %pattern.display(), "files match now");
         }
         *known = empty;
@@ -84,12 +90,12 @@ impl Patterns {
 
     fn lines(&self) -> String {
         let empty = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        empty.iter().map(|pattern| format!("{}\twaiting: {NO_MATCH}\t0\t-\t0.000\n", shown(pattern))).collect()
+        let line = |(pattern, why): (&PathBuf, &&str)| {
+            format!("{}\twaiting: {why}\t0\t-\t0.000\n", OneLine(pattern.display()))
+        };
+        empty.iter().map(line).collect()
     }
 }
-
-/// Why a pattern waits.
-const NO_MATCH: &str = "no file matches";
 
 impl Service for Control {
     type Method = Infallible;
@@ -121,7 +127,12 @@ impl Service for Control {
         }
         let wanted = Wanted::of(head.uri.query().unwrap_or_default());
         let (observer, looks) = (self.observer.clone(), self.looks.clone());
+        let place = self.waiters.clone().try_acquire_owned();
         Some(Box::pin(async move {
+            let Ok(_place) = place else {
+                let said = format!("{WAITERS_MAX} others wait already: try again later\n");
+                return text(StatusCode::SERVICE_UNAVAILABLE, said);
+            };
             match wanted {
                 Ok(wanted) => wanted.answer(&observer, &looks).await,
                 Err(wrong) => text(StatusCode::BAD_REQUEST, format!("{wrong}\n")),
@@ -132,12 +143,6 @@ impl Service for Control {
 
 pub(super) const HEAD: &str = "database\tstate\tdurable_txid\tcommitted\tat_risk_seconds";
 
-/// A path in a line of fields: what would end either is escaped.
-pub(super) fn shown(path: &Path) -> String {
-    let escaped = |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.into() };
-    path.to_string_lossy().chars().map(escaped).collect()
-}
-
 fn line(status: &Status) -> String {
     let (txid, at_risk) = (status.durable_txid, status.at_risk.as_secs_f64());
     let committed = if txid == 0 { "-".into() } else { super::time(status.durable_millis) };
@@ -146,7 +151,11 @@ fn line(status: &Status) -> String {
     let let_go = status.let_go.map_or(String::new(), |(since, why)| {
         format!("; frames were let go of {} s ago, and are found by comparing: {why}", since.as_secs())
     });
-    format!("{}\t{}{late}{let_go}\t{txid}\t{committed}\t{at_risk:.3}", shown(&status.path), status.phase)
+    let silent = status.asked.filter(|asked| *asked >= SILENCE);
+    let silent =
+        silent.map_or(String::new(), |asked| format!("; the store has not answered for {} s", asked.as_secs()));
+    let (path, phase) = (OneLine(status.path.display()), format!("{}{silent}{late}{let_go}", status.phase));
+    format!("{path}\t{}\t{txid}\t{committed}\t{at_risk:.3}", OneLine(phase))
 }
 
 /// What somebody waits for.
@@ -170,7 +179,7 @@ impl Wanted {
     }
 
     async fn answer(&self, observer: &Observer, looks: &Looks) -> Response<Body> {
-        let path = self.database.display();
+        let path = OneLine(self.database.display());
         let end = Instant::now() + self.timeout;
         let mut request = observer.request_sync(&self.database);
         if request.is_none() {
@@ -194,13 +203,13 @@ impl Wanted {
             let never = matches!(status.phase, Phase::Refused(_) | Phase::Fenced(_))
                 || request.is_over() && matches!(status.phase, Phase::Waiting(_));
             if !is_there && never {
-                return text(StatusCode::CONFLICT, format!("{path}: {}\n", status.phase));
+                return text(StatusCode::CONFLICT, format!("{path}: {}\n", OneLine(&status.phase)));
             }
             if is_over {
                 return text(StatusCode::OK, format!("{HEAD}\n{}\n", line(&status)));
             }
             if Instant::now() >= end {
-                let (txid, state) = (status.durable_txid, &status.phase);
+                let (txid, state) = (status.durable_txid, OneLine(&status.phase));
                 let said =
                     format!("{path}: not durable after {:?}: the store has TXID {txid}; {state}\n", self.timeout);
                 return text(StatusCode::GATEWAY_TIMEOUT, said);
@@ -221,6 +230,10 @@ mod tests {
         let status = Status { path: "/a\nb\tc \u{1b}ü.db".into(), ..Status::default() };
         let line = line(&status);
         assert!(line.starts_with("/a\\nb\\tc \\u{1b}ü.db\twaiting") && !line.contains('\n'), "{line}");
+        // Errors name files, too.
+        let why = "/x/a\n/victim.db\trunning\t7\t-\t0.000".to_owned();
+        let refused = super::line(&Status { path: "/a.db".into(), phase: Phase::Refused(why), ..Status::default() });
+        assert_eq!((refused.lines().count(), refused.split('\t').count()), (1, 5), "{refused}");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! `restore --follow`: a database for readers, kept up to date until a signal.
 
 use super::restore::{RestoreArgs, print_restored};
+use super::stop::Stop;
 use super::watch;
-use service_kit::console;
+use service_kit::console::{self, OneLine};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -34,7 +35,7 @@ fn wait(interval: Duration, stop: &AtomicBool) {
 /// again.
 pub fn follow(arguments: &RestoreArgs) -> anyhow::Result<()> {
     watch::start_logs(None);
-    let stop = watch::stop_flag()?;
+    let stop = Stop::on_signals()?.flag();
     let output = arguments.output()?;
     // SQLite is told of it by name.
     anyhow::ensure!(output.to_str().is_some(), "{}: a copy that follows needs a name in UTF-8", output.display());
@@ -73,6 +74,6 @@ pub fn follow(arguments: &RestoreArgs) -> anyhow::Result<()> {
         }
         wait(arguments.interval(), &stop);
     }
-    console::print(format_args!("{} is at TXID {}\n", output.display(), follower.txid()))?;
+    console::print(format_args!("{} is at TXID {}\n", OneLine(output.display()), follower.txid()))?;
     Ok(())
 }

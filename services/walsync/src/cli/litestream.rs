@@ -1,12 +1,14 @@
 //! Litestream's verbs. Most of those that ask its daemon walsync has no use for: there is no control socket. Each such verb, and each flag that means
 //! nothing here, says what to do instead, with exit code 2: scripts must not take it for done.
 
-use super::{Beside, watch};
+use super::{Beside, once, table, watch};
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, Subcommand};
-use service_kit::console;
+use clap::{Args, CommandFactory, Subcommand};
+use service_kit::command_line::nearest;
+use service_kit::console::OneLine;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 use tracing::Level;
 use walsync::config::litestream::Litestream;
 use walsync::config::{ConfigError, Either};
@@ -31,6 +33,9 @@ pub struct ReplicateArgs {
     /// Send each database whole, with --once
     #[arg(long, requires = "once")]
     force_snapshot: bool,
+    /// With --once: end after so long, whatever was not sent [default: when the store says that trying again will not help, or fails for a minute]
+    #[arg(long, value_name = "SECONDS", requires = "once")]
+    timeout: Option<u64>,
     /// Restore first what is configured and not there, where it has a replica
     #[arg(long)]
     restore_if_db_not_exists: bool,
@@ -48,10 +53,11 @@ impl ReplicateArgs {
             (_, config) => Either::read_as(config.as_deref().unwrap_or(CONFIG.as_ref()), !self.no_expand_env)?,
         };
         let Beside { exec, elsewhere } = self.beside;
-        if self.once {
-            return watch::once(&config, elsewhere, self.force_snapshot);
-        }
         let (restores, log_level) = (self.restore_if_db_not_exists, self.log_level);
+        if self.once {
+            let (whole, timeout) = (self.force_snapshot, self.timeout.map(Duration::from_secs));
+            return once::once(&config, &once::Once { elsewhere, whole, restores, log_level, timeout });
+        }
         watch::watch(&config, watch::With { listen: None, exec, elsewhere, restores, log_level })
     }
 }
@@ -68,10 +74,11 @@ pub struct DatabasesArgs {
 
 impl DatabasesArgs {
     pub fn run(&self) -> anyhow::Result<()> {
+        let mut lines = String::new();
         for (path, url) in Litestream::read(&self.config, !self.no_expand_env)?.listed()? {
-            console::print(format_args!("{}\t{url}\n", path.display()))?;
+            lines += &format!("{}\t{}\n", OneLine(path.display()), OneLine(url));
         }
-        Ok(())
+        Ok(table::print(&lines)?)
     }
 }
 
@@ -94,6 +101,18 @@ const INSTEAD: [(&str, &str); 5] = [
 pub fn instead(error: &clap::Error) -> Option<&'static str> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return None };
     INSTEAD.iter().find(|(flag, _)| flag == word).map(|(_, instead)| *instead)
+}
+
+/// What is said of a verb that there is not: the one that was probably meant is one of those that do something.
+pub fn unknown_verb(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let command = super::Walsync::command();
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
+    let line = format!("there is no verb '{word}'");
+    Some(match nearest(word, verbs) {
+        Some(meant) => format!("{line}; did you mean '{meant}'?"),
+        None => format!("{line}: walsync --help has them"),
+    })
 }
 
 #[derive(Subcommand)]

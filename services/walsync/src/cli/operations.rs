@@ -26,6 +26,7 @@ const NAMED_MAX: usize = 10;
 const AT_RISK_SECONDS: [u64; 7] = [0, 1, 2, 5, 10, 60, 300];
 /// What `/readyz` waits for.
 const WATCHING: &str = "watching";
+const STOPPING: &str = "stopping";
 
 /// Where a replicator serves and is asked, which is HTTP without TLS.
 pub fn address(text: &str) -> Result<Url, String> {
@@ -72,6 +73,11 @@ impl Listening {
 /// Says that databases are looked for.
 pub fn is_watching(readiness: &Readiness) {
     readiness.is_there(WATCHING);
+}
+
+/// Says that the end was asked for: nobody is to rely on what is replicated from now on.
+pub fn is_stopping(readiness: &Readiness) {
+    readiness.wait_for(STOPPING, "it was told to stop, and sends what is committed");
 }
 
 /// For how long the oldest commit of each database has waited that the store has not: how many for longer than some bounds, and those who

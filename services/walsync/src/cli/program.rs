@@ -42,11 +42,15 @@ impl Running {
     /// Asks it to end, and waits until it has, for as long as that takes: what it commits last is sent, too.
     pub fn end(&mut self) -> io::Result<ExitStatus> {
         kill_process(Pid::from_child(&self.0), Signal::TERM)?;
-        let status = self.0.wait()?;
-        // It did as it was told.
-        let is_told = status.signal() == Some(Signal::TERM.as_raw());
-        Ok(if is_told { ExitStatus::default() } else { status })
+        self.0.wait()
     }
+}
+
+/// Whether a program ended as one does that is told to by a signal: by that, or with the exit code that shells have for it.
+pub fn is_told(status: ExitStatus) -> bool {
+    let signals = [Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw);
+    let signal = status.signal().or_else(|| status.code().map(|code| code - 128));
+    signal.is_some_and(|signal| signals.contains(&signal))
 }
 
 /// `None`: a quote has no other one.

@@ -1,13 +1,14 @@
 //! `restore`: a database of a replica, once or for as long as it is wanted.
 
-use super::{PlaceArgs, follow, time, txid};
+use super::{PlaceArgs, follow, stop, time, txid};
 use clap::Args;
-use service_kit::console;
+use service_kit::console::{self, OneLine};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use walsync::chain::Chain;
 use walsync::config::{ConfigError, litestream};
 use walsync::replica::{RemoteFile, Replica};
-use walsync::restore::{IntegrityCheck, RestoreError, Restored, Target, plan, restore};
+use walsync::restore::{IntegrityCheck, RestoreError, Restored, Target, is_scratch, plan, restore};
 
 #[derive(Args)]
 pub struct RestoreArgs {
@@ -82,6 +83,7 @@ impl RestoreArgs {
         if self.follow {
             return follow::follow(self);
         }
+        stop::on_signal(remove_scratches)?;
         let now = jiff::Timestamp::now();
         let target = match (self.txid, self.timestamp) {
             (Some(txid), _) => Target::Txid(txid),
@@ -91,40 +93,79 @@ impl RestoreArgs {
         };
         let (replica, output) = (self.place.replica()?, self.output()?);
         if self.if_db_not_exists && output.exists() {
-            return Ok(console::print(format_args!("{} is there already: nothing was restored\n", output.display()))?);
+            return Ok(console::print(format_args!(
+                "{} is there already: nothing was restored\n",
+                OneLine(output.display())
+            ))?);
         }
         let done = if self.dry_run {
-            plan(&replica, target).map(|(txid, files)| print_plan(output, &replica, txid, &files))
+            plan(&replica, target).map(|(txid, files)| print_plan(output, &replica, txid, &files).map(|()| txid))
         } else {
-            restore(&replica, target, output, self.integrity_check()).map(|restored| print_restored(self, &restored))
+            restore(&replica, target, output, self.integrity_check())
+                .map(|restored| print_restored(self, &restored).map(|()| restored.txid))
         };
         match done {
-            Ok(printed) => printed,
-            Err(RestoreError::Empty) if self.if_replica_exists => {
-                Ok(console::print(format_args!("there is no replica yet: {} was not made\n", output.display()))?)
+            Ok(printed) => {
+                let txid = printed?;
+                if self.timestamp.is_some() { print_next(&replica, txid) } else { Ok(()) }
             }
+            Err(RestoreError::Empty) if self.if_replica_exists => Ok(console::print(format_args!(
+                "there is no replica yet: {} was not made\n",
+                OneLine(output.display())
+            ))?),
             Err(RestoreError::Empty) => Err(self.place.no_replica(&replica)),
             Err(error) => Err(error.into()),
         }
     }
 }
 
+/// Says which state comes next that is known: what was asked for may lie between.
+fn print_next(replica: &Replica, txid: u64) -> anyhow::Result<()> {
+    let chain = Chain::new(replica.files()?);
+    let next = chain.timed().find(|file| file.name.max_txid > txid);
+    let line = match next.map(|next| (next.name.max_txid, replica.header(next))) {
+        None => "it is the newest that the replica has".to_owned(),
+        Some((next, header)) => {
+            let committed = header.map_or("at no known time".into(), |header| time(header.timestamp_millis));
+            let between = match next - txid {
+                1 => String::new(),
+                _ => format!(
+                    "; of those between, merged or removed since, no state is known, nor when which was committed"
+                ),
+            };
+            format!("the next known state: TXID {next}, committed {committed}{between}")
+        }
+    };
+    Ok(console::print(format_args!("{line}\n"))?)
+}
+
+/// Removes what this process has begun to restore: it is found among its open files, so that it is nobody else's.
+fn remove_scratches() {
+    for file in std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
+        let path = std::fs::read_link(file.path()).unwrap_or_default();
+        if path.file_name().is_some_and(|name| is_scratch(&name.to_string_lossy())) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
 /// Says what would be restored, and from which files.
 fn print_plan(output: &Path, replica: &Replica, txid: u64, files: &[RemoteFile]) -> anyhow::Result<()> {
-    let (output, bytes) = (output.display(), files.iter().map(|file| file.size).sum::<u64>());
+    let (output, bytes) =
+        (OneLine(output.display()), files.iter().fold(0u64, |sum, file| sum.saturating_add(file.size)));
     let count = files.len();
     console::print(format_args!(
         "would restore {output}: TXID {txid} ({txid:016x}), from {count} files, {bytes} bytes\n"
     ))?;
     for file in files {
-        console::print(format_args!("{}\n", replica.key(file.level, file.name)))?;
+        console::print(format_args!("{}\n", OneLine(replica.key(file.level, file.name))))?;
     }
     Ok(())
 }
 
 /// Says what was restored, and all of it where that is to be proved.
 pub(super) fn print_restored(arguments: &RestoreArgs, restored: &Restored) -> anyhow::Result<()> {
-    let (output, txid) = (arguments.output()?.display(), restored.txid);
+    let (output, txid) = (OneLine(arguments.output()?.display()), restored.txid);
     console::print(format_args!(
         "restored {output}: TXID {txid} ({txid:016x}), committed {}\n",
         time(restored.time_millis)
@@ -132,6 +173,7 @@ pub(super) fn print_restored(arguments: &RestoreArgs, restored: &Restored) -> an
     if arguments.prove {
         console::print(format_args!("pages: {} of {} bytes\n", restored.pages, restored.page_size))?;
         for (file, checksum) in &restored.files {
+            let file = OneLine(file);
             console::print(format_args!("file: {file}, checksum {checksum:016x} holds\n"))?;
         }
         console::print(format_args!(

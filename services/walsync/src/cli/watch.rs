@@ -1,14 +1,14 @@
-//! `watch`, `replicate` and `snapshot`: a replicator, until a signal or until all is sent.
+//! `watch` and `replicate`: a replicator, until a signal.
 
 use super::control::Patterns;
 use super::operations::{self, Listening};
-use super::program::Program;
+use super::program::{Program, is_told};
+use super::stop::Stop;
+use service_kit::logs;
 use service_kit::url::Url;
-use service_kit::{console, logs};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::Level;
 use walsync::clock::SystemClock;
@@ -20,8 +20,12 @@ use walsync::restore::{RestoreError, Target, restore};
 
 /// From the signal to the end, less what the end itself takes.
 const STOP: Duration = Duration::from_secs(8);
-/// How long `snapshot` waits for a snapshot that cannot be taken at once.
-const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at signals, and at the program.
+const LOOK: Duration = Duration::from_millis(100);
+/// By how much a signal to a whole group may come to us later than to the program.
+const SAME_SIGNAL: Duration = Duration::from_secs(1);
+/// From when on a store is called silent: a small file is sent in less.
+pub(super) const SILENCE: Duration = Duration::from_secs(10);
 /// Between two looks for new databases.
 const RESCAN: Duration = Duration::from_secs(5);
 
@@ -47,30 +51,17 @@ pub(super) fn start_logs(level: Option<Level>) {
     }
 }
 
-/// Set by SIGTERM and SIGINT.
-pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        // A second signal ends at once.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())?;
-        signal_hook::flag::register(signal, flag.clone())?;
-    }
-    Ok(flag)
-}
-
-fn add(replicator: &Replicator, patterns: &Patterns, found: Found) {
+pub(super) fn add(replicator: &Replicator, patterns: &Patterns, found: Found) {
     found.databases.into_iter().for_each(|(path, replica)| replicator.add(path, replica));
     found.refused.into_iter().for_each(|(path, why)| replicator.refuse(path, why));
     patterns.set(found.empty);
 }
 
 /// What is done before a replicator is started.
-fn begin(level: Option<Level>) {
+pub(super) fn begin(level: Option<Level>) {
     start_logs(level);
     // A thread that panics would leave its database unreplicated, and nobody would know.
     service_kit::panics::end_the_process();
-    // A database takes four and more.
-    service_kit::open_files::raise();
 }
 
 /// Replicates what the configuration names until it is told to stop, or until the program ends that runs meanwhile.
@@ -78,7 +69,7 @@ pub fn watch(config: &Either, with: With) -> anyhow::Result<()> {
     let (listen, exec) = match config {
         Either::Walsync(config) => {
             config.check_drill_folder()?;
-            (with.listen, with.exec.as_ref())
+            (with.listen.map_or_else(|| config.listen(), |url| Ok(Some(url)))?, with.exec.as_ref())
         }
         Either::Litestream(config) => (
             with.listen.map_or_else(|| address(config), |url| Ok(Some(url)))?,
@@ -88,7 +79,7 @@ pub fn watch(config: &Either, with: With) -> anyhow::Result<()> {
     let program = exec.map(|command| Program::parse(command)).transpose()?;
     let (opened, mut places) = (config.open(true)?, Places::default());
     let found = opened.look(&mut places)?;
-    let settings = config.settings()?;
+    let settings = Settings { stands_back: !with.elsewhere, ..config.settings()? };
     begin(with.log_level);
     if !with.elsewhere {
         refuse_beside_a_watcher(&found.databases, "of two that write there the first one stops; end that first")?;
@@ -98,7 +89,7 @@ pub fn watch(config: &Either, with: With) -> anyhow::Result<()> {
 }
 
 /// Restores what is to be there before it is watched. What has no replica yet is made by the application.
-fn restore_lost(opened: &Opened, all: bool) -> anyhow::Result<()> {
+pub(super) fn restore_lost(opened: &Opened, all: bool) -> anyhow::Result<()> {
     for (path, replica) in opened.lost(all) {
         match restore(&replica, Target::Latest, &path, false) {
             Ok(restored) => tracing::info!(path = %path.display(), txid = restored.txid, "restored"),
@@ -118,20 +109,31 @@ fn run(
     mut places: Places,
     found: Found,
 ) -> anyhow::Result<()> {
-    let stop = stop_flag()?;
+    let stop = Stop::on_signals()?;
+    if !settings.staging_folder.is_dir() {
+        let path = settings.staging_folder.display();
+        tracing::warn!(%path, "the staging folder is not there: what does not fit into memory waits until it is");
+    }
     let listening = listen.map(Listening::bind).transpose()?;
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
+    stop.tells_of(replicator.observer());
     let patterns = Patterns::default();
-    tracing::info!(databases = found.databases.len(), "watching");
+    // It has as many open files as it would have without us. Who asks at the address is answered a moment later.
+    let mut running = program.map(Program::start).transpose()?;
+    // A database takes four and more.
+    service_kit::open_files::raise();
+    let to = opened.places();
+    let more = to.len().saturating_sub(1);
+    let (to, more) = (to.first().map(String::as_str), (more > 0).then_some(more));
+    tracing::info!(databases = found.databases.len(), to, and_other_places = more, "watching");
     add(&replicator, &patterns, found);
     // Before that who asks for one of them would be told that nobody watches it.
     let serve = |listening: Listening| listening.serve(replicator.observer(), patterns.clone());
     let readiness = listening.map(serve).transpose()?;
     readiness.iter().for_each(operations::is_watching);
-    let mut running = program.map(Program::start).transpose()?;
-    let (mut scanned, mut told, mut ended) = (Instant::now(), None, None);
-    while !stop.load(Ordering::Acquire) && ended.is_none() {
-        std::thread::sleep(Duration::from_millis(100));
+    let (mut scanned, mut told, mut silent, mut ended) = (Instant::now(), None, false, None);
+    while !stop.is_set() && ended.is_none() {
+        std::thread::sleep(LOOK);
         if let Some(running) = &mut running {
             ended = running.ended()?;
         }
@@ -143,6 +145,7 @@ fn run(
                         found.databases.iter().map(|(path, _)| path).chain(found.refused.iter().map(|(path, _)| path));
                     let wanted: HashSet<PathBuf> = wanted.cloned().collect();
                     replicator.forget(|path| wanted.contains(path));
+                    places.keep(|path| wanted.contains(path) || replicator.has(path));
                     add(&replicator, &patterns, found);
                     None
                 }
@@ -152,28 +155,51 @@ fn run(
                 tracing::warn!(problem, "cannot look for new databases; tried again");
             }
             told = problem;
+            silent = tell_of_silence(&replicator.status(), silent);
             scanned = Instant::now();
+        }
+    }
+    readiness.iter().for_each(operations::is_stopping);
+    // Ctrl-C, and systemd, signal to the whole group: then the program has ended as we are told to.
+    if ended.is_some_and(is_told) {
+        let end = Instant::now() + SAME_SIGNAL;
+        while !stop.is_set() && Instant::now() < end {
+            std::thread::sleep(LOOK);
         }
     }
     // What it commits at its end is sent, too.
     if let (Some(running), None) = (&mut running, ended) {
         ended = Some(running.end()?);
     }
+    let ended = ended.filter(|status| !status.success() && !(stop.is_set() && is_told(*status)));
     tracing::info!("stopping: sending what is committed");
-    match (left_behind(&replicator.stop(STOP)), ended.filter(|status| !status.success())) {
+    match (left_behind(&replicator.stop(STOP)), ended) {
         (None, None) => Ok(()),
         (Some(what), _) => anyhow::bail!(what),
         (None, Some(status)) => anyhow::bail!("exec: the program ended with {status}; everything is durable"),
     }
 }
 
+/// Tells once of a store that does not answer: that it fails is found out much later.
+fn tell_of_silence(status: &[Status], was_silent: bool) -> bool {
+    let asked = |one: &&Status| one.asked.is_some_and(|asked| asked >= SILENCE);
+    let silent: Vec<&Status> = status.iter().filter(asked).collect();
+    if let (Some(first), false) = (silent.first(), was_silent) {
+        let (path, seconds) = (first.path.display(), first.asked.unwrap_or_default().as_secs());
+        tracing::warn!(%path, seconds, databases = silent.len(), "the store does not answer; frames stay in the WAL until it does");
+    }
+    !silent.is_empty()
+}
+
 /// What is not durable at the end; `None`: everything is. What was refused is told apart: no time would have helped it.
-fn left_behind(behind: &[Status]) -> Option<String> {
+pub(super) fn left_behind(behind: &[Status]) -> Option<String> {
     let (refused, late): (Vec<&Status>, Vec<&Status>) =
         behind.iter().partition(|one| matches!(one.phase, Phase::Refused(_)));
     let late = named(&late)
         .map(|late| format!("stopped before everything was durable: {late}; what the store lacks is still in the WAL"));
-    let refused = named(&refused).map(|refused| format!("never replicated since the start: {refused}"));
+    let never = refused.iter().all(|one| one.durable_txid == 0);
+    let since = if never { "never replicated since the start" } else { "not replicated any more" };
+    let refused = named(&refused).map(|refused| format!("{since}: {refused}"));
     match (late, refused) {
         (Some(late), Some(refused)) => Some(format!("{late}; {refused}")),
         (late, refused) => late.or(refused),
@@ -201,59 +227,25 @@ pub fn address(config: &Litestream) -> anyhow::Result<Option<Url>> {
 }
 
 /// Refuses to write into a replica beside a process that may be its writer: that one would stop, for good. `instead`: what to do.
-fn refuse_beside_a_watcher(databases: &[(PathBuf, Replica)], instead: &str) -> anyhow::Result<()> {
+pub(super) fn refuse_beside_a_watcher(databases: &[(PathBuf, Replica)], instead: &str) -> anyhow::Result<()> {
     for (path, replica) in databases {
         let is_watched = match DatabaseFiles::open(path) {
             Ok(files) => files.is_watched()?,
             // What it is about is said where it is opened next.
             Err(_) => false,
         };
+        let is_begun = is_watched && !replica.files()?.is_empty();
+        if is_watched && !is_begun {
+            let path = path.display();
+            tracing::warn!(%path, "another walsync watches it; where that one replicates into another place, say --elsewhere: without it the next start is refused");
+        }
         anyhow::ensure!(
-            !is_watched || replica.files()?.is_empty(),
+            !is_begun,
             "{} is watched by another walsync, which stops when somebody else writes into its replica: {instead}. Where it replicates into \
              another place than this one, say --elsewhere",
             path.display()
         );
     }
-    Ok(())
-}
-
-/// Once, with a snapshot of each where `whole`. `elsewhere`: whoever watches the databases replicates into another place.
-pub fn once(config: &Either, elsewhere: bool, whole: bool) -> anyhow::Result<()> {
-    let opened = config.open(true)?;
-    let mut settings = Settings { drill: None, ..config.settings()? };
-    if whole {
-        settings.snapshot_interval = Duration::ZERO;
-    }
-    let found = opened.look(&mut Places::default())?;
-    anyhow::ensure!(found.databases.len() + found.refused.len() > 0, "no file matches: nothing was sent");
-    begin(None);
-    if !elsewhere {
-        let instead =
-            "it takes snapshots itself (snapshot-interval-seconds), and `walsync sync` waits until all is durable";
-        refuse_beside_a_watcher(&found.databases, instead)?;
-    }
-    let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
-    add(&replicator, &Patterns::default(), found);
-    let durable = replicator.sync(Duration::from_secs(3600));
-    // Who asks for one waits until the application is out of the way.
-    let end = Instant::now() + SNAPSHOT_PATIENCE;
-    while replicator.status().iter().any(|one| one.snapshot_late.is_some()) && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(100));
-        replicator.sync(SNAPSHOT_PATIENCE);
-    }
-    let mut refused = 0;
-    for status in replicator.status() {
-        let said = match (status.phase.why(), &status.snapshot_late) {
-            (Some(why), _) => why,
-            (None, None) => format!("TXID {}", status.durable_txid).into(),
-            (None, Some(late)) => format!("no snapshot: {}", late.why).into(),
-        };
-        console::print(format_args!("{}: {said}\n", status.path.display()))?;
-        refused += usize::from(status.phase != Phase::Running || status.snapshot_late.is_some());
-    }
-    let databases = if refused == 1 { "database was" } else { "databases were" };
-    anyhow::ensure!(durable && refused == 0, "{refused} {databases} not sent");
     Ok(())
 }
 
@@ -272,6 +264,8 @@ mod tests {
         let never = "never replicated since the start: 1 database, /r.db (not in WAL mode)";
         assert_eq!(left_behind(&[failing("/a.db")]).as_deref(), Some(late));
         assert_eq!(left_behind(std::slice::from_ref(&refused)).as_deref(), Some(never));
+        let since = Status { durable_txid: 7, ..refused.clone() };
+        assert!(left_behind(&[since]).unwrap().starts_with("not replicated any more: 1 database, /r.db"));
         assert_eq!(left_behind(&[refused, failing("/a.db")]), Some(format!("{late}; {never}")));
         let both = left_behind(&[failing("/a.db"), failing("/b.db")]).unwrap();
         assert!(both.contains("2 databases, /a.db among them (the store fails"), "{both}");

@@ -1,7 +1,7 @@
 //! Litestream's directories: the databases of a folder, each with a place of its own below the one that is named.
 
 use super::ConfigError;
-use super::found::{is_beside, matches};
+use super::found::{NO_FOLDER, NO_MATCH, is_beside, matches};
 use crate::descriptor::Descriptor;
 use crate::restore::is_scratch;
 use crate::source::MAGIC;
@@ -21,6 +21,11 @@ impl Directory {
     pub(super) fn new(folder: &Path, pattern: String, recursive: bool) -> Directory {
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         Directory { folder, pattern, recursive }
+    }
+
+    /// Why none is there.
+    pub(super) fn why_empty(&self) -> &'static str {
+        if self.folder.is_dir() { NO_MATCH } else { NO_FOLDER }
     }
 
     /// As a pattern is shown.
@@ -50,8 +55,8 @@ impl Directory {
         let (mut found, mut folders) = (Vec::new(), vec![self.folder.clone()]);
         while let Some(folder) = folders.pop() {
             let entries = match std::fs::read_dir(&folder) {
-                // Those below come and go.
-                Err(error) if error.kind() == ErrorKind::NotFound && folder != self.folder => continue,
+                // Like files, folders come and go.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 entries => entries.map_err(|error| ConfigError::Read(folder, error))?,
             };
             for entry in entries.flatten() {

@@ -7,6 +7,7 @@ use crate::replica::Replica;
 use crate::replicator::Settings;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What only one of both has.
@@ -92,6 +93,16 @@ impl Opened<'_> {
             Opened::Walsync(config, store) => config.databases(store, places),
             Opened::Litestream(config, stores) => config.look(stores, places),
         }
+    }
+
+    /// Where to: each place once.
+    pub fn places(&self) -> Vec<String> {
+        let stores = match self {
+            Opened::Walsync(_, store) => std::slice::from_ref(store),
+            Opened::Litestream(_, stores) => stores,
+        };
+        let places: BTreeSet<String> = stores.iter().map(|store| store.place("").to_string()).collect();
+        places.into_iter().collect()
     }
 
     /// Databases that are named in Litestream's words, not there, and to be restored first: those of which that is said, or `all`.

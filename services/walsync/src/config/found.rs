@@ -3,7 +3,8 @@
 use super::{Config, ConfigError, Location, Place, Places, place, refuse};
 use crate::replica::Replica;
 use service_kit::directory::above;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// What there is to replicate.
@@ -13,9 +14,14 @@ pub struct Found {
     pub databases: Vec<(PathBuf, Replica)>,
     /// Those that cannot be replicated, and why.
     pub refused: Vec<(PathBuf, String)>,
-    /// Patterns that no file matches.
-    pub empty: BTreeSet<PathBuf>,
+    /// Patterns that no file matches, and why.
+    pub empty: BTreeMap<PathBuf, &'static str>,
 }
+
+/// Why a pattern waits: files may come.
+pub(super) const NO_MATCH: &str = "no file matches";
+/// The same, of one whose folder may come.
+pub(super) const NO_FOLDER: &str = "its folder is not there";
 
 /// A database that has no place yet.
 pub(super) struct Wanted<'a> {
@@ -104,7 +110,8 @@ impl Config {
         for options in named.into_iter().chain(patterns) {
             let paths = expand(&options.path)?;
             if paths.is_empty() {
-                found.empty.insert(std::path::absolute(&options.path).unwrap_or_else(|_| options.path.clone()));
+                let why = if above(&options.path).is_dir() { NO_MATCH } else { NO_FOLDER };
+                found.empty.insert(std::path::absolute(&options.path).unwrap_or_else(|_| options.path.clone()), why);
             }
             meant.extend(paths.into_iter().map(|path| (options, path)));
         }
@@ -147,7 +154,11 @@ pub(super) fn expand(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     if folder.to_string_lossy().contains('*') {
         return refuse("databases.path", format!("{text}: * is allowed in the last part only"));
     }
-    let entries = std::fs::read_dir(folder).map_err(|error| ConfigError::Read(folder.to_owned(), error))?;
+    let entries = match std::fs::read_dir(folder) {
+        // Like a file, it may come.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|error| ConfigError::Read(folder.to_owned(), error))?,
+    };
     let mut paths: Vec<PathBuf> = entries
         .flatten()
         .filter(|entry| {
@@ -177,12 +188,16 @@ pub(super) fn is_meant(pattern: &str, name: &str) -> bool {
     (pattern.starts_with('.') || !name.starts_with('.')) && matches(pattern, name)
 }
 
-/// Whether `name` is `pattern` with anything for each star.
+/// Whether `name` is `pattern` with anything for each star. Each piece is taken where it comes first, so that a name costs no more than its
+/// length, whatever it is: names are whoever's who may write into the folder.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, rest)) => name.strip_prefix(start).is_some_and(|tail| {
-            tail.char_indices().map(|(at, _)| at).chain([tail.len()]).any(|at| matches(rest, &tail[at..]))
-        }),
-    }
+    let mut pieces = pattern.split('*');
+    let Some(rest) = name.strip_prefix(pieces.next().unwrap_or_default()) else { return false };
+    let Some(end) = pieces.next_back() else { return rest.is_empty() };
+    let Some(mut rest) = rest.strip_suffix(end) else { return false };
+    pieces.all(|piece| {
+        let after = rest.find(piece).map(|at| &rest[at + piece.len()..]);
+        rest = after.unwrap_or_default();
+        after.is_some()
+    })
 }

@@ -180,7 +180,7 @@ fn with_variables(text: &str, variable: impl Fn(&str) -> Option<String>) -> Stri
 }
 
 /// Words that mean nothing here, by how they begin, and what there is instead.
-const INSTEAD: [(&str, &str); 16] = [
+const INSTEAD: [(&str, &str); 17] = [
     ("age", "walsync does not encrypt: let the bucket do so"),
     ("auto-recover", "leave it out: what differs is found by comparing, and sent"),
     ("concurrency", "leave it out: a restore fetches ahead in eight requests, in bounded memory"),
@@ -189,6 +189,7 @@ const INSTEAD: [(&str, &str); 16] = [
     ("max-sync-ltx-files", "leave it out: what is staged is sent"),
     ("mcp-addr", "there is no MCP server: leave it out; `walsync status` tells how each database stands"),
     ("part-size", "say s3: {part-bytes: …} in walsync.yml"),
+    ("retention", "say snapshot: {retention: …} beside dbs"),
     ("require-content-md5", "leave it out: requests are signed with their content"),
     ("sign-", "leave it out: requests are signed with their content"),
     ("skip-verify", "say s3: {certificates: FILE} in walsync.yml"),
@@ -207,6 +208,12 @@ const TYPES: &str = "walsync knows the types s3, gs, abs and file";
 /// What is wrong with the file; of a word that means nothing here what there is instead.
 fn with_remedy(error: ConfigError) -> ConfigError {
     let ConfigError::Syntax(path, problem) = error else { return error };
+    if problem.contains(": retention: has words of its own") {
+        return ConfigError::Syntax(
+            path,
+            "retention: say snapshot: {retention: 24h}; retention has enabled alone".into(),
+        );
+    }
     let word = problem.split_once("unknown field `").and_then(|(_, rest)| rest.split('`').next());
     let instead =
         word.and_then(|word| INSTEAD.iter().find(|(begin, _)| word.starts_with(begin)).map(|(_, what)| (word, what)));
@@ -317,7 +324,7 @@ impl Litestream {
                 Which::Directory(directory) => {
                     let paths = directory.find()?;
                     if paths.is_empty() {
-                        found.empty.insert(directory.shown());
+                        found.empty.insert(directory.shown(), directory.why_empty());
                     }
                     for path in paths {
                         match directory.name(&path) {
@@ -499,7 +506,7 @@ mod tests {
         assert!(
             error("dbs: [{path: /a.db, replica: {path: /r, sse-kms-key-id: k}}]").contains("let the bucket encrypt")
         );
-        assert!(error("dbs: [{path: /a.db, replica: {path: /r, retention: 1h}}]").contains("expected"));
+        assert!(error("dbs: [{path: /a.db, replica: {path: /r, retention: 1h}}]").contains("say snapshot: {retention"));
         assert!(error("levels: [{interval: 0s}]").contains("levels.interval"));
         for (words, problem) in [
             ("path: /data/*.db", "say dir and pattern"),
@@ -548,6 +555,6 @@ mod tests {
         assert!(flat.replica(&at("data/gone/d.db")).is_none() && flat.replica(&at("data/d.db")).is_some());
         std::fs::remove_file(at("data/b.db")).unwrap();
         let found = flat.look(&flat.open(true).unwrap(), &mut Places::default()).unwrap();
-        assert!(found.databases.is_empty() && found.empty.contains(&at("data/*.db")));
+        assert!(found.databases.is_empty() && found.empty.contains_key(&at("data/*.db")));
     }
 }

@@ -170,6 +170,11 @@ impl Places {
         }
         Ok(())
     }
+
+    /// Frees the places of databases that nobody watches any more.
+    pub fn keep(&mut self, is_watched: impl Fn(&Path) -> bool) {
+        self.0.retain(|_, path| is_watched(path));
+    }
 }
 
 /// What is wrong with a database that is named for two places: the second would be left out without a word.
@@ -247,5 +252,7 @@ mod tests {
             take("a", "/b.db").unwrap_err().contains("/a.db and /b.db would both be replicated to s3://b/a at store")
         );
         assert!(take("b", "/b.db").is_ok());
+        places.keep(|path| path == Path::new("/b.db"));
+        assert!(places.0.len() == 1 && places.take(place.of("a"), Path::new("/b.db")).is_ok());
     }
 }

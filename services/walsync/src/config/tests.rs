@@ -271,3 +271,29 @@ fn a_name_that_no_place_could_be_written_with_is_refused_with_what_to_do() {
         "of a folder any can be written"
     );
 }
+
+/// The same as [`found::matches`], as it is told.
+fn matches_plainly(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|tail| {
+            tail.char_indices().map(|(at, _)| at).chain([tail.len()]).any(|at| matches_plainly(rest, &tail[at..]))
+        }),
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_pattern_means_what_it_says(pattern in "[ab*ü]{0,8}", name in "[abü]{0,10}") {
+        proptest::prop_assert_eq!(found::matches(&pattern, &name), matches_plainly(&pattern, &name));
+    }
+}
+
+#[test]
+fn a_name_that_nearly_fits_many_stars_is_told_at_once() {
+    let pattern = "*-*-*-*-*-*-*-*-*-*.db";
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(found::matches(pattern, &"-".repeat(250))));
+    assert_eq!(told.recv_timeout(std::time::Duration::from_secs(60)), Ok(false));
+    assert!(found::matches(pattern, &("-".repeat(250) + ".db")));
+}

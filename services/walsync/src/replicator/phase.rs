@@ -105,6 +105,17 @@ pub struct Status {
     pub snapshot_late: Option<SnapshotLate>,
     /// Frames were let go of that are not staged, for how long, and for whom. What the store lacks is found by comparing.
     pub let_go: Option<(Duration, &'static str)>,
+    /// The store failed last in a way that trying again does not mend.
+    pub fails_for_good: bool,
+    /// For how long the store has been asked for something, without an answer.
+    pub asked: Option<Duration>,
+}
+
+impl Status {
+    /// Whether nobody has looked yet at what is there.
+    pub fn is_unknown(&self) -> bool {
+        self.phase == Phase::Waiting(Waits::NotLookedAt)
+    }
 }
 
 /// Why a snapshot that is due is not taken.

@@ -37,6 +37,9 @@ pub struct Settings {
     pub uploads_a_month_max: Option<u64>,
     /// What is restored for a trial, and how often; nothing where absent.
     pub drill: Option<DrillSettings>,
+    /// A database that another process of ours watches when it is found is left to it, as long as that does, where its replica has files:
+    /// of two that write there each would stop the other.
+    pub stands_back: bool,
 }
 
 impl Default for Settings {
@@ -53,6 +56,7 @@ impl Default for Settings {
             wal_bytes_max: 4 << 30,
             uploads_a_month_max: None,
             drill: None,
+            stands_back: false,
         }
     }
 }

@@ -23,6 +23,7 @@ pub struct Shown {
     queue_is_empty: bool,
     snapshot_late: Option<(Duration, String)>,
     let_go: Option<LetGo>,
+    fails_for_good: bool,
     staged_request: u64,
 }
 
@@ -49,6 +50,7 @@ impl Shown {
             self.snapshot_late = state.snapshot_late.clone();
         }
         self.let_go.clone_from(&state.let_go);
+        self.fails_for_good = state.fails_for_good;
         self.staged_request = state.staged_request;
     }
 }
@@ -119,6 +121,8 @@ impl Tracked {
             at_risk: since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
             snapshot_late: shown.snapshot_late.as_ref().map(late),
             let_go: shown.let_go.as_ref().map(|let_go| (now.saturating_sub(let_go.since), let_go.why)),
+            fails_for_good: shown.fails_for_good,
+            asked: self.asked().map(|since| now.saturating_sub(since)),
         }
     }
 
@@ -134,8 +138,11 @@ impl Tracked {
         shown.staged_request >= request && (gone || sent)
     }
 
-    /// Whether its file is gone, and nothing of it waits to be sent.
+    /// Whether its file is gone, and nothing of it waits to be sent; or nobody looks at it anyway.
     pub fn is_gone(&self) -> bool {
+        if self.is_refused {
+            return true;
+        }
         let shown = super::lock(&self.shown);
         let is_sent = shown.queue_is_empty && !self.uploading.load(Ordering::Acquire);
         shown.phase == Phase::Waiting(Waits::NoFile) && is_sent

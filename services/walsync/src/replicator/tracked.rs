@@ -97,6 +97,8 @@ pub struct State {
     /// Since when somebody has been in the way of every look.
     pub busy: Option<Duration>,
     pub failures: u32,
+    /// The store said that trying again will not help.
+    pub fails_for_good: bool,
     /// When the store failed last for this database.
     pub failed: Duration,
     /// What waits to be merged.
@@ -131,7 +133,7 @@ pub struct Tracked {
     pub path: PathBuf,
     pub replica: Replica,
     /// It is only told of.
-    is_refused: bool,
+    pub(super) is_refused: bool,
     /// Of those who work on it: [`Tracked::lock`].
     pub(super) state: Mutex<State>,
     pub(super) shown: Mutex<Shown>,
@@ -149,6 +151,8 @@ pub struct Tracked {
     /// Check points have waited for us of late.
     is_awaited: AtomicBool,
     due_micros: AtomicU64,
+    /// Since when the store has been asked for what is sent next, or where the replica ends; 0: it is not asked.
+    asked_micros: AtomicU64,
 }
 
 impl Tracked {
@@ -168,6 +172,7 @@ impl Tracked {
             is_forgotten: AtomicBool::new(false),
             is_awaited: AtomicBool::new(false),
             due_micros: AtomicU64::new(u64::MAX),
+            asked_micros: AtomicU64::new(0),
         }
     }
 
@@ -184,6 +189,16 @@ impl Tracked {
 
     pub fn set_due(&self, at: Duration) {
         self.due_micros.store(at.as_micros() as u64, Ordering::Release);
+    }
+
+    /// The store is asked from now on; `None`: it has answered, or failed.
+    pub(super) fn asks(&self, since: Option<Duration>) {
+        self.asked_micros.store(since.map_or(0, |since| (since.as_micros() as u64).max(1)), Ordering::Release);
+    }
+
+    /// Since when it has been.
+    pub(super) fn asked(&self) -> Option<Duration> {
+        Some(self.asked_micros.load(Ordering::Acquire)).filter(|since| *since > 0).map(Duration::from_micros)
     }
 
     pub fn due(&self) -> Duration {

@@ -58,7 +58,10 @@ impl Shared {
             };
             state.waiting.uploading(outgoing.since);
             drop(state);
+            // A large file is asked for long.
+            tracked.asks((!sends_large).then(|| self.clock.monotonic()));
             let result = tracked.replica.put(outgoing.level, &mut outgoing.file);
+            tracked.asks(None);
             let mut state = tracked.lock();
             state.waiting.uploading(None);
             match result {
@@ -125,7 +128,7 @@ impl Shared {
         if header.max_txid >= state.durable_txid {
             state.durable_millis = header.timestamp_millis;
         }
-        state.failures = 0;
+        (state.failures, state.fails_for_good) = (0, false);
         state.enter(&tracked.path, Phase::Running);
         let path = tracked.path.display();
         tracing::info!(%path, level = outgoing.level, txid = header.max_txid, bytes, "durable");

@@ -27,6 +27,10 @@ pub(super) fn until_room(tries: u32) -> Duration {
     Duration::from_secs(1 << tries.saturating_sub(1).min(5)).min(Duration::from_secs(30))
 }
 
+/// Why a database is left to somebody else.
+const WATCHED: &str = "another walsync watches it, and of two that write into its replica each stops the other: end one of them, or, where that \
+                       one replicates into another place, say --elsewhere";
+
 /// From when on somebody who is in the way is told of.
 pub(super) const BUSY_LONG: Duration = Duration::from_secs(5);
 
@@ -213,6 +217,7 @@ impl Shared {
     pub(super) fn store_failed(&self, tracked: &Tracked, state: &mut State, error: &StoreError) {
         self.totals.failures.fetch_add(1, Ordering::Relaxed);
         state.failures = state.failures.saturating_add(1);
+        state.fails_for_good = matches!(error, StoreError::Permanent(_));
         state.enter(&tracked.path, Phase::Failing(error.to_string()));
         state.failed = self.clock.monotonic();
         state.next_stage = state.failed + backoff(state.failures, rand::random());
@@ -228,7 +233,10 @@ impl Shared {
         }
         self.open(tracked, state)?;
         if state.last_txid.is_none() && work >= Work::Small {
-            self.begin(tracked, state)?;
+            tracked.asks(Some(self.clock.monotonic()));
+            let begun = self.begin(tracked, state);
+            tracked.asks(None);
+            begun?;
         }
         let State { files: Some(files), pin: Some(pin), .. } = state else {
             return Ok(Turn::Done { with_snapshot: true });
@@ -338,6 +346,19 @@ impl Shared {
         }
         let files = DatabaseFiles::open(&tracked.path)?;
         crate::source::page_size(files.database())?;
+        let is_new = match &state.files {
+            Some(before) => !before.is_same_database(&files),
+            // What we hold ourselves would be taken for another's.
+            None => state.pin.is_none(),
+        };
+        let is_anothers = is_new && self.settings.stands_back && files.is_watched()? && !self.has_another_name(tracked);
+        if is_anothers && !tracked.replica.files()?.is_empty() {
+            // When our turn comes, the replica has what the other one sent.
+            if state.queue.is_empty() {
+                state.last_txid = None;
+            }
+            return Err(SourceError::Refused(WATCHED.into()).into());
+        }
         let (kind, why) = files.pin_kind(self.settings.pin)?;
         self.open_files.take(&mut state.place, kind)?;
         if kind == PinKind::ReadTransaction {

@@ -4,10 +4,10 @@ use super::RestoreError;
 use crate::threads;
 use service_kit::directory::above;
 use std::ffi::OsString;
-use std::fs::{File, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::Scope;
@@ -28,7 +28,7 @@ const NAME_BYTES_MAX: usize = 255;
 const SCRATCH_PREFIX: &str = ".walsync-restore-";
 
 /// Whether a file of this name is an output that is not whole yet, or was abandoned.
-pub(crate) fn is_scratch(name: &str) -> bool {
+pub fn is_scratch(name: &str) -> bool {
     name.starts_with(SCRATCH_PREFIX)
 }
 
@@ -61,7 +61,10 @@ pub(crate) fn scratch(output: &Path) -> Result<NamedTempFile, RestoreError> {
     let failed = |error: io::Error| RestoreError::Output(output.to_owned(), error);
     remove_abandoned(output)?;
     let name = scratch_name(output).map_err(failed)?;
-    let file = match tempfile::Builder::new().prefix(&name).rand_bytes(0).tempfile_in(above(output)) {
+    // As a database has that an application makes, and as Litestream has it: what the umask leaves of it.
+    let permissions = Permissions::from_mode(0o666);
+    let made = tempfile::Builder::new().prefix(&name).rand_bytes(0).permissions(permissions).tempfile_in(above(output));
+    let file = match made {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(RestoreError::Busy(output.to_owned())),
         result => result.map_err(failed)?,
     };
