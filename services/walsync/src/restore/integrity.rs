@@ -136,7 +136,7 @@ mod tests {
         connection
             .execute_batch(&format!("CREATE TABLE \"of \"\"others\" (v); INSERT INTO \"of \"\"others\" {rows}"))
             .unwrap();
-        let pages = connection.query_row("PRAGMA page_count", [], |row| row.get::<_, u64>(0)).unwrap();
+        let pages = connection.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0)).unwrap();
         drop(connection);
         assert!(check_integrity(&path, IntegrityCheck::Full).unwrap().is_some_and(|why| why.contains("THEIRS")));
         let mut bytes = std::fs::read(&path).unwrap();
