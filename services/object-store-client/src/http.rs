@@ -232,6 +232,20 @@ pub fn first_words(text: &str) -> String {
     }
 }
 
+/// Whether a name is not resolved: the standard library has no kind for that, and a prefix of its message alone.
+fn is_unknown_host(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::HostNotFound => true,
+        ureq::Error::Io(error) => error.to_string().starts_with("failed to lookup address"),
+        _ => false,
+    }
+}
+
+/// Whether a connection ended too early.
+fn is_cut(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}
+
 /// Why there is no answer at all, and what to do.
 fn unanswered(method: &str, place: &str, error: &ureq::Error) -> StoreError {
     use rustls::CertificateError::{
@@ -261,7 +275,7 @@ fn unanswered(method: &str, place: &str, error: &ureq::Error) -> StoreError {
             },
         ),
         (Some(rustls::Error::InvalidMessage(_)), _) => (true, "it does not speak TLS: begin the endpoint with http://"),
-        (_, ureq::Error::HostNotFound) => {
+        _ if is_unknown_host(error) => {
             (false, "there is no such host: correct the endpoint, or see that names are resolved here")
         }
         (_, ureq::Error::Io(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -269,6 +283,9 @@ fn unanswered(method: &str, place: &str, error: &ureq::Error) -> StoreError {
         }
         (_, ureq::Error::Protocol(_)) if place.starts_with("http://") => {
             (false, "it does not speak HTTP: where it speaks TLS, begin the endpoint with https://")
+        }
+        (_, ureq::Error::Io(error)) if place.starts_with("http://") && is_cut(error) => {
+            (false, "it ended the connection without an answer: where it speaks TLS, begin the endpoint with https://")
         }
         (_, ureq::Error::Timeout(_)) => (false, "see that it can be reached from here"),
         // It would say the whole address again.
