@@ -6,7 +6,7 @@
 //! anything of it, and what an upload that fails leaves the store forgets after a week.
 
 use crate::cloud::{LISTING_BYTES_MAX, PART_BYTES, Server, check_length, metadata, modified_millis};
-use crate::http::{Answer, Request, TRIES, bytes_of, failure, is_near, object_bytes_of};
+use crate::http::{Answer, Request, TRIES, bytes_of, failure, first_words, is_near, object_bytes_of};
 use crate::listing::{Pages, element};
 use crate::signature::encode;
 use crate::token::Token;
@@ -182,6 +182,10 @@ impl AzureStore {
         let code = answer.headers().get("x-ms-error-code").and_then(|code| code.to_str().ok()).map(str::to_owned);
         let text = self.server.text_of_failure(answer);
         let code = code.or_else(|| element(&text, "Code")).unwrap_or_default();
+        // A page is a proxy's: it tells nothing of an object.
+        let is_page = code.is_empty() && !text.trim().is_empty();
+        let words = format!("\"{}\"", first_words(&text));
+        let code = if is_page { words } else { code };
         let error = match (status, code.as_str()) {
             (404, "ContainerNotFound") => {
                 let container = &self.settings.container;
@@ -189,7 +193,7 @@ impl AzureStore {
                     "the store answered 404 ContainerNotFound: there is no container {container}"
                 ))
             }
-            (404, _) => StoreError::NotFound(key.to_owned()),
+            (404, _) if !is_page => StoreError::NotFound(key.to_owned()),
             (412, _) | (409, "BlobAlreadyExists") => StoreError::AlreadyExists(key.to_owned()),
             (409, "BlobImmutableDueToPolicy") => {
                 StoreError::Permanent(format!("a policy protects {key}: the store answered 409 {code}"))

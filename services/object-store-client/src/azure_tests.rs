@@ -150,3 +150,13 @@ fn blocks_become_an_object_under_the_condition_and_those_of_a_writer_who_was_fas
     }
     assert!(create(&blocks(gone, false).0, 20).unwrap_err().is_transient());
 }
+
+#[test]
+fn a_page_of_a_proxy_is_no_missing_object() {
+    let page = "HTTP/1.1 404 Not Found\r\n\r\n<html><h1>Please log in</h1></html>".to_owned();
+    let (store, _) = store(move |_, _| page.clone());
+    for error in [store.get("k", None).map(drop).unwrap_err(), store.list("p/").map(drop).unwrap_err()] {
+        let said = error.to_string();
+        assert!(matches!(error, StoreError::Permanent(_)) && said.contains("404 \"Please log in\""), "{said}");
+    }
+}

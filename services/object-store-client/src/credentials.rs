@@ -32,13 +32,20 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
 /// `asks_instance`, from the machine's metadata service; `None`: there are none.
 ///
 /// # Errors
-/// As those of [`Temporary::find`].
+/// As those of [`Temporary::find`]; and `AWS_PROFILE` names a profile whose keys are not in the file: nobody else's are taken for it.
 pub fn provider(
     asks_instance: bool,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<Arc<dyn Provider>>, StoreError> {
     if let Some(credentials) = Credentials::find(&variable) {
         return Ok(Some(Arc::new(credentials)));
+    }
+    if let Some(profile) = variable("AWS_PROFILE").filter(|profile| !profile.is_empty()) {
+        let path = Credentials::path(&variable).map_or("~/.aws/credentials".into(), |path| path.display().to_string());
+        return Err(StoreError::Permanent(format!(
+            "AWS_PROFILE: {path} has no aws_access_key_id and aws_secret_access_key of the profile \"{profile}\": write them there, or unset it \
+             (profiles by SSO, by role or by a program are not known here)"
+        )));
     }
     if let Some(temporary) = Temporary::find(&variable)? {
         return Ok(Some(Arc::new(temporary)));
@@ -97,11 +104,16 @@ impl Credentials {
     /// The environment, then the file that it names (`AWS_SHARED_CREDENTIALS_FILE`, `AWS_PROFILE`) or `~/.aws/credentials`.
     pub fn find(variable: impl Fn(&str) -> Option<String>) -> Option<Credentials> {
         Credentials::from_environment(&variable).or_else(|| {
-            let home = || variable("HOME").map(|home| PathBuf::from(home).join(".aws/credentials"));
-            let path = variable("AWS_SHARED_CREDENTIALS_FILE").map(PathBuf::from).or_else(home)?;
-            let profile = variable("AWS_PROFILE").unwrap_or_else(|| "default".into());
-            Credentials::from_file(&std::fs::read_to_string(path).ok()?, &profile)
+            let profile = variable("AWS_PROFILE").filter(|profile| !profile.is_empty());
+            let profile = profile.unwrap_or_else(|| "default".into());
+            Credentials::from_file(&std::fs::read_to_string(Credentials::path(&variable)?).ok()?, &profile)
         })
+    }
+
+    /// Where the file is.
+    fn path(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        set("AWS_SHARED_CREDENTIALS_FILE").or_else(|| set("HOME").map(|home| home.join(".aws/credentials")))
     }
 }
 
@@ -117,5 +129,32 @@ mod tests {
         let fields = (other.access_key_id.as_str(), other.secret_access_key.as_str(), other.session_token.as_deref());
         assert_eq!(fields, ("C", "D==", Some("E")));
         assert!(Credentials::from_file(text, "third").is_none());
+    }
+
+    #[test]
+    fn a_profile_without_keys_is_an_error_that_names_it_and_no_keys_of_somebody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("credentials");
+        std::fs::write(
+            &file,
+            "[default]\naws_access_key_id=A\naws_secret_access_key=SECRET\n[half]\naws_access_key_id=B\n",
+        )
+        .unwrap();
+        let of = |profile: &'static str| {
+            let file = file.to_str().unwrap().to_owned();
+            provider(false, move |name| match name {
+                "AWS_SHARED_CREDENTIALS_FILE" => Some(file.clone()),
+                "AWS_PROFILE" => Some(profile.into()),
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI" => Some("http://127.0.0.1:1/".into()),
+                _ => None,
+            })
+        };
+        for name in ["half", "none"] {
+            let error = of(name).map(drop).unwrap_err().to_string();
+            assert!(error.starts_with("AWS_PROFILE: ") && error.contains(&format!("\"{name}\"")), "{error}");
+            assert!(error.contains(file.to_str().unwrap()) && !error.contains("SECRET"), "{error}");
+        }
+        let keys = of("").unwrap().unwrap().current().unwrap();
+        assert_eq!(keys.access_key_id, "A", "an empty one is none");
     }
 }

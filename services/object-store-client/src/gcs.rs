@@ -6,7 +6,7 @@
 //! one that fails is cancelled, and what a kill leaves the store forgets after a week.
 
 use crate::cloud::{LISTING_BYTES_MAX, PART_BYTES, Server, check_length, metadata, modified_millis};
-use crate::http::{Answer, Request, TRIES, bytes_of, failure, is_near, object_bytes_of};
+use crate::http::{Answer, Request, TRIES, bytes_of, failure, first_words, is_near, object_bytes_of};
 use crate::listing::Pages;
 use crate::signature::encode;
 use crate::token::Token;
@@ -117,10 +117,14 @@ impl GcsStore {
         let json: Value = serde_json::from_str(&text).unwrap_or_default();
         let message = json.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
         let reason = json.pointer("/error/errors/0/reason").and_then(Value::as_str).unwrap_or_default();
+        // A page is a proxy's: it tells nothing of an object.
+        let is_page = text.trim_start().starts_with('<');
+        let words = format!("\"{}\"", first_words(&text));
+        let reason = if is_page { words.as_str() } else { reason };
         match status {
-            404 if !message.contains("bucket does not exist") => StoreError::NotFound(key.to_owned()),
+            404 if !is_page && !message.contains("bucket does not exist") => StoreError::NotFound(key.to_owned()),
             412 => StoreError::AlreadyExists(key.to_owned()),
-            404 => failure(404, message, key, &format!("bucket {}", self.settings.bucket)),
+            404 if !is_page => failure(404, message, key, &format!("bucket {}", self.settings.bucket)),
             _ => failure(status, reason, key, &format!("bucket {}", self.settings.bucket)),
         }
     }

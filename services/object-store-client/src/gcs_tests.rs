@@ -155,3 +155,13 @@ fn an_upload_in_parts_that_is_refused_in_the_end_is_somebody_elses_and_one_that_
     let (store, _) = uploading(|_| "308 Resume Incomplete");
     assert!(create(&store, PART as usize + 1).unwrap_err().to_string().contains("keeps none of them"));
 }
+
+#[test]
+fn a_page_of_a_proxy_is_no_missing_object() {
+    let page = "HTTP/1.1 404 Not Found\r\n\r\n<html><h1>Please log in</h1></html>".to_owned();
+    let (store, _) = store(move |_, _| page.clone());
+    for error in [store.get("k", None).map(drop).unwrap_err(), store.list("p/").map(drop).unwrap_err()] {
+        let said = error.to_string();
+        assert!(matches!(error, StoreError::Permanent(_)) && said.contains("404 \"Please log in\""), "{said}");
+    }
+}

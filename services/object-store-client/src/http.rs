@@ -118,7 +118,7 @@ impl Client {
         for (name, value) in headers {
             builder = builder.header(name, value);
         }
-        let failed = |error: ureq::Error| StoreError::Transient(format!("{method} {place}: {error}"));
+        let failed = |error: ureq::Error| unanswered(method, &place, &error);
         let malformed = |error: ureq::http::Error| StoreError::Permanent(format!("{method} {place}: {error}"));
         let most = |length| Some(body_time(self.timeout, length));
         let Some((mut body, length)) = body else {
@@ -177,28 +177,140 @@ impl<R: Read> Read for Paced<R> {
 /// Scheme and host of `https://host[:port]`, and where an endpoint `takes_path` what follows.
 ///
 /// # Errors
-/// [`StoreError::Permanent`]: that is no endpoint.
+/// [`StoreError::Permanent`]: that is no endpoint. Who would log in there by a name and a password is not told them again.
 pub(crate) fn parse_endpoint(endpoint: &str, takes_path: bool) -> Result<(&str, &str), StoreError> {
     let is_meant = |(scheme, host): &(&str, &str)| {
-        let is_host = !host.is_empty() && !host.starts_with('/') && !host.contains('?');
+        let is_host = !host.is_empty() && !host.starts_with('/') && !host.contains(['?', '#', '@', ' ']);
         ["http", "https"].contains(scheme) && is_host && (takes_path || !host.contains('/'))
     };
     let parsed = endpoint.trim_end_matches('/').split_once("://").filter(is_meant);
     parsed.ok_or_else(|| {
-        StoreError::Permanent(format!("endpoint \"{endpoint}\": write it as https://host or http://host:port"))
+        let shown = without_secrets(endpoint);
+        let keys = if endpoint.contains('@') {
+            ", and keys where keys are said: what stands before @ is sent to nobody"
+        } else {
+            ""
+        };
+        StoreError::Permanent(format!("endpoint {shown:?}: write it as https://host or http://host:port{keys}"))
     })
 }
 
+/// A URL as it may be told: without a name and a password before its host, and without what follows a `?`, which may be a signature.
+pub fn without_secrets(url: &str) -> String {
+    let shown = url.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) =
+        shown.split_once("://").map_or(("", shown), |(scheme, rest)| (&shown[..scheme.len() + 3], rest));
+    // A password may have any character, and who writes one may have forgotten to encode it.
+    match url[scheme.len()..].rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}…@{}", host.split(['?', '#']).next().unwrap_or_default()),
+        None => format!("{scheme}{rest}"),
+    }
+}
+
+/// The first words of what somebody else answers, in one line, without what HTML has around them.
+pub fn first_words(text: &str) -> String {
+    const LETTERS_MAX: usize = 100;
+    let (mut words, mut rest) = (String::new(), text);
+    while let Some((before, markup)) = rest.split_once('<') {
+        words.push_str(before);
+        words.push(' ');
+        // Nor what is in these, whose names may be in capitals.
+        let lower = markup.to_ascii_lowercase();
+        let within = ["style", "script"].into_iter().find(|name| lower.starts_with(name));
+        let end = within.map_or(Some(0), |name| lower.find(&format!("</{name}")));
+        rest = end.and_then(|end| markup[end..].split_once('>')).map_or("", |(_, after)| after);
+    }
+    words.push_str(rest);
+    let words: Vec<&str> = words
+        .split(|letter: char| letter.is_whitespace() || letter.is_control())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let words = words.join(" ");
+    match words.char_indices().nth(LETTERS_MAX) {
+        Some((at, _)) => format!("{}…", &words[..at]),
+        None => words,
+    }
+}
+
+/// Whether a name is not resolved: the standard library has no kind for that, and a prefix of its message alone.
+fn is_unknown_host(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::HostNotFound => true,
+        ureq::Error::Io(error) => error.to_string().starts_with("failed to lookup address"),
+        _ => false,
+    }
+}
+
+/// Whether a connection ended too early.
+fn is_cut(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}
+
+/// Why there is no answer at all, and what to do.
+fn unanswered(method: &str, place: &str, error: &ureq::Error) -> StoreError {
+    use rustls::CertificateError::{
+        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+        NotValidYetContext, UnknownIssuer,
+    };
+    let inner = match error {
+        ureq::Error::Io(error) => error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()),
+        ureq::Error::Rustls(error) => Some(error),
+        _ => None,
+    };
+    let (is_final, remedy) = match (inner, error) {
+        (Some(rustls::Error::InvalidCertificate(why)), _) => (
+            true,
+            match why {
+                // The other one: an authority was made anew, of the same name.
+                UnknownIssuer | BadSignature => {
+                    "the authority of its certificate is not trusted here: name that in `certificates`, or in SSL_CERT_FILE"
+                }
+                NotValidForName | NotValidForNameContext { .. } => {
+                    "its certificate is for another name: correct the endpoint, or the certificate"
+                }
+                Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. } => {
+                    "its certificate has ended, or has not begun: renew it, or set this machine's clock"
+                }
+                _ => "its certificate is not good: give it another one",
+            },
+        ),
+        (Some(rustls::Error::InvalidMessage(_)), _) => (true, "it does not speak TLS: begin the endpoint with http://"),
+        _ if is_unknown_host(error) => {
+            (false, "there is no such host: correct the endpoint, or see that names are resolved here")
+        }
+        (_, ureq::Error::Io(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            (false, "nobody listens there: see that the store is at work, and that host and port are right")
+        }
+        (_, ureq::Error::Protocol(_)) if place.starts_with("http://") => {
+            (false, "it does not speak HTTP: where it speaks TLS, begin the endpoint with https://")
+        }
+        (_, ureq::Error::Io(error)) if place.starts_with("http://") && is_cut(error) => {
+            (false, "it ended the connection without an answer: where it speaks TLS, begin the endpoint with https://")
+        }
+        (_, ureq::Error::Timeout(_)) => (false, "see that it can be reached from here"),
+        // It would say the whole address again.
+        (_, ureq::Error::BadUri(_)) => {
+            return StoreError::Permanent(format!("{method} {place}: no such address can be: correct the endpoint"));
+        }
+        _ => return StoreError::Transient(format!("{method} {place}: {error}")),
+    };
+    let why = format!("{method} {place}: {error}: {remedy}");
+    if is_final { StoreError::Permanent(why) } else { StoreError::Transient(why) }
+}
+
+/// Whether an answer of failure may be another one soon: 409 tells of another request at the same object at the same time; 501 of what the store
+/// will never do.
+pub(crate) fn is_passing(status: u16) -> bool {
+    matches!(status, 408 | 409 | 425 | 429 | 500 | 502..=599)
+}
+
 /// What an answer of failure means, but for what is there or is not: that each store says in its own words.
+#[cfg(feature = "clouds")]
 pub(crate) fn failure(status: u16, code: &str, key: &str, place: &str) -> StoreError {
     let separator = if code.is_empty() { "" } else { " " };
-    match status {
-        // 409 tells of another request at the same object at the same time; 501 of what the store will never do.
-        408 | 409 | 425 | 429 | 500 | 502..=599 => {
-            StoreError::Transient(format!("the store answered {status}{separator}{code} for {key}"))
-        }
-        _ => StoreError::Permanent(format!("the store answered {status}{separator}{code} for {key} in {place}")),
-    }
+    let of_key = if key.is_empty() { String::new() } else { format!("{key} in ") };
+    let why = format!("the store answered {status}{separator}{code} for {of_key}{place}");
+    if is_passing(status) { StoreError::Transient(why) } else { StoreError::Permanent(why) }
 }
 
 /// `bytes 0-9/100` as the first byte, the last one, and the bytes of the object.
@@ -259,4 +371,47 @@ pub(crate) fn is_near(url: &str) -> bool {
     let is_loopback = |address: std::net::IpAddr| address.is_loopback();
     ["localhost", "169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::254", "fd00:ec2::23"].contains(&host)
         || host.parse().is_ok_and(is_loopback)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_is_none_is_refused_and_no_secret_in_it_is_told() {
+        for wrong in [
+            "http://user:SECRET@host",
+            "https://SECRET@host:9000/path",
+            "http://user:SEC/RET@host",
+            "http://user:SEC?RET@host",
+            "user:SECRET@host",
+            "https://account.host/container?sig=SECRET",
+            "https://host#SECRET",
+            "ftp://user:SECRET@host",
+        ] {
+            for takes_path in [false, true] {
+                let said = parse_endpoint(wrong, takes_path).unwrap_err().to_string();
+                assert!(!said.contains("SEC") && !said.contains("RET"), "{said}");
+                assert!(said.starts_with("endpoint ") && said.contains("write it as https://host"), "{said}");
+                assert_eq!(said.contains("keys where keys are said"), wrong.contains('@'), "{said}");
+            }
+        }
+        assert_eq!(parse_endpoint("https://host:9000/", false).unwrap(), ("https", "host:9000"));
+        assert_eq!(parse_endpoint("https://host/a", true).unwrap(), ("https", "host/a"));
+        assert!(parse_endpoint("https://host/a", false).is_err() && parse_endpoint("host", true).is_err());
+    }
+
+    #[test]
+    fn of_a_page_the_first_words_are_told_in_one_line() {
+        for (page, words) in [
+            ("", ""),
+            ("<html><head><STYLE>p { a: b }</STYLE><title>Log in</title></head>\r\n<body>please<br>", "Log in please"),
+            ("404 page\tnot\u{1b}[31m found\n", "404 page not [31m found"),
+            ("a <unclosed", "a"),
+            ("<script>if (a < b) x()</script><p>b", "b"),
+        ] {
+            assert_eq!(first_words(page), words, "{page}");
+        }
+        assert!(first_words(&"wörd ".repeat(1000)).chars().count() <= 101);
+    }
 }

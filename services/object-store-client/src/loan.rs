@@ -1,6 +1,6 @@
 //! What somebody lends for a while, keys or a token: held, and lent anew before it ends.
 
-use crate::http::{NAME, TRIES, agent, is_near};
+use crate::http::{NAME, TRIES, agent, is_near, without_secrets};
 use crate::{StoreError, retry};
 use std::io::Read as _;
 use std::sync::{Mutex, PoisonError, TryLockError};
@@ -57,7 +57,11 @@ impl<T: Clone> Loan<T> {
     pub(crate) fn new(url: &str, is_trusted: bool, terms: &'static Terms) -> Result<Self, StoreError> {
         let is_tls = url.starts_with("https://");
         if !is_tls && !is_trusted && !is_near(url) {
-            let text = format!("{url} lends {}: it must begin with https://, or be on this machine", terms.some);
+            let text = format!(
+                "{} lends {}: it must begin with https://, or be on this machine",
+                without_secrets(url),
+                terms.some
+            );
             return Err(StoreError::Permanent(text));
         }
         let agent = agent(NAME, is_tls, terms.timeout, None)?;

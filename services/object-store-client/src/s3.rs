@@ -5,12 +5,14 @@
 //! the object is looked for before it is sent, which leaves a window, and a warning says so. Large objects are sent in parts
 //! ([`multipart`]) under the same condition; a server that honours it for one PUT and not for parts gets every object by one PUT.
 
+mod failure;
 mod multipart;
 mod removal;
 
+use self::failure::{Asked, Failure};
 use crate::credentials::Provider;
-use crate::http::{self, Answer, Client, TRIES, bytes_of, failure, object_bytes_of, parse_endpoint};
-use crate::listing::{Page, Pages, element};
+use crate::http::{self, Answer, Client, TRIES, bytes_of, first_words, object_bytes_of, parse_endpoint};
+use crate::listing::{Page, Pages};
 use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
 use crate::{Attributes, Body, Object, Part, Store, StoreError, retry};
 use ring::digest;
@@ -150,18 +152,12 @@ impl S3Store {
     /// The answer as an error. Reads a bounded part of the body, for S3's code.
     fn failure(&self, key: &str, response: Answer) -> StoreError {
         let status = response.status().as_u16();
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let (region, location) = (header("x-amz-bucket-region"), header("location"));
         let text = self.client.text_of_failure(response);
-        let code = element(&text, "Code").unwrap_or_default();
-        match (status, code.as_str()) {
-            (404, code) if code != "NoSuchBucket" => StoreError::NotFound(key.to_owned()),
-            (412, _) => StoreError::AlreadyExists(key.to_owned()),
-            // The body came too slowly.
-            (400, "RequestTimeout") => StoreError::Transient(format!("the store answered 400 {code} for {key}")),
-            (_, "RequestTimeTooSkewed") => {
-                StoreError::Transient(format!("the store answered {status} {code}: this machine's clock is wrong"))
-            }
-            _ => failure(status, &code, key, &format!("bucket {}", self.settings.bucket)),
-        }
+        let S3Settings { endpoint, bucket, region: asked, .. } = &self.settings;
+        let (region, location) = (region.as_deref(), location.as_deref());
+        Asked { endpoint, region: asked, bucket, key }.failed(&Failure { status, region, location, text: &text })
     }
 
     fn put(&self, key: &str, body: &mut dyn Body, length: u64, headers: Vec<(&str, String)>) -> Result<(), StoreError> {
@@ -319,6 +315,12 @@ impl Store for S3Store {
             let mut text = String::new();
             let read = self.client.body(response).take(LISTING_BYTES_MAX).read_to_string(&mut text);
             read.map_err(|error| StoreError::Transient(format!("LIST: {error}")))?;
+            if !text.contains("<ListBucketResult") {
+                let (endpoint, words) = (&self.settings.endpoint, first_words(&text));
+                return Err(StoreError::Permanent(format!(
+                    "the store at {endpoint} answered what is no listing of S3, \"{words}\": correct the endpoint, or see what stands between"
+                )));
+            }
             let page = Page::of(&text)?;
             // A key that the store cannot write in its answer, and writes otherwise, would count as gone.
             if let Some(Object { key, .. }) = page.objects.iter().find(|object| !object.key.starts_with(prefix)) {

@@ -85,15 +85,40 @@ enum Verb {
 /// S3, where flags are handier than a file.
 #[derive(Args, Clone, Default)]
 struct S3Args {
-    /// S3's endpoint, https://host[:port] [default: AWS's own]
-    #[arg(long, env = "AWS_ENDPOINT_URL_S3", value_name = "URL")]
+    /// S3's endpoint, https://host[:port] [default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS's own]; with --config the file says it
+    #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
-    /// S3's region [default: us-east-1]
-    #[arg(long, env = "AWS_REGION", value_name = "NAME")]
+    /// S3's region [default: AWS_REGION, AWS_DEFAULT_REGION, us-east-1]; with --config the file says it
+    #[arg(long, value_name = "NAME")]
     region: Option<String>,
 }
 
 impl S3Args {
+    /// Refuses what would be without effect beside a file.
+    fn without_file(&self) -> Result<(), ConfigError> {
+        let said = [("--endpoint", &self.endpoint), ("--region", &self.region)];
+        match said.into_iter().find(|(_, value)| value.is_some()) {
+            None => Ok(()),
+            Some((flag, _)) => {
+                let problem =
+                    "cannot be used with --config: the file says how its store is reached; write it there".into();
+                Err(ConfigError::Value { field: flag.into(), problem })
+            }
+        }
+    }
+
+    /// With what the environment says where the flags say nothing: for who has to know what it is.
+    fn of_environment(&self) -> S3Args {
+        let said = |flag: &Option<String>, names: [&str; 2]| {
+            let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+            flag.clone().or_else(|| names.into_iter().find_map(set))
+        };
+        S3Args {
+            endpoint: said(&self.endpoint, ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]),
+            region: said(&self.region, ["AWS_REGION", "AWS_DEFAULT_REGION"]),
+        }
+    }
+
     fn options(&self) -> S3Options {
         S3Options { endpoint: self.endpoint.clone(), region: self.region.clone(), ..S3Options::default() }
     }
@@ -161,6 +186,7 @@ impl WatchArgs {
     /// The configuration that the flags mean.
     fn config(&self) -> Result<Either, ConfigError> {
         if let Some(path) = &self.config {
+            self.s3.without_file()?;
             return Either::read(path);
         }
         if self.databases.is_empty() {
@@ -206,6 +232,7 @@ struct PlaceArgs {
 impl PlaceArgs {
     fn replica(&self) -> Result<Replica, ConfigError> {
         if let Some(config) = &self.config {
+            self.s3.without_file()?;
             return Either::read_as(config, !self.no_expand_env)?.replica(&self.place, config);
         }
         Ok(Location::open(&self.place, &self.s3.options())?.replica(""))

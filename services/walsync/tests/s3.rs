@@ -133,6 +133,71 @@ fn a_wrong_secret_and_a_wrong_bucket_are_final_and_a_dead_server_is_not() {
 }
 
 #[test]
+fn what_is_wrong_between_here_and_the_store_is_one_line_that_says_what_to_do() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (plain, tls) = (Gateway::start(), Gateway::start_with_certificate(authority.sign("gateway")));
+    let nameless = authority.sign_as("nameless", |parameters| parameters.subject_alt_names.clear());
+    let nameless = Gateway::start_with_certificate(nameless);
+    let settings = |endpoint: String| S3Settings { endpoint, certificates: Some(authority.path()), ..settings(1) };
+    let of = |settings: S3Settings, secret: &str| {
+        S3Store::new(settings, credentials(secret)).unwrap().list("p/").map(drop).unwrap_err()
+    };
+    let trusting = |path| S3Settings { certificates: Some(path), ..settings(tls.endpoint()) };
+    let (of_same_name, unknown) = (trusting(stranger.path()), trusting(stranger.self_signed("unknown", |_| {}).0));
+    let to_another_name = settings(nameless.endpoint());
+    let no_bucket = S3Settings { bucket: "nowhere".into(), ..settings(plain.endpoint()) };
+    for (settings, secret, is_transient, parts) in [
+        (of_same_name, SECRET, false, ["BadSignature", "name that in `certificates`"]),
+        (unknown, SECRET, false, ["UnknownIssuer", "name that in `certificates`"]),
+        (to_another_name, SECRET, false, ["certificate", "is for another name"]),
+        (
+            settings(format!("https://127.0.0.1:{}", plain.port)),
+            SECRET,
+            false,
+            ["does not speak TLS", "begin the endpoint with http://"],
+        ),
+        (
+            settings(format!("http://127.0.0.1:{}", tls.port)),
+            SECRET,
+            true,
+            ["http://127.0.0.1:", "begin the endpoint with https://"],
+        ),
+        (settings(format!("http://127.0.0.1:{}", free_port())), SECRET, true, ["refused", "nobody listens there"]),
+        (
+            settings("http://no-such-host.invalid:9000".into()),
+            SECRET,
+            true,
+            ["no-such-host.invalid", "there is no such host"],
+        ),
+        (
+            settings(plain.endpoint()),
+            "wrong",
+            false,
+            ["403 SignatureDoesNotMatch for bucket bucket", "correct the secret access key"],
+        ),
+        (no_bucket, SECRET, false, ["404 NoSuchBucket for bucket nowhere", "make it there"]),
+        (
+            S3Settings { region: "eu-west-1".into(), ..settings(plain.endpoint()) },
+            SECRET,
+            false,
+            ["400 AuthorizationHeaderMalformed", "say us-east-1, and not eu-west-1"],
+        ),
+    ] {
+        let endpoint = settings.endpoint.clone();
+        let error = of(settings, secret);
+        let said = error.to_string();
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        assert!(said.contains(&endpoint) && said.lines().count() == 1 && !said.contains("  "), "{said}");
+        assert_eq!(error.is_transient(), is_transient, "{said}");
+    }
+    let stranger = Credentials { access_key_id: "nobody".into(), ..credentials(SECRET) };
+    let error = S3Store::new(settings(plain.endpoint()), stranger).unwrap().get("p/k", None).map(drop).unwrap_err();
+    let said = error.to_string();
+    assert!(matches!(error, StoreError::Permanent(_)) && said.contains("does not know this access key"), "{said}");
+    assert!(said.contains(" for p/k in bucket bucket"), "{said}");
+}
+
+#[test]
 fn a_server_that_never_answers_is_given_up() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
@@ -308,4 +373,48 @@ fn an_upload_in_parts_that_fails_leaves_nothing() {
     assert!(matches!(&result, Err(StoreError::Permanent(text)) if text.contains("shorter")), "{result:?}");
     assert!(body.action.is_none(), "a part that could not be read was tried again");
     assert_eq!((store.list("").unwrap().len(), gateway.parts()), (0, 0));
+}
+
+#[test]
+fn where_a_store_is_is_said_by_a_flag_or_by_a_file_and_an_address_that_nobody_can_ask_is_refused() {
+    let folder = folder();
+    let (config, database) = (folder.path().join("walsync.yml"), folder.path().join("app.db"));
+    std::fs::write(&config, format!("{{store: s3://b/p, databases: [{{path: {}}}]}}", database.display())).unwrap();
+    std::fs::write(&database, "precious").unwrap();
+    let said = |words: &[&str], variables: &[(&str, &str)]| {
+        let mut command = support::walsync();
+        with_credentials(command.args(words).envs(variables.iter().copied()));
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (config, database) = (config.to_str().unwrap(), database.to_str().unwrap());
+    for flag in ["--endpoint", "--region"] {
+        for words in [["explain", "--config", config].as_slice(), &["list", database, "--config", config]] {
+            let (code, text) = said(&[words, &[flag, "http://127.0.0.1:1"]].concat(), &[]);
+            assert!(code == Some(2) && text.contains(&format!("{flag}: cannot be used with --config")), "{text}");
+        }
+    }
+    // What the environment says goes along with a file.
+    let (code, text) = said(&["explain", "--config", config], &[("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")]);
+    assert_eq!(code, Some(0), "{text}");
+    for secret in ["http://user:SECRET@127.0.0.1:1", "https://127.0.0.1:1?sig=SECRET"] {
+        for (words, variables) in [
+            (&["list", "s3://b/p", "--endpoint", secret][..], &[][..]),
+            (&["list", "s3://b/p"], &[("AWS_ENDPOINT_URL", secret)]),
+            (&["explain", database, "--to", "s3://b/p"], &[("AWS_ENDPOINT_URL_S3", secret)]),
+            (&["list", &format!("s3://b/p?endpoint={secret}")], &[]),
+        ] {
+            let (code, text) = said(words, variables);
+            assert!(code == Some(2) && text.contains("write it as https://host"), "{words:?}: {code:?} {text}");
+            assert!(!text.contains("SECRET") && text.lines().count() == 1, "{words:?}: {text}");
+        }
+    }
+    let (unix, to) = (format!("unix://{database}"), format!("file://{}", folder.path().join("store").display()));
+    for listen in [unix.as_str(), "https://127.0.0.1:9091"] {
+        for words in [["watch", database, "--to", &to].as_slice(), &["status"], &["sync", database]] {
+            let (code, text) = said(&[words, &["--listen", listen]].concat(), &[]);
+            assert!(code == Some(2) && text.contains("expected http://HOST:PORT"), "{words:?}: {code:?} {text}");
+        }
+    }
+    assert_eq!(std::fs::read(database).unwrap(), b"precious");
 }

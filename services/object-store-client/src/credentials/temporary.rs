@@ -3,6 +3,7 @@
 
 use super::{Credentials, Provider};
 use crate::StoreError;
+use crate::http::without_secrets;
 use crate::listing::element;
 use crate::loan::{Loan, Question, Terms};
 use crate::signature::encode;
@@ -109,7 +110,7 @@ impl Temporary {
     }
 
     fn ask(&self, method: &'static str, url: &str, headers: &[(&str, &str)], form: &str) -> Result<String, StoreError> {
-        self.loan.ask(&Question { method, url, place: url, headers, form })
+        self.loan.ask(&Question { method, url, place: &without_secrets(url), headers, form })
     }
 }
 

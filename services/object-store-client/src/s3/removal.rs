@@ -18,9 +18,8 @@ impl S3Store {
             let one_by_one = || keys.iter().try_for_each(|key| self.delete_object(key, ""));
             // XML has no place for most control characters, and a carriage return in it is a new line.
             let is_awkward = keys.iter().any(|key| key.contains(char::is_control));
-            if keys.len() == 1 || is_awkward {
-                one_by_one()?;
-            } else if self.removes_many.get() == Some(&false) || !self.delete_chunk(keys)? {
+            let goes_alone = keys.len() == 1 || is_awkward || self.removes_many.get() == Some(&false);
+            if goes_alone || !self.delete_chunk(keys)? {
                 one_by_one()?;
             }
         }

@@ -122,6 +122,21 @@ fn any_key_that_is_written_is_listed_as_it_was() {
 }
 
 #[test]
+fn a_page_of_a_proxy_is_no_listing_and_no_missing_object() {
+    let page = "<html><body><h1>Please log in</h1></body></html>";
+    for status in ["200 OK", "404 Not Found"] {
+        let (store, _) = noting_store(format!("HTTP/1.1 {status}\r\n\r\n{page}"));
+        let error = store.list("").unwrap_err();
+        let said = error.to_string();
+        assert!(matches!(error, StoreError::Permanent(_)) && said.contains("\"Please log in\""), "{said}");
+        assert!(said.contains("the store at http://127.0.0.1:") && !said.contains('<'), "{said}");
+    }
+    let (store, _) = noting_store(format!("HTTP/1.1 404 Not Found\r\n\r\n{page}"));
+    let error = store.get("k", None).map(drop).unwrap_err();
+    assert!(matches!(&error, StoreError::Permanent(said) if said.contains("for k in bucket b")), "{error}");
+}
+
+#[test]
 fn a_bucket_is_at_aws_unless_somebody_says_where() {
     let at_aws = S3Settings::find("b", None, None, |name| (name == "AWS_REGION").then(|| "eu-west-1".into()));
     assert_eq!((at_aws.endpoint.as_str(), at_aws.path_style), ("https://s3.eu-west-1.amazonaws.com", false));

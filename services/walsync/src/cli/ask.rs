@@ -10,7 +10,7 @@ use service_kit::url::Url;
 use service_kit::{console, percent};
 use std::path::Path;
 use std::time::Duration;
-use walsync::store::http::agent;
+use walsync::store::http::{agent, first_words};
 
 /// From the end of what was waited for to the answer, at most.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -117,6 +117,10 @@ fn ask(replicator: &Url, path: &str, limit: Duration) -> anyhow::Result<String> 
     let status = answer.status();
     let text = answer.into_body().into_with_config().limit(ANSWER_BYTES_MAX).read_to_string();
     let text = text.map_err(|error| anyhow::anyhow!("{replicator}: its answer was cut short: {error}"))?;
+    if text.trim_start().starts_with('<') {
+        let (status, words) = (status.as_u16(), first_words(&text));
+        anyhow::bail!("{replicator} answered {status}, \"{words}\": that is not walsync; is the address right?");
+    }
     anyhow::ensure!(status == StatusCode::OK, "{}", text.trim_end());
     Ok(text)
 }
@@ -162,6 +166,15 @@ mod tests {
         assert_eq!(says("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nabc\n").unwrap(), "abc\n");
         let refused = says("HTTP/1.1 404 Not Found\r\ncontent-length: 5\r\n\r\nwhat\n").unwrap_err();
         assert_eq!(refused.to_string(), "what");
+        let page = "<html><title>404</title>\n<p>Not here</p></html>";
+        for head in ["404 Not Found\r\n", "200 OK\r\n"] {
+            let said =
+                says(&format!("HTTP/1.1 {head}content-length: {}\r\n\r\n{page}", page.len())).unwrap_err().to_string();
+            assert!(
+                said.contains(&format!("answered {}, \"404 Not here\": that is not walsync", &head[..3])),
+                "{said}"
+            );
+        }
         let foreign = says("SSH-2.0-OpenSSH_9.2\r\n").unwrap_err().to_string();
         assert!(foreign.contains("walsync") && foreign.lines().count() == 1, "{foreign}");
     }

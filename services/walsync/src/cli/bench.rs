@@ -79,7 +79,7 @@ impl BenchArgs {
             litestream_each: self.litestream_each,
             store: self.store,
             folder: self.folder,
-            s3: self.s3.options(),
+            s3: self.s3.of_environment().options(),
         }
     }
 }

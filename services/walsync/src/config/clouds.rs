@@ -66,12 +66,17 @@ pub(super) fn parse(
     for word in words {
         match word {
             ("endpoint", value) => endpoint = Some(super::place::endpoint(value)),
-            (name, _) => return refuse("store", format!("{url}: \"{name}\" is unknown: endpoint")),
+            (name, _) => {
+                return refuse("store", format!("{}: \"{name}\" is unknown: endpoint", super::place::shown(url)));
+            }
         }
     }
     if scheme == "gs" {
         if first.is_empty() {
-            return refuse("store", format!("{url}: there is no bucket: write it as gs://bucket/prefix"));
+            return refuse(
+                "store",
+                format!("{}: there is no bucket: write it as gs://bucket/prefix", super::place::shown(url)),
+            );
         }
         let mut options = gcs.clone();
         options.endpoint = endpoint.or(options.endpoint);
@@ -81,10 +86,16 @@ pub(super) fn parse(
     let elsewhere = || azure.account_name.clone().or_else(|| variable("AZURE_STORAGE_ACCOUNT"));
     let account = account.map(str::to_owned).or_else(elsewhere).filter(|account| !account.is_empty());
     let Some(account) = account else {
-        return refuse("store", format!("{url}: there is no account: write it as abs://account@container/prefix"));
+        return refuse(
+            "store",
+            format!("{}: there is no account: write it as abs://account@container/prefix", super::place::shown(url)),
+        );
     };
     if container.is_empty() {
-        return refuse("store", format!("{url}: there is no container: write it as abs://account@container/prefix"));
+        return refuse(
+            "store",
+            format!("{}: there is no container: write it as abs://account@container/prefix", super::place::shown(url)),
+        );
     }
     let mut options = azure.clone();
     options.endpoint = endpoint.or(options.endpoint);

@@ -2,6 +2,7 @@
 //! the other for another process that writes there, and stop.
 
 use super::{ConfigError, refuse};
+use crate::store::http::without_secrets;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
@@ -52,6 +53,13 @@ pub(super) fn with_words(url: &str) -> (&str, impl Iterator<Item = (&str, &str)>
     (place, words.map(|word| word.split_once('=').unwrap_or((word, ""))))
 }
 
+/// A place as messages tell it: what stands behind it may be an endpoint with a password, and in the place of a bucket there may be one, too.
+pub(super) fn shown(url: &str) -> String {
+    let place = url.split('?').next().unwrap_or_default();
+    // The account of Azure's is no secret.
+    if place.starts_with("abs") { place.to_owned() } else { without_secrets(place) }
+}
+
 /// The place of what is called `name` below this one.
 pub fn with_name(url: &str, name: &str) -> String {
     let (place, query) = match url.find('?').filter(|_| is_in_bucket(url)) {
@@ -73,15 +81,13 @@ pub(super) fn prefix(url: &str, prefix: &str) -> Result<String, ConfigError> {
     if !prefix.is_empty() && is_ambiguous(prefix) {
         return refuse(
             "store",
-            format!("{url}: no part of a place in a bucket may be empty, \".\" or \"..\": leave it out"),
+            format!("{}: no part of a place in a bucket may be empty, \".\" or \"..\": leave it out", shown(url)),
         );
     }
     // XML, in which listings are answered, has no other control characters.
     if prefix.contains(|letter: char| letter.is_control() && !['\t', '\n', '\r'].contains(&letter)) {
-        return refuse(
-            "store",
-            format!("{url:?}: not every store lists names with control characters: leave them out"),
-        );
+        let problem = format!("{:?}: not every store lists names with control characters: leave them out", shown(url));
+        return refuse("store", problem);
     }
     Ok(prefix.to_owned())
 }

@@ -65,14 +65,18 @@ impl S3Place {
                 _ => {
                     return refuse(
                         "store",
-                        format!("{url}: \"{name}\" is unknown: endpoint, region, force-path-style"),
+                        format!("{}: \"{name}\" is unknown: endpoint, region, force-path-style", place::shown(url)),
                     );
                 }
             }
         }
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
         if bucket.is_empty() {
-            return refuse("store", format!("{url}: there is no bucket"));
+            return refuse("store", format!("{}: there is no bucket", place::shown(url)));
+        }
+        if bucket.contains(['@', ':']) {
+            let problem = "no bucket has a @ or a : in its name: keys and hosts are said elsewhere, as in s3://bucket/prefix?endpoint=https://host";
+            return refuse("store", format!("{}: {problem}", place::shown(url)));
         }
         let prefix = place::prefix(url, prefix)?;
         Ok(Some(S3Place { bucket: bucket.to_owned(), prefix, options }))

@@ -230,6 +230,19 @@ fn a_place_in_a_bucket_is_written_in_one_way_and_no_place_is_no_folder() {
     {
         assert!(open(url).is_ok(), "{url}");
     }
+    // As Litestream reads it.
+    let place = |url: &str| open(url).unwrap().place("").to_string();
+    assert_eq!(place("s3://b//p/"), place("s3://b/p"));
+    for url in [
+        "s3://KEY:SECRET@b/p",
+        "s3://SECRET@b",
+        "s3://b/p?endpoint=http://u:SECRET@h",
+        "s3://b/./p?endpoint=http://u:SECRET@h",
+        "s3://b?x=SECRET&y",
+    ] {
+        let refusal = open(url).map(drop).unwrap_err().to_string();
+        assert!(!refusal.contains("SECRET"), "{refusal}");
+    }
     let refusal = open("").map(drop).unwrap_err().to_string();
     assert!(refusal.starts_with("store: is empty"), "{refusal}");
     let refusal = Config::parse("{store: '', databases: [{path: /a.db}]}").map(|config| open(&config.store).is_err());
