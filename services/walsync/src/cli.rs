@@ -397,17 +397,17 @@ impl AskArgs {
         let missing = |problem: String| ConfigError::Value { field: "--listen".into(), problem };
         match (&self.listen, &self.config) {
             (Some(listen), _) => Ok(listen.clone()),
-            (None, Some(file)) => match Either::read(file)? {
-                Either::Litestream(config) => Ok(watch::address(&config)?.ok_or_else(|| {
-                    missing(format!("is missing, and {} has no addr: nobody can be asked", file.display()))
-                })?),
-                Either::Walsync(config) => Ok(config.listen()?.ok_or_else(|| {
-                    missing(format!(
-                        "is missing, and {} has no listen: either names the one of `watch`",
-                        file.display()
-                    ))
-                })?),
-            },
+            (None, Some(file)) => {
+                let config = Either::read(file)?;
+                let file = file.display();
+                let why = match &config {
+                    Either::Litestream(_) => format!("is missing, and {file} has no addr: nobody can be asked"),
+                    Either::Walsync(_) => {
+                        format!("is missing, and {file} has no listen: either names the one of `watch`")
+                    }
+                };
+                Ok(operations::address_of(&config)?.ok_or_else(|| missing(why))?)
+            }
             (None, None) => anyhow::bail!("--listen or --config says whom to ask"),
         }
     }

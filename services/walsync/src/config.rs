@@ -5,7 +5,6 @@ use crate::replicator::{DrillSettings, Settings, Unfit};
 use crate::retention::Policy;
 use crate::store::StoreError;
 use serde::Deserialize;
-use service_kit::url::Url;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -231,12 +230,6 @@ impl Config {
             Unfit::Levels | Unfit::Level => "levels-millis",
         })?;
         Ok(settings)
-    }
-
-    /// Where to serve.
-    pub fn listen(&self) -> Result<Option<Url>, ConfigError> {
-        let listen = self.listen.as_ref().map(|text| text.parse::<Url>());
-        listen.transpose().or_else(|error| refuse("listen", format!("{error}: write it as http://127.0.0.1:9091")))
     }
 
     /// Drills need their folder, and nothing else of this configuration does.

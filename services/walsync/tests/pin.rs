@@ -408,9 +408,9 @@ fn explain_and_the_log_say_what_holds() {
     let mut application = Application::start(&database, TABLE);
     let configuration = folder.path().join("walsync.yml");
     for (pin, says) in [
-        ("", "frames held by locks: 1 databases"),
-        ("pin: locks\n", "frames held by locks: 1 databases"),
-        ("pin: read-transaction\n", "frames held by read-transaction: 1 databases"),
+        ("", "frames held by locks: 1 database,"),
+        ("pin: locks\n", "frames held by locks: 1 database,"),
+        ("pin: read-transaction\n", "frames held by read-transaction: 1 database,"),
     ] {
         let store = folder.path().join("store");
         let (store, path) = (store.display(), database.display());

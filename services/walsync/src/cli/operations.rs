@@ -17,6 +17,7 @@ use service_kit::server::{Bound, Options};
 use service_kit::url::Url;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use walsync::config::{ConfigError, Either};
 use walsync::replicator::risk::BOUNDS_MICROS;
 use walsync::replicator::{DrillReport, Observer, Phase, Status};
 
@@ -37,6 +38,16 @@ pub fn address(text: &str) -> Result<Url, String> {
         ));
     }
     Ok(url)
+}
+
+/// The same as a configuration says it, if it does.
+pub fn address_of(config: &Either) -> Result<Option<Url>, ConfigError> {
+    let (field, text) = match config {
+        Either::Walsync(config) => ("listen", &config.listen),
+        Either::Litestream(config) => ("addr", &config.listen),
+    };
+    let problem = |problem| ConfigError::Value { field: field.into(), problem };
+    text.as_deref().map(address).transpose().map_err(problem)
 }
 
 /// Sockets that nobody serves yet.
@@ -216,5 +227,29 @@ impl Collector for Replication {
             ConstGauge::<i64>::new(count as i64).encode(databases.encode_family(&[("phase", phase)])?)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn what_nobody_could_ask_is_refused_in_either_configuration() {
+        let said = |text: &str| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            let address = address_of(&Either::read(file.path()).unwrap());
+            address.map(|url| url.map(|url| url.to_string())).map_err(|error| error.to_string())
+        };
+        let walsync = |listen: &str| said(&format!("store: file:///backup\ndatabases: []\n{listen}"));
+        assert_eq!(walsync(""), Ok(None));
+        assert_eq!(walsync("listen: http://127.0.0.1:9091"), Ok(Some("http://127.0.0.1:9091".into())));
+        for url in ["https://127.0.0.1:9091", "unix:///run/walsync.sock"] {
+            let refused = walsync(&format!("listen: {url}")).unwrap_err();
+            assert!(refused.starts_with("listen: expected http://HOST:PORT, found"), "{refused}");
+        }
+        assert_eq!(said("dbs: []\naddr: ':9090'"), Ok(Some("http://0.0.0.0:9090".into())));
     }
 }

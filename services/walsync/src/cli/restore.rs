@@ -129,9 +129,8 @@ fn print_next(replica: &Replica, txid: u64) -> anyhow::Result<()> {
             let committed = header.map_or("at no known time".into(), |header| time(header.timestamp_millis));
             let between = match next - txid {
                 1 => String::new(),
-                _ => format!(
-                    "; of those between, merged or removed since, no state is known, nor when which was committed"
-                ),
+                _ => "; of those between, merged or removed since, no state is known, nor when which was committed"
+                    .to_owned(),
             };
             format!("the next known state: TXID {next}, committed {committed}{between}")
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::Level;
 use walsync::clock::SystemClock;
-use walsync::config::{Either, Found, Opened, Places, litestream::Litestream};
+use walsync::config::{Either, Found, Opened, Places};
 use walsync::database::DatabaseFiles;
 use walsync::replica::Replica;
 use walsync::replicator::{Phase, Replicator, Settings, Status};
@@ -66,16 +66,14 @@ pub(super) fn begin(level: Option<Level>) {
 
 /// Replicates what the configuration names until it is told to stop, or until the program ends that runs meanwhile.
 pub fn watch(config: &Either, with: With) -> anyhow::Result<()> {
-    let (listen, exec) = match config {
+    let exec = match config {
         Either::Walsync(config) => {
             config.check_drill_folder()?;
-            (with.listen.map_or_else(|| config.listen(), |url| Ok(Some(url)))?, with.exec.as_ref())
+            with.exec.as_ref()
         }
-        Either::Litestream(config) => (
-            with.listen.map_or_else(|| address(config), |url| Ok(Some(url)))?,
-            with.exec.as_ref().or(config.exec.as_ref()),
-        ),
+        Either::Litestream(config) => with.exec.as_ref().or(config.exec.as_ref()),
     };
+    let listen = with.listen.map_or_else(|| operations::address_of(config), |url| Ok(Some(url)))?;
     let program = exec.map(|command| Program::parse(command)).transpose()?;
     let (opened, mut places) = (config.open(true)?, Places::default());
     let found = opened.look(&mut places)?;
@@ -171,7 +169,7 @@ fn run(
     if let (Some(running), None) = (&mut running, ended) {
         ended = Some(running.end()?);
     }
-    let ended = ended.filter(|status| !status.success() && !(stop.is_set() && is_told(*status)));
+    let ended = ended.filter(|status| !(status.success() || stop.is_set() && is_told(*status)));
     tracing::info!("stopping: sending what is committed");
     match (left_behind(&replicator.stop(STOP)), ended) {
         (None, None) => Ok(()),
@@ -218,12 +216,6 @@ fn named(databases: &[&Status]) -> Option<String> {
         1 => format!("1 database, {path} ({why})"),
         count => format!("{count} databases, {path} among them ({why})"),
     })
-}
-
-/// Where a replicator of Litestream's configuration serves, if it does.
-pub fn address(config: &Litestream) -> anyhow::Result<Option<Url>> {
-    let listen = config.listen.as_deref().map(str::parse::<Url>).transpose();
-    listen.map_err(|error| anyhow::anyhow!("addr: {error}"))
 }
 
 /// Refuses to write into a replica beside a process that may be its writer: that one would stop, for good. `instead`: what to do.

@@ -26,11 +26,12 @@ impl From<bool> for IntegrityCheck {
 
 /// What an error begins with of SQLite that lacks something which the application gives it, and which nobody has here; the last is all that it says
 /// within a check of a full-text index whose tokenizer is the application's. Any other error is damage.
-const LACKS: [&str; 6] = [
+const LACKS: [&str; 7] = [
     "no such collation sequence",
     "no such function",
     "no such module",
     "no such tokenizer",
+    "unknown function",
     "unknown tokenizer",
     "SQL logic error",
 ];
