@@ -137,8 +137,8 @@ fn what_is_to_be_watched_is_looked_at_before() {
     let explained = harness::output(&mut verb(&["explain"], &config));
     for expected in [
         format!("replicates into {here}/store\n"),
-        "app.db -> app.db/ltx/0/0000000000000002-0000000000000002.ltx: in WAL mode, ".into(),
-        "old.db/ltx/0/0000000000000002-0000000000000002.ltx: cannot be replicated as it is: the database is not in WAL mode".into(),
+        "app.db -> app.db/ltx/0/0000000000000001-0000000000000001.ltx: in WAL mode, ".into(),
+        "old.db/ltx/0/0000000000000001-0000000000000001.ltx: cannot be replicated as it is: the database is not in WAL mode".into(),
         "2 databases; a change is sent within 50 ms".into(),
         "restored for a trial every 86400 s: 1 database in turn".into(),
         "requests: none, for it goes into a folder".into(),

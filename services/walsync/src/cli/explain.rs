@@ -62,7 +62,7 @@ pub fn explain(config: &Either) -> anyhow::Result<()> {
         line(format_args!("replicates into {place}"))?;
     }
     for (path, replica) in &databases {
-        let name = ltx::FileName { min_txid: 2, max_txid: 2 };
+        let name = ltx::FileName { min_txid: 1, max_txid: 1 };
         line(format_args!("{} -> {}: {}", path.display(), replica.key(0, name), state(path)))?;
     }
     for (path, why) in &refused {
