@@ -68,8 +68,7 @@ fn field(text: &str, (line, column): (usize, usize)) -> Option<&str> {
     rows.find_map(|row| {
         let (word, _) = row.rsplit_once(':')?;
         let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
-        let begin = word.rfind(|letter| !is_of_word(letter)).map_or(0, |at| at + 1);
-        Some(&word[begin..]).filter(|word| !word.is_empty())
+        word.rsplit(|letter| !is_of_word(letter)).next().filter(|word| !word.is_empty())
     })
 }
 
@@ -88,6 +87,13 @@ fn known(problem: &str) -> Option<(&str, &str)> {
 mod tests {
     use crate::config::Config;
     use crate::config::litestream::Litestream;
+
+    #[test]
+    fn a_word_behind_a_letter_of_several_bytes_ends_nobody() {
+        // What a fuzzer found.
+        assert_eq!(super::field("[0S:\u{63c}:0/@", (1, 8)), None);
+        assert_eq!(super::field("{\u{63c}store: 1", (1, 10)), Some("store"));
+    }
 
     #[test]
     fn what_is_wrong_is_told_with_the_field_and_the_remedy() {
