@@ -155,9 +155,13 @@ fn is_restarted(header: &WalHeader, index: &WalIndex) -> bool {
 /// Refuses a database whose application goes on with a WAL that is not the one at its path, because somebody removed or replaced that: what it
 /// commits is in no file that has a name, nor is what was in it, and the database file alone is an older state.
 ///
-/// The index says which frame is the last. Where nobody uses it, as `is_in_use` tells, whoever opens the database next makes it anew.
-pub fn refuse_other_wal(source: &dyn Source, is_in_use: impl Fn() -> io::Result<bool>) -> Result<(), SourceError> {
-    let Some(index) = source.wal_index()?.filter(|index| index.frames > 0) else { return Ok(()) };
+/// `index` as it was just read says which frame is the last. Where nobody uses it, as `is_in_use` tells, whoever opens the database next makes it anew.
+pub fn refuse_other_wal(
+    source: &dyn Source,
+    index: Option<&WalIndex>,
+    is_in_use: impl Fn() -> io::Result<bool>,
+) -> Result<(), SourceError> {
+    let Some(index) = index.filter(|index| index.frames > 0) else { return Ok(()) };
     let has_last = match source.wal() {
         Some(wal) => wal_reader::has_frame(wal, index.frames, index.page_size, index.salts, index.checksum)?,
         None => false,

@@ -97,14 +97,13 @@ fn a_first_transaction_that_the_index_does_not_tell_of_yet_is_not_passed_over() 
     assert!(matches!(changes_after(&copy, &mut end), Ok(Some(1..))), "it is in no file: {end:?}");
 }
 
-/// A database of which others make something while it is read.
-struct Changing {
+/// A database whose index tells what it is made to.
+struct Altered<F> {
     files: DatabaseFiles,
-    looks: std::cell::Cell<u32>,
-    second: fn(WalIndex) -> Option<WalIndex>,
+    index: F,
 }
 
-impl Source for Changing {
+impl<F: Fn(Option<WalIndex>) -> Option<WalIndex> + Send> Source for Altered<F> {
     fn is_current(&self) -> std::io::Result<bool> {
         self.files.is_current()
     }
@@ -122,47 +121,17 @@ impl Source for Changing {
     }
 
     fn wal_index(&self) -> std::io::Result<Option<WalIndex>> {
-        let index = self.files.wal_index()?;
-        let is_first = self.looks.replace(self.looks.get() + 1) == 0;
-        Ok(if is_first { index } else { index.and_then(self.second) })
-    }
-}
-
-/// A database with an index that tells what it is made to.
-struct Told {
-    files: DatabaseFiles,
-    index: WalIndex,
-}
-
-impl Source for Told {
-    fn is_current(&self) -> std::io::Result<bool> {
-        self.files.is_current()
-    }
-
-    fn database(&self) -> &dyn ReadAt {
-        self.files.database()
-    }
-
-    fn database_state(&self) -> std::io::Result<(u64, i64, i64)> {
-        self.files.database_state()
-    }
-
-    fn wal(&self) -> Option<&dyn ReadAt> {
-        self.files.wal()
-    }
-
-    fn wal_index(&self) -> std::io::Result<Option<WalIndex>> {
-        Ok(Some(self.index))
+        Ok((self.index)(self.files.wal_index()?))
     }
 }
 
 /// Whether nothing came since an image that was taken with `before`, when the WAL is empty and its index says `after`.
 fn is_nothing_told(path: &Path, before: WalIndex, after: WalIndex) -> bool {
     let arena = Arena::new(0, std::env::temp_dir());
-    let source = Told { files: DatabaseFiles::open(path).unwrap(), index: before };
+    let source = Altered { files: DatabaseFiles::open(path).unwrap(), index: |_| Some(before) };
     let position = stage_image(&source, IMAGE, None, None, &arena, || Ok(None)).unwrap().staged.position;
     std::fs::File::options().write(true).open(with_suffix(path, "-wal")).unwrap().set_len(0).unwrap();
-    let source = Told { index: after, ..source };
+    let source = Altered { files: source.files, index: |_| Some(after) };
     match stage_changes(&source, &position, CHANGES, &arena).unwrap() {
         Since::Nothing { .. } => true,
         Since::Lost(_) => false,
@@ -206,7 +175,13 @@ fn an_image_beyond_which_a_check_point_has_gone_meanwhile_is_none() {
     let [_, database] = history(folder.path());
     let image = |second: fn(WalIndex) -> Option<WalIndex>| {
         let files = DatabaseFiles::open(&database).unwrap();
-        let source = Changing { files, looks: 0.into(), second };
+        // Others make something of it while it is read.
+        let looks = std::cell::Cell::new(0);
+        let index = move |index: Option<WalIndex>| {
+            let is_first = looks.replace(looks.get() + 1) == 0;
+            if is_first { index } else { index.and_then(second) }
+        };
+        let source = Altered { files, index };
         let arena = Arena::new(0, std::env::temp_dir());
         match stage_image(&source, IMAGE, None, None, &arena, || Ok(None)) {
             Ok(_) => None,

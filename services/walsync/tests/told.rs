@@ -12,21 +12,12 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use support::{Application, Walsync, said, walsync};
+use support::{Walsync, database, said, walsync};
 
 #[test]
 #[ignore = "the application of other tests"]
 fn application_process() {
     support::application_process();
-}
-
-const TABLE: &str = "CREATE TABLE IF NOT EXISTS t(v)";
-const INSERT: &str = "INSERT INTO t VALUES (randomblob(3000))";
-
-fn database(path: &Path) {
-    let mut application = Application::start(path, TABLE);
-    application.run(INSERT);
-    application.close();
 }
 
 /// A configuration of all databases of `data`, which says where to serve.

@@ -9,21 +9,15 @@ use harness::{Process, TempDir, folder, until};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use support::{Application, Walsync, content, litestream, restored_by_litestream, restored_by_walsync, said, walsync};
+use support::{
+    Application, INSERT, TABLE, Walsync, content, database, litestream, restored_by_litestream, restored_by_walsync,
+    said, walsync,
+};
 
 #[test]
 #[ignore = "the application of other tests"]
 fn application_process() {
     support::application_process();
-}
-
-const TABLE: &str = "CREATE TABLE IF NOT EXISTS t(v)";
-const INSERT: &str = "INSERT INTO t VALUES (randomblob(3000))";
-
-fn database(path: &Path) {
-    let mut application = Application::start(path, TABLE);
-    application.run(INSERT);
-    application.close();
 }
 
 fn url(path: &Path) -> String {

@@ -107,7 +107,6 @@ pub fn sync(replicator: &Url, database: &Path, txid: Option<u64>, timeout: Durat
 
 /// One GET of a replicator at work, which is over after `limit`, however slowly the answer comes.
 fn ask(replicator: &Url, path: &str, limit: Duration) -> anyhow::Result<String> {
-    anyhow::ensure!(!replicator.is_tls && !replicator.is_unix, "{replicator}: the address must begin with http://");
     let agent = agent("walsync", false, limit, None)?;
     // It is asked itself: a proxy of the environment would look for the address on its own machine.
     let request = agent.get(format!("{replicator}{path}")).config().timeout_global(Some(limit)).proxy(None).build();

@@ -23,7 +23,8 @@ pub fn long_flags(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
 fn flag(word: &OsStr, verb: Option<&Command>) -> Option<OsString> {
     let bytes = word.as_bytes();
     let bare = bytes.strip_prefix(b"--").or_else(|| bytes.strip_prefix(b"-"));
-    let Some(bare) = bare.filter(|bare| bare.first().is_some_and(u8::is_ascii_lowercase)) else {
+    let is_short = bytes.len() == 2;
+    let Some(bare) = bare.filter(|bare| !is_short && bare.first().is_some_and(u8::is_ascii_lowercase)) else {
         return Some(word.into());
     };
     let (name, value) = match bare.iter().position(|byte| *byte == b'=') {
@@ -42,9 +43,6 @@ fn flag(word: &OsStr, verb: Option<&Command>) -> Option<OsString> {
         Some(long) if name.len() == 1 => long.as_bytes(),
         _ => name,
     };
-    if bytes.len() == 2 && !bytes.starts_with(b"--") {
-        return Some(word.into());
-    }
     let joined = |value: Option<&[u8]>| {
         let value = value.map(|value| [b"=", value].concat()).unwrap_or_default();
         OsString::from_vec([b"--", name, &value].concat())

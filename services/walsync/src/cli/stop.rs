@@ -27,20 +27,14 @@ impl Stop {
         let signals: &[i32] = if is_ignored(SIGHUP) { &[SIGTERM, SIGINT] } else { &[SIGTERM, SIGINT, SIGHUP] };
         // Also while nobody can be told any more.
         let is_told = Arc::new(AtomicBool::new(false));
-        // A byte for each that comes.
-        let (mut come, comes) = UnixStream::pair()?;
         for signal in signals {
             flag::register_conditional_shutdown(*signal, EXIT_CODE, is_told.clone())?;
             flag::register(*signal, stop.flag.clone())?;
-            pipe::register(*signal, comes.try_clone()?)?;
         }
         let of_thread = stop.clone();
-        std::thread::Builder::new().name("signals".into()).spawn(move || {
-            let mut signals = [0; 2];
-            if come.read_exact(&mut signals).is_ok() {
-                is_told.store(true, Ordering::Release);
-                of_thread.end_at_once();
-            }
+        after::<2>(signals, move || {
+            is_told.store(true, Ordering::Release);
+            of_thread.end_at_once();
         })?;
         Ok(stop)
     }
@@ -73,15 +67,24 @@ impl Stop {
 
 /// At the first signal does this, and ends the process: for what is done at once or not at all.
 pub fn on_signal(clean: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    let signals: Vec<i32> = [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)).collect();
+    after::<1>(&signals, || {
+        clean();
+        console::tell("walsync: ended by a signal");
+        std::process::exit(EXIT_CODE);
+    })
+}
+
+/// Does this on a thread of its own when so many of these signals have come.
+fn after<const COUNT: usize>(signals: &[i32], act: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    // A byte for each that comes.
     let (mut come, comes) = UnixStream::pair()?;
-    for signal in [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
-        pipe::register(signal, comes.try_clone()?)?;
+    for signal in signals {
+        pipe::register(*signal, comes.try_clone()?)?;
     }
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        if come.read_exact(&mut [0]).is_ok() {
-            clean();
-            console::tell("walsync: ended by a signal");
-            std::process::exit(EXIT_CODE);
+        if come.read_exact(&mut [0; COUNT]).is_ok() {
+            act();
         }
     })?;
     Ok(())

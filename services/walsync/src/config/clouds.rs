@@ -1,5 +1,6 @@
 //! Google Cloud Storage and Azure Blob Storage: their words, which every walsync reads, and their stores, which one with the feature `clouds` has.
 
+use super::place::refuse_place;
 use super::{ConfigError, Location, refuse};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -67,16 +68,13 @@ pub(super) fn parse(
         match word {
             ("endpoint", value) => endpoint = Some(super::place::endpoint(value)),
             (name, _) => {
-                return refuse("store", format!("{}: \"{name}\" is unknown: endpoint", super::place::shown(url)));
+                return refuse_place(url, format!("\"{name}\" is unknown: endpoint"));
             }
         }
     }
     if scheme == "gs" {
         if first.is_empty() {
-            return refuse(
-                "store",
-                format!("{}: there is no bucket: write it as gs://bucket/prefix", super::place::shown(url)),
-            );
+            return refuse_place(url, "there is no bucket: write it as gs://bucket/prefix");
         }
         let mut options = gcs.clone();
         options.endpoint = endpoint.or(options.endpoint);
@@ -86,16 +84,10 @@ pub(super) fn parse(
     let elsewhere = || azure.account_name.clone().or_else(|| variable("AZURE_STORAGE_ACCOUNT"));
     let account = account.map(str::to_owned).or_else(elsewhere).filter(|account| !account.is_empty());
     let Some(account) = account else {
-        return refuse(
-            "store",
-            format!("{}: there is no account: write it as abs://account@container/prefix", super::place::shown(url)),
-        );
+        return refuse_place(url, "there is no account: write it as abs://account@container/prefix");
     };
     if container.is_empty() {
-        return refuse(
-            "store",
-            format!("{}: there is no container: write it as abs://account@container/prefix", super::place::shown(url)),
-        );
+        return refuse_place(url, "there is no container: write it as abs://account@container/prefix");
     }
     let mut options = azure.clone();
     options.endpoint = endpoint.or(options.endpoint);

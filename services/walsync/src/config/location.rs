@@ -1,6 +1,6 @@
 //! A store, opened, and a place in it: whatever it was named as, a folder or a place in a bucket.
 
-use super::place::{BUCKETS, Place, shown};
+use super::place::{BUCKETS, Place, refuse_place};
 use super::{AzureOptions, Config, ConfigError, GcsOptions, S3Options, S3Place, clouds, refuse};
 use crate::import::LegacyReplica;
 use crate::replica::Replica;
@@ -77,7 +77,7 @@ impl Location {
         let first = url.split('/').next().unwrap_or_default();
         let is_scheme = first == "file" || BUCKETS.contains(&first);
         if first.contains(':') || is_scheme && url.contains("//") {
-            return refuse("store", format!("{}: {KNOWN}", shown(url)));
+            return refuse_place(url, KNOWN);
         }
         let folder = std::path::absolute(url).unwrap_or_else(|_| url.into());
         Ok(Location::folder(folder))

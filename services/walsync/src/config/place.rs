@@ -54,10 +54,15 @@ pub(super) fn with_words(url: &str) -> (&str, impl Iterator<Item = (&str, &str)>
 }
 
 /// A place as messages tell it: what stands behind it may be an endpoint with a password, and in the place of a bucket there may be one, too.
-pub(super) fn shown(url: &str) -> String {
+fn shown(url: &str) -> String {
     let place = url.split('?').next().unwrap_or_default();
     // The account of Azure's is no secret.
     if place.starts_with("abs") { place.to_owned() } else { without_secrets(place) }
+}
+
+/// Refuses what is written as a place. It is told without what may be secret in it.
+pub(super) fn refuse_place<T>(url: &str, problem: impl fmt::Display) -> Result<T, ConfigError> {
+    refuse("store", format!("{}: {problem}", shown(url)))
 }
 
 /// The place of what is called `name` below this one.
@@ -79,10 +84,7 @@ pub(super) fn is_ambiguous(key: &str) -> bool {
 pub(super) fn prefix(url: &str, prefix: &str) -> Result<String, ConfigError> {
     let prefix = prefix.trim_matches('/');
     if !prefix.is_empty() && is_ambiguous(prefix) {
-        return refuse(
-            "store",
-            format!("{}: no part of a place in a bucket may be empty, \".\" or \"..\": leave it out", shown(url)),
-        );
+        return refuse_place(url, "no part of a place in a bucket may be empty, \".\" or \"..\": leave it out");
     }
     // XML, in which listings are answered, has no other control characters.
     if prefix.contains(|letter: char| letter.is_control() && !['\t', '\n', '\r'].contains(&letter)) {

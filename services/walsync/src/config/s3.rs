@@ -1,6 +1,6 @@
 //! S3, and what speaks its protocol: its words, those behind a place too, and its store.
 
-use super::place::{self, Place, endpoint};
+use super::place::{self, Place, endpoint, refuse_place};
 use super::{ConfigError, Location, refuse};
 use crate::store::Store;
 use crate::store::credentials::{self, Credentials, Provider};
@@ -63,20 +63,17 @@ impl S3Place {
                 "region" => options.region = Some(value.to_owned()),
                 "force-path-style" | "forcePathStyle" => options.path_style = Some(value == "true"),
                 _ => {
-                    return refuse(
-                        "store",
-                        format!("{}: \"{name}\" is unknown: endpoint, region, force-path-style", place::shown(url)),
-                    );
+                    return refuse_place(url, format!("\"{name}\" is unknown: endpoint, region, force-path-style"));
                 }
             }
         }
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
         if bucket.is_empty() {
-            return refuse("store", format!("{}: there is no bucket", place::shown(url)));
+            return refuse_place(url, "there is no bucket");
         }
         if bucket.contains(['@', ':']) {
             let problem = "no bucket has a @ or a : in its name: keys and hosts are said elsewhere, as in s3://bucket/prefix?endpoint=https://host";
-            return refuse("store", format!("{}: {problem}", place::shown(url)));
+            return refuse_place(url, problem);
         }
         let prefix = place::prefix(url, prefix)?;
         Ok(Some(S3Place { bucket: bucket.to_owned(), prefix, options }))

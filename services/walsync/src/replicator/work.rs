@@ -242,8 +242,8 @@ impl Shared {
             return Ok(Turn::Done { with_snapshot: true });
         };
         pin.witness()?;
-        refuse_other_wal(&**files, || pin.is_in_use())?;
         let index = files.wal_index()?;
+        refuse_other_wal(&**files, index.as_ref(), || pin.is_in_use())?;
         let needed = state.work(index.as_ref());
         if needed > work {
             return Ok(Turn::Later(needed));

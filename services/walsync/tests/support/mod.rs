@@ -28,6 +28,17 @@ pub struct Application {
     output: BufReader<ChildStdout>,
 }
 
+/// The table of [`database`], and a row of it.
+pub const TABLE: &str = "CREATE TABLE IF NOT EXISTS t(v)";
+pub const INSERT: &str = "INSERT INTO t VALUES (randomblob(3000))";
+
+/// Makes a database of one row that nobody has open.
+pub fn database(path: &Path) {
+    let mut application = Application::start(path, TABLE);
+    application.run(INSERT);
+    application.close();
+}
+
 /// What a process has used: how busy the machine is changes neither by much.
 #[derive(Debug)]
 pub struct Cost {
