@@ -3,14 +3,16 @@
 mod bench;
 mod cli;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 use service_kit::console::{self, OneLine};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = cli::long_flags(std::env::args_os());
-    let command = match cli::Walsync::try_parse_from(arguments) {
+    let known = cli::Walsync::command();
+    let arguments = cli::long_flags(&known, std::env::args_os());
+    let matches = known.try_get_matches_from(arguments);
+    let command = match matches.and_then(|matches| cli::Walsync::from_arg_matches(&matches)) {
         Ok(command) => command,
         // Who says nothing wants to know what there is to say.
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {

@@ -21,35 +21,37 @@ fn line(text: impl std::fmt::Display) -> io::Result<()> {
 }
 
 /// How a database stands: what a watch would find.
-fn state(path: &Path) -> String {
-    let files = match DatabaseFiles::open(path) {
-        Ok(files) => files,
-        Err(error) if error.kind() == ErrorKind::NotFound => return "not there yet: it is waited for".into(),
-        Err(error) => return format!("cannot be replicated: {error}"),
-    };
-    let size = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
-    match page_size(files.database()) {
-        Ok(_) => format!("in WAL mode, {} bytes, and {} in its WAL", size(path), size(&with_suffix(path, "-wal"))),
-        Err(error) => format!("cannot be replicated as it is: {error}"),
-    }
+struct Standing {
+    state: String,
+    bytes: u64,
+    /// What would hold its frames, and why not the other. One that is not there, or cannot be replicated, has nothing to hold.
+    held: Option<(String, Option<String>)>,
 }
 
-/// How many databases are held by what, and of each kind the first, with what there is to say of it. Those that are not there have nothing to hold.
-fn pins<'a>(wanted: Option<PinKind>, paths: impl Iterator<Item = &'a Path>) -> BTreeMap<String, (usize, String)> {
-    let mut pins: BTreeMap<String, (usize, String)> = BTreeMap::new();
-    for path in paths {
-        let kind = match DatabaseFiles::open(path).and_then(|files| files.pin_kind(wanted)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            kind => kind,
+impl Standing {
+    fn of(path: &Path, wanted: Option<PinKind>) -> Self {
+        let size = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
+        let bytes = size(path);
+        let files = match DatabaseFiles::open(path) {
+            Ok(files) => files,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Self { state: "not there yet: it is waited for".into(), bytes, held: None };
+            }
+            Err(error) => {
+                return Self { state: format!("cannot be replicated: {error}"), bytes, held: None };
+            }
         };
-        let (kind, why) = match kind {
-            Ok((kind, why)) => (kind.to_string(), why),
-            Err(error) => ("nothing".to_owned(), Some(error.to_string())),
+        if let Err(error) = page_size(files.database()) {
+            return Self { state: format!("cannot be replicated as it is: {error}"), bytes, held: None };
+        }
+        let state = format!("in WAL mode, {bytes} bytes, and {} in its WAL", size(&with_suffix(path, "-wal")));
+        let held = match files.pin_kind(wanted) {
+            Ok((kind, why)) => Some((kind.to_string(), why)),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => Some(("nothing".into(), Some(error.to_string()))),
         };
-        let first = || format!("{}{}", path.display(), why.map(|why| format!(" ({why})")).unwrap_or_default());
-        pins.entry(kind).or_insert_with(|| (0, first())).0 += 1;
+        Self { state, bytes, held }
     }
-    pins
 }
 
 /// What a configuration means.
@@ -61,9 +63,18 @@ pub fn explain(config: &Either) -> anyhow::Result<()> {
     for place in &places {
         line(format_args!("replicates into {place}"))?;
     }
+    let mut bytes = 0_u64;
+    // How many are held by what, and of each kind the first, with what there is to say of it.
+    let mut held: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for (path, replica) in &databases {
         let name = ltx::FileName { min_txid: 1, max_txid: 1 };
-        line(format_args!("{} -> {}: {}", path.display(), replica.key(0, name), state(path)))?;
+        let standing = Standing::of(path, settings.pin);
+        line(format_args!("{} -> {}: {}", path.display(), replica.key(0, name), standing.state))?;
+        bytes = bytes.saturating_add(standing.bytes);
+        if let Some((kind, why)) = standing.held {
+            let first = || format!("{}{}", path.display(), why.map(|why| format!(" ({why})")).unwrap_or_default());
+            held.entry(kind).or_insert_with(|| (0, first())).0 += 1;
+        }
     }
     for (path, why) in &refused {
         line(format_args!("{} is not replicated: {why}", path.display()))?;
@@ -71,7 +82,7 @@ pub fn explain(config: &Either) -> anyhow::Result<()> {
     for (pattern, why) in empty {
         line(format_args!("{}: {why} now", pattern.display()))?;
     }
-    for (kind, (count, first)) in pins(settings.pin, databases.iter().map(|(path, _)| path.as_path())) {
+    for (kind, (count, first)) in held {
         line(format_args!("frames held by {kind}: {}, {first}", many(count, "database")))?;
     }
     let count = databases.len();
@@ -81,8 +92,7 @@ pub fn explain(config: &Either) -> anyhow::Result<()> {
         settings.interval.as_millis()
     ))?;
     schedule(&settings, count)?;
-    let bytes = databases.iter().map(|(path, _)| path.metadata().map_or(0, |metadata| metadata.len()));
-    costs(&settings, &places, count, bytes.fold(0, u64::saturating_add))
+    costs(&settings, &places, count, bytes)
 }
 
 /// When what is done.

@@ -1,7 +1,7 @@
 //! Flags as Go's package `flag` takes them, which Litestream's users have in their scripts: `-config FILE`, `-o=FILE`, `--o FILE`,
 //! `-if-replica-exists=true`.
 
-use clap::{ArgAction, Command, CommandFactory};
+use clap::{ArgAction, Command};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -9,9 +9,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 const TRUE: [&[u8]; 6] = [b"1", b"t", b"T", b"true", b"TRUE", b"True"];
 const FALSE: [&[u8]; 6] = [b"0", b"f", b"F", b"false", b"FALSE", b"False"];
 
-/// The words of a command line, with flags as clap takes them. What stands behind `--` is left as it is.
-pub fn long_flags(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let command = super::Walsync::command();
+/// The words of a command line, with flags as clap takes them for `command`. What stands behind `--` is left as it is.
+pub fn long_flags(command: &Command, arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let words: Vec<OsString> = arguments.collect();
     let verb = words.get(1).and_then(|verb| command.find_subcommand(verb));
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
@@ -57,6 +56,7 @@ fn flag(word: &OsStr, verb: Option<&Command>) -> Option<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
     #[test]
     fn flags_are_taken_as_go_takes_them() {
@@ -74,8 +74,12 @@ mod tests {
             ("wrong -x=true", "wrong --x=true"),
         ] {
             let words = std::iter::once("walsync").chain(given.split(' ')).map(OsString::from);
-            let taken =
-                long_flags(words).into_iter().skip(1).map(|word| word.into_string().unwrap()).collect::<Vec<_>>();
+            let command = crate::cli::Walsync::command();
+            let taken = long_flags(&command, words)
+                .into_iter()
+                .skip(1)
+                .map(|word| word.into_string().unwrap())
+                .collect::<Vec<_>>();
             assert_eq!(taken.join(" "), expected);
         }
     }
