@@ -4,7 +4,7 @@ pub use crate::paths::{sqlite_uri, with_suffix};
 
 use crate::descriptor::{self, Descriptor, Identity, open_regular};
 use crate::pin::read_transaction::ReadTransactionPin;
-use crate::pin::{Life, LockPin, Pin, PinKind, is_watched, without_locks};
+use crate::pin::{Life, LockPin, Pin, PinKind, is_in_use, is_watched, without_locks};
 use crate::source::Source;
 use crate::wal_index::WalIndex;
 use crate::wal_reader::ReadAt;
@@ -82,6 +82,21 @@ impl DatabaseFiles {
     /// Whether `other` is the same database file, whatever became of its WAL.
     pub fn is_same_database(&self, other: &DatabaseFiles) -> bool {
         self.identity[0] == other.identity[0]
+    }
+
+    /// Whether the WAL that was here is not the one of `now`, opened later.
+    pub fn has_lost_wal(&self, now: &DatabaseFiles) -> bool {
+        self.identity[1].is_some() && self.identity[1] != now.identity[1]
+    }
+
+    /// Whether the index that was here is not the one of `now`, opened later.
+    pub fn has_lost_index(&self, now: &DatabaseFiles) -> bool {
+        self.identity[2].is_some() && self.identity[2] != now.identity[2]
+    }
+
+    /// Whether somebody has the index in use that was here. Asked where no pin of ours, of that kind, holds it.
+    pub fn is_index_in_use(&self, kind: PinKind) -> io::Result<bool> {
+        self.index.as_ref().map_or(Ok(false), |index| is_in_use(index, kind))
     }
 
     /// Whether another process watches it, on this machine.

@@ -177,6 +177,15 @@ pub fn is_watched(database: &File) -> io::Result<bool> {
     Ok(Locks::OfProcess.is_taken(database, WATCHED, nix::libc::F_WRLCK)?)
 }
 
+/// Whether somebody else has an index in use, as a pin of that kind sees it.
+pub(crate) fn is_in_use(index: &File, kind: PinKind) -> io::Result<bool> {
+    let locks = match kind {
+        PinKind::Locks => Locks::OfDescription,
+        PinKind::ReadTransaction => Locks::OfProcess,
+    };
+    Ok(locks.is_taken(index, IN_USE, nix::libc::F_WRLCK)?)
+}
+
 /// Takes a copy that follows a replica, for as long as this file is open; false: another process has taken it. Where there are no such locks
 /// nobody can tell.
 pub(crate) fn take_copy(copy: &File) -> bool {
@@ -298,8 +307,7 @@ impl Pin for LockPin {
     }
 
     fn is_in_use(&self) -> io::Result<bool> {
-        let Some(index) = &self.index else { return Ok(false) };
-        Ok(Locks::OfDescription.is_taken(index, IN_USE, nix::libc::F_WRLCK)?)
+        self.index.as_ref().map_or(Ok(false), |index| is_in_use(index, PinKind::Locks))
     }
 
     fn checkpointer_waits(&self) -> io::Result<bool> {

@@ -152,6 +152,10 @@ fn is_restarted(header: &WalHeader, index: &WalIndex) -> bool {
     index.frames == 0 && index.salts[0] == header.salt1.wrapping_add(1)
 }
 
+/// Said of a database whose application goes on with a WAL that is not the one at its path.
+pub const OTHER_WAL: &str = "the WAL at its path is not the one that its application writes, which was removed or replaced: nothing of it can be sent. \
+     Have the application close the database, without killing it: its last close copies what it has into the database file";
+
 /// Refuses a database whose application goes on with a WAL that is not the one at its path, because somebody removed or replaced that: what it
 /// commits is in no file that has a name, nor is what was in it, and the database file alone is an older state.
 ///
@@ -174,11 +178,7 @@ pub fn refuse_other_wal(
     if !source.wal_index()?.is_some_and(stays) || !source.is_current()? {
         return Err(SourceError::Busy("its WAL was just begun anew"));
     }
-    Err(SourceError::Refused(
-        "the WAL at its path is not the one that its application writes, which was removed or replaced: nothing of it can be sent. Have the \
-         application close the database, without killing it: its last close copies what it has into the database file"
-            .to_owned(),
-    ))
+    Err(SourceError::Refused(OTHER_WAL.to_owned()))
 }
 
 fn encode_header(stamp: Stamp, page_size: u32, size: u32, position: &Position) -> Header {

@@ -9,7 +9,7 @@ mod support;
 use harness::{TempDir, folder, until};
 use rustix::process::Signal;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -68,15 +68,6 @@ impl Scene {
         std::fs::remove_file(with_suffix(&self.database, suffix)).unwrap();
     }
 
-    /// Until nobody in this process has the removed file any more.
-    fn until_let_go(&self, suffix: &str) {
-        let removed = format!("{} (deleted)", with_suffix(&self.database, suffix).display());
-        until("removed files that are let go of", || {
-            let open = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
-            open.filter_map(|entry| std::fs::read_link(entry.path()).ok()).all(|path| path != Path::new(&removed))
-        });
-    }
-
     fn restored(&self) -> Vec<u8> {
         let output = self.folder.path().join("restored.db");
         let _ = std::fs::remove_file(&output);
@@ -90,7 +81,7 @@ impl Scene {
 fn what_is_committed_without_an_index_is_seen_and_counted_at_risk() {
     let mut scene = Scene::start();
     scene.remove("-shm");
-    scene.until_let_go("-shm");
+    assert!(scene.replicator.sync(LONG), "the loss of the index is seen");
     until("a replica of all there is", || scene.status().phase == Phase::Running && scene.status().at_risk.is_zero());
     scene.is_shut.store(true, Ordering::Release);
     for _ in 0..2 {
@@ -132,13 +123,12 @@ fn is_refused(status: &Status) -> bool {
     matches!(&status.phase, Phase::Refused(why) if why.contains("is not the one that its application writes"))
 }
 
-/// An application goes on with a WAL that has no name any more, and `instead` is done at its path.
-fn assert_refused_until_it_is_closed(instead: impl Fn(&Path)) {
+/// An application goes on with a WAL that has no name any more, as `spoil` has seen to.
+fn assert_refused_until_it_is_closed(spoil: impl Fn(&Scene)) {
     let mut scene = Scene::start();
-    let (before, durable) = (scene.status().durable_txid, scene.restored());
-    scene.remove("-wal");
-    instead(&with_suffix(&scene.database, "-wal"));
+    spoil(&scene);
     until("a database that is refused", || is_refused(&scene.status()));
+    let (before, durable) = (scene.status().durable_txid, scene.restored());
     scene.application.run(INSERT);
     assert!(scene.replicator.sync(LONG));
     let status = scene.status();
@@ -163,10 +153,40 @@ fn assert_refused_until_it_is_closed(instead: impl Fn(&Path)) {
 
 #[test]
 fn a_database_whose_application_writes_a_wal_that_was_removed_is_refused() {
-    assert_refused_until_it_is_closed(|_| {});
+    assert_refused_until_it_is_closed(|scene| scene.remove("-wal"));
 }
 
 #[test]
 fn a_database_whose_application_writes_a_wal_in_whose_place_another_lies_is_refused() {
-    assert_refused_until_it_is_closed(|wal| std::fs::write(wal, [0; 9000]).unwrap());
+    assert_refused_until_it_is_closed(|scene| {
+        scene.remove("-wal");
+        std::fs::write(with_suffix(&scene.database, "-wal"), [0; 9000]).unwrap();
+    });
+}
+
+#[test]
+fn a_database_whose_application_writes_a_wal_that_was_removed_with_its_index_is_refused() {
+    assert_refused_until_it_is_closed(|scene| {
+        scene.remove("-wal");
+        scene.remove("-shm");
+    });
+}
+
+#[test]
+fn a_database_whose_application_writes_a_wal_that_was_removed_after_its_index_is_refused() {
+    assert_refused_until_it_is_closed(|scene| {
+        scene.remove("-shm");
+        assert!(scene.replicator.sync(LONG), "the loss of the index is seen");
+        scene.remove("-wal");
+    });
+}
+
+#[test]
+fn a_database_whose_application_writes_a_wal_that_was_removed_before_its_index_is_refused() {
+    assert_refused_until_it_is_closed(|scene| {
+        scene.remove("-wal");
+        until("a database that is refused", || is_refused(&scene.status()));
+        scene.remove("-shm");
+        assert!(scene.replicator.sync(LONG), "the loss of the index is seen");
+    });
 }

@@ -15,7 +15,7 @@
 //! when it is closed. As root, SQLite gives `-shm` the owner of the database, as it does for every connection of root.
 //! Its locks are those of a process: what else reads the files here does so through the same [`Descriptor`].
 
-use super::{CHECKPOINT, Hold, IN_USE, Life, Locks, Pin, PinKind, SHARED, WATCHED, WRITE};
+use super::{CHECKPOINT, Hold, Life, Locks, Pin, PinKind, SHARED, WATCHED, WRITE, is_in_use};
 use crate::descriptor::Descriptor;
 use crate::paths::{sqlite_uri, with_suffix};
 use crate::wal_index::WalIndex;
@@ -121,7 +121,7 @@ impl ReadTransactionPin {
 
     /// Whether another process uses the index: without one nobody copies or restarts anything. The kernel tells of other processes alone.
     fn has_others(&self, index: &Descriptor) -> io::Result<bool> {
-        Ok(Locks::OfProcess.is_taken(index, IN_USE, nix::libc::F_WRLCK)?)
+        is_in_use(index, PinKind::ReadTransaction)
     }
 
     /// Whether there is anything to hold by a transaction. Nothing is opened that is not there.

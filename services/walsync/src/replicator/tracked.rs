@@ -56,6 +56,8 @@ pub struct State {
     pub pin: Option<Box<dyn Pin>>,
     /// The descriptors of both.
     pub place: Option<Place>,
+    /// Files of before whose index is still in use, although it or the WAL has no name any more; and what held them.
+    pub nameless: Option<(Arc<DatabaseFiles>, PinKind)>,
     /// Of the last pin, as far as it was told.
     pub pin_kind: Option<PinKind>,
     pub position: Option<Position>,

@@ -12,7 +12,7 @@ use crate::database::DatabaseFiles;
 use crate::difference::PageChecksums;
 use crate::pin::{Hold, PinKind};
 use crate::position::resume;
-use crate::source::{Since, Source, SourceError, Stamp, refuse_other_wal, stage_changes};
+use crate::source::{OTHER_WAL, Since, Source, SourceError, Stamp, refuse_other_wal, stage_changes};
 use crate::store::{StoreError, backoff};
 use ltx::SNAPSHOT_LEVEL;
 use std::sync::Arc;
@@ -359,6 +359,7 @@ impl Shared {
             }
             return Err(SourceError::Refused(WATCHED.into()).into());
         }
+        state.refuse_nameless(&files)?;
         let (kind, why) = files.pin_kind(self.settings.pin)?;
         self.open_files.take(&mut state.place, kind)?;
         if kind == PinKind::ReadTransaction {
@@ -472,6 +473,29 @@ impl State {
         } else {
             self.snapshot = Some(outgoing);
         }
+    }
+
+    /// Refuses a database whose application goes on with a WAL that has no name any more, whether its index has one or not: the index that it was
+    /// opened with tells whether somebody uses it. SQLite removes neither while somebody does. A lost index alone is no harm.
+    fn refuse_nameless(&mut self, now: &DatabaseFiles) -> Result<(), Failure> {
+        if self.nameless.is_none()
+            && let (Some(files), Some(pin)) = (&self.files, &self.pin)
+            && files.is_same_database(now)
+            && (files.has_lost_wal(now) || files.has_lost_index(now))
+            && pin.is_in_use()?
+        {
+            let kind = pin.kind();
+            // With a lock of ours on its index no close would be the last.
+            self.pin = None;
+            self.nameless = self.files.take().map(|files| (files, kind));
+        }
+        let Some((files, kind)) = &self.nameless else { return Ok(()) };
+        if !files.is_same_database(now) || !files.is_index_in_use(*kind)? {
+            self.nameless = None;
+        } else if files.has_lost_wal(now) {
+            return Err(SourceError::Refused(OTHER_WAL.to_owned()).into());
+        }
+        Ok(())
     }
 
     pub(super) fn forget_files(&mut self) {
