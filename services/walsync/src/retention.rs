@@ -139,7 +139,11 @@ pub fn plan(files: &[RemoteFile], policy: &Policy, levels: u8, now_millis: i64) 
     let now = files.iter().map(|file| file.modified_millis).max().unwrap_or(0).min(now_millis);
     let before = now.saturating_sub(millis(policy.grace));
     let mut points = kept_points(files, &chain, policy, now);
-    points.extend(kept_points(files, &chain, policy, before));
+    // Its newest file of then told the time then: one that comes after a long pause gives up at once what was kept a moment ago.
+    let earlier: Vec<RemoteFile> = files.iter().filter(|file| file.modified_millis <= before).copied().collect();
+    if let Some(then) = earlier.iter().map(|file| file.modified_millis).max() {
+        points.extend(kept_points(&earlier, &chain, policy, then));
+    }
     let mut needed: HashSet<(u8, ltx::FileName)> = HashSet::new();
     for point in &points {
         let plan = chain.plan(*point).map_err(|_| RetentionError::Unproven(*point))?;

@@ -280,6 +280,28 @@ fn a_database_that_nobody_writes_keeps_what_it_has() {
     assert_eq!(plan.remove, []);
 }
 
+#[test]
+fn what_is_kept_until_a_long_pause_ends_stays_for_the_grace_after_it() {
+    let mut history = History::new(3);
+    for _ in 0..20 {
+        history.commit();
+        history.now += Duration::from_secs(10);
+        history.merge();
+    }
+    let removed = |history: &History| plan(&history.files(), &policy(), 3, history.millis()).unwrap().remove;
+    assert_eq!(removed(&history), [], "no upload is older than five minutes");
+    // Restores that begin now have chosen their files when the next commit comes.
+    let chain = Chain::new(history.files());
+    let chosen: Vec<RemoteFile> = history.states.keys().flat_map(|txid| chain.plan(*txid).unwrap()).collect();
+    let taken_away = |history: &History| removed(history).into_iter().filter(|file| chosen.contains(file)).count();
+    history.now += Duration::from_secs(3 * 86_400);
+    history.commit();
+    assert_eq!(taken_away(&history), 0);
+    history.now += policy().grace + Duration::from_secs(1);
+    history.commit();
+    assert!(taken_away(&history) > 0, "they have had their time");
+}
+
 /// A store in which, once it was listed, files are merged: they vanish, and a file that replaces them is there.
 struct MergedMeanwhile {
     store: Arc<MemoryStore>,
