@@ -6,18 +6,19 @@
 mod support;
 
 use harness::{folder, folder_on_disk, until};
+use std::io::{Cursor, Read as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::{Application, content};
+use support::{Application, Meddled, content};
 use walsync::clock::{Clock, SystemClock};
 use walsync::fetch::ReadAhead;
 use walsync::replica::Replica;
 use walsync::replicator::{Phase, Replicator, Settings};
 use walsync::restore::{Target, restore};
-use walsync::store::Store;
 use walsync::store::memory::{Fault, MemoryStore};
+use walsync::store::{Attributes, Store};
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v BLOB)";
 const INSERT: &str = "INSERT INTO t(v) VALUES (randomblob(900))";
@@ -108,6 +109,47 @@ fn of_two_writers_one_is_stopped() {
     assert!(restored(folder.path(), &store) == content(&two), "the chain is the second writer's");
     drop((first, second));
     applications.into_iter().for_each(Application::close);
+}
+
+#[test]
+fn what_was_on_its_way_when_its_writer_was_killed_and_comes_late_fences_nobody() {
+    // The replica is empty then, or has what came before.
+    for commits in [0, 3] {
+        let folder = folder();
+        let database = folder.path().join("app.db");
+        let store = Arc::new(MemoryStore::default());
+        let mut application = Application::start(&database, TABLE);
+        let first = start(&database, &store);
+        assert!(first.sync(LONG));
+        for _ in 0..commits {
+            application.run(INSERT);
+            assert!(first.sync(LONG));
+        }
+        drop(first);
+        let late = store.list("").unwrap().pop().unwrap().key;
+        let mut content_of_late = Vec::new();
+        store.get(&late, None).unwrap().read_to_end(&mut content_of_late).unwrap();
+        store.delete(&late).unwrap();
+        application.run(INSERT);
+        let is_late = AtomicBool::new(true);
+        let arrives = (store.clone(), late.clone(), content_of_late);
+        let meddled = Meddled::new(store.clone(), |_, _, _| {}).before_create(move |key| {
+            let (store, late, content) = &arrives;
+            if key == late && is_late.swap(false, Ordering::AcqRel) {
+                let mut body = Cursor::new(content.clone());
+                store.create(key, &mut body, content.len() as u64, &Attributes::default()).unwrap();
+            }
+        });
+        let settings = Settings { interval: Duration::from_millis(50), ..Settings::default() };
+        let second = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
+        second.add(database.clone(), Replica::new(Arc::new(meddled), ltx::Layout::Objects, "app.db"));
+        assert!(second.sync(LONG));
+        assert_eq!(second.status()[0].phase, Phase::Running, "{commits} commits");
+        assert!(store.list("").unwrap().iter().any(|object| object.key == late));
+        assert!(restored(folder.path(), &store) == content(&database), "{commits} commits");
+        drop(second);
+        application.close();
+    }
 }
 
 #[test]

@@ -41,6 +41,14 @@ pub struct Outgoing {
     pub file: LtxFile,
 }
 
+/// Who wrote the newest file that was found.
+#[derive(Clone, Copy)]
+pub enum Predecessor {
+    /// There was no file.
+    Unknown,
+    Node(u64),
+}
+
 /// What is committed finds no room in the staging folder.
 pub struct Stall {
     pub why: String,
@@ -63,6 +71,10 @@ pub struct State {
     pub position: Option<Position>,
     /// Last transaction ID that is staged or in the store; `None` before the store was asked.
     pub last_txid: Option<u64>,
+    /// Who wrote here before us, as long as nothing of ours has arrived: something of his may still come.
+    pub predecessor: Option<Predecessor>,
+    /// How often the store was asked where the replica ends: what was begun before the last time is void.
+    pub beginnings: u32,
     /// When that was committed, Unix time in milliseconds.
     pub last_millis: i64,
     /// Bytes of a page there; 0 where nothing was sent yet.
@@ -315,6 +327,22 @@ impl State {
 
     pub(super) fn is_fenced(&self) -> bool {
         matches!(self.phase, Phase::Fenced(_))
+    }
+
+    /// Something of who wrote here before came after we had asked where the replica ends: that is asked again. `since`: the oldest commit in what was
+    /// sent in vain.
+    pub(super) fn begin_anew(&mut self, path: &Path, since: Option<Duration>, now: Duration) {
+        tracing::warn!(path = %path.display(), "a file of who wrote here before came late: the replica is looked at again");
+        let queued = self.queue.front().and_then(|outgoing| outgoing.since);
+        let oldest = self.waiting.oldest(since.into_iter().chain(queued).min());
+        self.forget_files();
+        self.waiting.seen(oldest.unwrap_or(now));
+        self.queue.clear();
+        self.snapshot = None;
+        self.last_txid = None;
+        (self.dirty, self.next_stage) = (true, now);
+        // What was staged for them is not.
+        (self.staged_request, self.changes_request) = (0, 0);
     }
 
     /// Somebody else replicates into this place. From now on whatever is committed here is at risk.

@@ -3,15 +3,24 @@
 
 use super::Shared;
 use super::phase::Phase;
-use super::tracked::{Outgoing, State, Tracked};
-use crate::replica::PutError;
-use crate::store::backoff;
+use super::tracked::{Outgoing, Predecessor, State, Tracked};
+use crate::replica::{PutError, RemoteFile};
+use crate::store::{StoreError, backoff};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A file of so many bytes is sent within tenths of a second, or somewhat more.
 const LARGE_BYTES: u64 = 64 << 20;
+
+/// Why a file did not arrive.
+enum NotSent {
+    /// One of who wrote here before is in its place, which came after we had looked: he was killed, and it was still on its way.
+    Late,
+    /// One of another writer is in its place.
+    Fenced(String),
+    Store(StoreError),
+}
 
 impl Outgoing {
     fn is_large(&self) -> bool {
@@ -25,6 +34,28 @@ impl State {
         let is_durable = |snapshot: &Outgoing| snapshot.file.header.max_txid <= self.durable_txid;
         now >= self.next_sending && self.snapshot.as_ref().is_some_and(is_durable)
     }
+}
+
+fn send(tracked: &Tracked, outgoing: &mut Outgoing) -> Result<u64, NotSent> {
+    let key = match tracked.replica.put(outgoing.level, &mut outgoing.file) {
+        Ok(bytes) => return Ok(bytes),
+        Err(PutError::Store(error)) => return Err(NotSent::Store(error)),
+        Err(PutError::Fenced(key)) => key,
+    };
+    let is_late = match tracked.lock().predecessor {
+        None => false,
+        Some(Predecessor::Unknown) => true,
+        Some(Predecessor::Node(node_id)) => {
+            let (level, name) = (outgoing.level, outgoing.file.name());
+            let there = RemoteFile { level, name, size: ltx::HEADER_SIZE as u64, modified_millis: 0 };
+            match tracked.replica.header(&there) {
+                Ok(header) => header.node_id == node_id,
+                Err(StoreError::Damaged(_)) => false,
+                Err(error) => return Err(NotSent::Store(error)),
+            }
+        }
+    };
+    Err(if is_late { NotSent::Late } else { NotSent::Fenced(key) })
 }
 
 impl Shared {
@@ -60,7 +91,7 @@ impl Shared {
             drop(state);
             // A large file is asked for long.
             tracked.asks((!sends_large).then(|| self.clock.monotonic()));
-            let result = tracked.replica.put(outgoing.level, &mut outgoing.file);
+            let result = send(tracked, &mut outgoing);
             tracked.asks(None);
             let mut state = tracked.lock();
             state.waiting.uploading(None);
@@ -69,8 +100,9 @@ impl Shared {
                     self.arrived(tracked, &mut state, &outgoing, bytes);
                     self.push_upload(tracked, &mut state);
                 }
-                Err(PutError::Fenced(key)) => state.fence(&tracked.path, key, self.clock.monotonic()),
-                Err(PutError::Store(error)) => {
+                Err(NotSent::Late) => state.begin_anew(&tracked.path, outgoing.since, self.clock.monotonic()),
+                Err(NotSent::Fenced(key)) => state.fence(&tracked.path, key, self.clock.monotonic()),
+                Err(NotSent::Store(error)) => {
                     if !state.is_fenced() {
                         state.queue.push_front(outgoing);
                     }
@@ -89,7 +121,7 @@ impl Shared {
         let mut state = tracked.lock();
         if let Some(mut outgoing) = state.snapshot.take() {
             drop(state);
-            let result = tracked.replica.put(outgoing.level, &mut outgoing.file);
+            let result = send(tracked, &mut outgoing);
             state = tracked.lock();
             let now = self.clock.monotonic();
             match result {
@@ -97,8 +129,9 @@ impl Shared {
                     self.arrived(tracked, &mut state, &outgoing, bytes);
                     (state.snapshot_failures, state.snapshot_late) = (0, None);
                 }
-                Err(PutError::Fenced(key)) => state.fence(&tracked.path, key, now),
-                Err(PutError::Store(error)) => {
+                Err(NotSent::Late) => state.begin_anew(&tracked.path, None, now),
+                Err(NotSent::Fenced(key)) => state.fence(&tracked.path, key, now),
+                Err(NotSent::Store(error)) => {
                     self.totals.failures.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(path = %tracked.path.display(), %error, "a snapshot is not sent; tried again");
                     state.snapshot_failures = state.snapshot_failures.saturating_add(1);
@@ -123,6 +156,7 @@ impl Shared {
         self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
         let header = &outgoing.file.header;
         self.recovery.succeeded(self.clock.monotonic());
+        state.predecessor = None;
         state.levels.arrived(outgoing.level, outgoing.file.name(), self.clock.monotonic());
         state.durable_txid = state.durable_txid.max(header.max_txid);
         if header.max_txid >= state.durable_txid {

@@ -33,6 +33,8 @@ pub(super) struct Reading {
     is_snapshot: bool,
     began: Duration,
     courtesy: Courtesy,
+    /// [`State::beginnings`] then.
+    beginning: u32,
 }
 
 impl Shared {
@@ -73,7 +75,18 @@ impl Shared {
             (0, self.stamp(next, next, state.last_millis), None)
         };
         let compared = if compares && is_compared { state.compared.take() } else { None };
-        let reading = Reading { files, index, level, stamp, at, compared, is_snapshot, began: now, courtesy };
+        let reading = Reading {
+            files,
+            index,
+            level,
+            stamp,
+            at,
+            compared,
+            is_snapshot,
+            began: now,
+            courtesy,
+            beginning: state.beginnings,
+        };
         Ok(Turn::Read(Box::new(reading)))
     }
 
@@ -135,6 +148,9 @@ impl Shared {
         // Somebody else writes its replica since.
         if state.is_fenced() {
             return Ok(Turn::Done { with_snapshot: true });
+        }
+        if reading.beginning != state.beginnings || state.last_txid.is_none() {
+            return Err(SourceError::Busy("its place was taken over anew").into());
         }
         let result = self.take_over(tracked, state, reading, image);
         self.after_reading(tracked, state, is_snapshot, began, result)

@@ -3,7 +3,7 @@
 use super::phase::{Phase, Waits};
 use super::risk::Waiting;
 use super::staging::Work;
-use super::tracked::{MAX_QUEUE, Outgoing, RESTART_FRAMES, Stall, State, Tracked};
+use super::tracked::{MAX_QUEUE, Outgoing, Predecessor, RESTART_FRAMES, Stall, State, Tracked};
 use super::whole::Reading;
 use super::{Shared, wheel::TICK};
 use crate::clock::CLOCK_STEP_MILLIS;
@@ -390,6 +390,8 @@ impl Shared {
     fn begin(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
         tracked.replica.settle()?;
         let files = tracked.replica.files()?;
+        state.beginnings = state.beginnings.wrapping_add(1);
+        state.predecessor = files.is_empty().then_some(Predecessor::Unknown);
         let newest = files.iter().max_by_key(|file| (file.name.max_txid, std::cmp::Reverse(file.level)));
         let whole = files.iter().filter(|file| file.name.is_snapshot());
         let snapshot = whole.max_by_key(|file| file.name.max_txid);
@@ -397,6 +399,7 @@ impl Shared {
             state.last_millis = newest.modified_millis;
             match tracked.replica.header(newest) {
                 Ok(header) => {
+                    state.predecessor = Some(Predecessor::Node(header.node_id));
                     state.last_millis = header.timestamp_millis;
                     state.last_page_size = header.page_size;
                     if let Some(files) = &state.files
