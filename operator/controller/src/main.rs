@@ -14,7 +14,12 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,kube_client=error"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr);
+    // Where stderr cannot be written lines are lost: told of there, too, that would end the operator.
+    let log = tracing_subscriber::fmt()
+        .log_internal_errors(false)
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(std::io::stderr);
     match settings.log_format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),

@@ -1,15 +1,16 @@
 //! Logs: a line for each event on stderr, as text or as JSON.
 
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Stderr};
 use std::str::FromStr;
 
 use crate::console::OneLine;
 use tracing::Level;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::RecordFields;
-use tracing_subscriber::fmt::FormatFields;
-use tracing_subscriber::fmt::format::{DefaultFields, Writer};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{self, DefaultFields, Writer};
+use tracing_subscriber::fmt::{FormatFields, SubscriberBuilder};
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl FromStr for Format {
 
 /// Writes events of this level and above from now on, for as long as the process lives. To be called once, by the binary.
 pub fn start(format: Format, level: Level) {
-    let logs = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    let logs = subscriber().with_max_level(level);
     match format {
         Format::Text => logs.fmt_fields(OneLineEach).with_ansi(has_colours()).init(),
         Format::Json => logs.json().flatten_event(true).init(),
@@ -50,12 +51,13 @@ pub fn start(format: Format, level: Level) {
 /// Writes, as text, those events that `RUST_LOG` asks for in the words of `tracing`, and without it those of INFO and above.
 pub fn start_by_environment() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
-    tracing_subscriber::fmt()
-        .fmt_fields(OneLineEach)
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(has_colours())
-        .init();
+    subscriber().fmt_fields(OneLineEach).with_env_filter(filter).with_ansi(has_colours()).init();
+}
+
+/// To stderr. Where that cannot be written, because its disk is full or nobody reads it, lines are lost: the subscriber would tell of that there, too, and
+/// panic.
+fn subscriber() -> SubscriberBuilder<DefaultFields, format::Format, LevelFilter, fn() -> Stderr> {
+    tracing_subscriber::fmt().log_internal_errors(false).with_writer(std::io::stderr)
 }
 
 /// Whether who reads stderr sees colours and wants them (<https://no-color.org>).
@@ -79,6 +81,36 @@ mod tests {
     use super::*;
     use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
+
+    const STARTED_BY: &str = "STOREBENCH_KIT_LOGS";
+
+    #[test]
+    #[ignore = "the body of the child process of the next test"]
+    fn child_process() {
+        match std::env::var(STARTED_BY).as_deref() {
+            Ok("text") => start(Format::Text, Level::INFO),
+            Ok("json") => start(Format::Json, Level::INFO),
+            Ok(_) => start_by_environment(),
+            Err(_) => return,
+        }
+        tracing::info!("nobody reads this");
+    }
+
+    #[test]
+    fn a_server_whose_log_cannot_be_written_lives_on() {
+        for how in ["text", "json", "environment"] {
+            // Each write says that the disk is full.
+            let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+            let status = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--ignored", "--exact", "logs::tests::child_process"])
+                .env(STARTED_BY, how)
+                .stdout(std::process::Stdio::null())
+                .stderr(full)
+                .status()
+                .unwrap();
+            assert!(status.success(), "{how}: {status}");
+        }
+    }
 
     #[test]
     fn a_value_with_line_breaks_forges_no_event() {

@@ -112,7 +112,8 @@ fn what_is_used_seldom_goes_first() {
     for policy in ["allkeys-lfu", "volatile-lfu"] {
         let directory = harness::folder();
         // A frequency sinks when a minute of the wall clock ends, which may be at any time of this test.
-        let server = start(rsedis_program(), directory.path(), &["--maxmemory-policy", policy, "--lfu-decay-time", "0"]);
+        let server =
+            start(rsedis_program(), directory.path(), &["--maxmemory-policy", policy, "--lfu-decay-time", "0"]);
         let mut client = server.client();
         let empty = info(&mut client, "used_memory");
         fill(&mut client, |_| Some(10_000));
