@@ -36,6 +36,9 @@ pub enum SourceError {
     /// The content cannot be replicated.
     #[error("{0}")]
     Refused(String),
+    /// Nothing was ever written into it.
+    #[error("it is still empty")]
+    Empty,
     /// Somebody was at work; the same call will succeed a moment later.
     #[error("the database is being changed: {0}")]
     Busy(&'static str),
@@ -90,7 +93,7 @@ pub fn page_size(database: &dyn ReadAt) -> Result<u32, SourceError> {
     let refuse = |why: &str| Err(SourceError::Refused(why.to_owned()));
     let mut bytes = [0; 100];
     match database.read_at(0, &mut bytes)? {
-        0 => return Err(SourceError::Busy("it is still empty")),
+        0 => return Err(SourceError::Empty),
         100 => {}
         _ => return refuse("the file is shorter than the header of an SQLite database"),
     }

@@ -221,6 +221,7 @@ fn what_is_not_replicated_is_told_once_at_the_start_and_when_it_changes() {
         let why = state.split_once(": ").unwrap().1;
         assert_eq!(lines(&scene, file, why), 1, "{}", scene.walsync.log());
     }
+    assert!(status().lines().any(|line| line.contains("empty.db") && line.ends_with("\t0.000")), "nothing is at risk");
     // Each comes to be one that is replicated.
     let of = |name: &str| rusqlite::Connection::open(folder.path().join(name)).unwrap();
     old.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE u(a)").unwrap();

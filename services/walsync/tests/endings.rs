@@ -181,6 +181,16 @@ fn store_that_says(answer: &'static str) -> u16 {
     port
 }
 
+#[test]
+fn who_sends_once_does_not_wait_for_a_database_that_is_still_empty() {
+    let folder = folder();
+    std::fs::write(folder.path().join("empty.db"), "").unwrap();
+    for words in [&["replicate", "-once", "empty.db", "store"][..], &["snapshot", "empty.db", "--to", "store"]] {
+        let output = harness::output(walsync().current_dir(folder.path()).args(words));
+        assert!(output.contains("empty.db: it is still empty"), "{output}");
+    }
+}
+
 /// Sends once into a place in S3.
 fn once(folder: &TempDir, port: u16, words: &[&str]) -> Command {
     let mut command = walsync();

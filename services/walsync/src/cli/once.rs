@@ -1,5 +1,5 @@
 //! `snapshot` and `replicate -once`: what is committed now is sent, and the process ends. A store that says that trying again will not help ends it
-//! at once, and one that fails for a minute then.
+//! at once, and one that fails for a minute then, as does a database that somebody has locked for so long.
 
 use super::control::Patterns;
 use super::watch::{add, begin, refuse_beside_a_watcher, restore_lost};
@@ -70,7 +70,8 @@ pub fn once(config: &Either, how: &Once) -> anyhow::Result<()> {
             (None, Some(late)) => format!("no snapshot: {}", late.why).into(),
         };
         console::print(format_args!("{}: {}\n", OneLine(status.path.display()), OneLine(said)))?;
-        unsent += usize::from(status.phase != Phase::Running || status.snapshot_late.is_some());
+        let has_all = matches!(status.phase, Phase::Running | Phase::Waiting(Waits::Empty));
+        unsent += usize::from(!has_all || status.snapshot_late.is_some());
     }
     let databases = if unsent == 1 { "database was" } else { "databases were" };
     anyhow::ensure!(durable && unsent == 0, "{unsent} {databases} not sent");
@@ -95,7 +96,7 @@ impl Patience {
         }
         self.next = now + LOOK;
         let behind = replicator.observer().behind();
-        if behind.iter().any(|one| one.fails_for_good) && !behind.iter().any(is_pending) {
+        if behind.iter().any(|one| one.fails_for_good) && !behind.iter().any(is_pending) || are_locked(&behind) {
             return true;
         }
         let count = |total: &std::sync::atomic::AtomicU64| total.load(Ordering::Relaxed);
@@ -117,6 +118,12 @@ impl Patience {
     }
 }
 
+/// Whether somebody has been in the way of all of these for too long.
+fn are_locked(behind: &[Status]) -> bool {
+    let is_locked = |one: &Status| matches!(one.phase, Phase::Waiting(Waits::Busy(_))) && one.at_risk >= PATIENCE;
+    !behind.is_empty() && behind.iter().all(is_locked)
+}
+
 /// Whether more may come of a database of which something is not sent: it was not looked at, is on its way, or the store may take it the next time.
 fn is_pending(status: &Status) -> bool {
     let may_come = match &status.phase {
@@ -125,4 +132,21 @@ fn is_pending(status: &Status) -> bool {
         Phase::Refused(_) | Phase::Fenced(_) => false,
     };
     may_come && !status.fails_for_good || status.asked.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn databases_that_somebody_has_locked_for_a_minute_are_not_waited_for() {
+        let locked = |seconds| Status {
+            phase: Phase::Waiting(Waits::Busy("somebody has locked it whole")),
+            at_risk: Duration::from_secs(seconds),
+            ..Status::default()
+        };
+        let sending = Status { phase: Phase::Running, at_risk: Duration::from_secs(100), ..Status::default() };
+        assert!(are_locked(&[locked(60), locked(61)]));
+        assert!(!are_locked(&[locked(60), locked(59)]) && !are_locked(&[locked(60), sending]) && !are_locked(&[]));
+    }
 }

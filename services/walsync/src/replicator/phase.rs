@@ -12,6 +12,8 @@ pub enum Waits {
     NotLookedAt,
     /// It is not there.
     NoFile,
+    /// Nothing was ever written into it.
+    Empty,
     /// It is not yet as it must be, or somebody is in the way.
     Busy(&'static str),
 }
@@ -22,6 +24,7 @@ impl Waits {
         match self {
             Waits::NotLookedAt => "not looked at yet",
             Waits::NoFile => "there is no such file",
+            Waits::Empty => "it is still empty",
             Waits::Busy(why) => why,
         }
     }

@@ -148,10 +148,10 @@ impl Tracked {
         shown.phase == Phase::Waiting(Waits::NoFile) && is_sent
     }
 
-    /// Whether nothing of it is known that is not in the store. One that waits for its first file has nothing.
+    /// Whether nothing of it is known that is not in the store. One that waits for its first file, or for anything in it, has nothing.
     pub fn is_durable(&self) -> bool {
         let shown = super::lock(&self.shown);
-        let has_nothing = matches!(shown.phase, Phase::Waiting(Waits::NotLookedAt | Waits::NoFile));
+        let has_nothing = matches!(shown.phase, Phase::Waiting(Waits::NotLookedAt | Waits::NoFile | Waits::Empty));
         (shown.phase == Phase::Running || has_nothing) && shown.queue_is_empty && shown.stalled.is_none()
     }
 }

@@ -166,9 +166,9 @@ impl Shared {
                     state.next_stage = now + self.settings.interval;
                 }
             }
-            Err(Failure::Source(SourceError::Io(error))) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Failure::Source(error)) if let Some(waits) = error.has_nothing() => {
                 state.forget_files();
-                state.enter(&tracked.path, Phase::Waiting(Waits::NoFile));
+                state.enter(&tracked.path, Phase::Waiting(waits));
                 state.next_stage = now + self.settings.interval;
                 state.answer(request, true);
             }
@@ -448,6 +448,17 @@ impl Shared {
         state.last_txid = Some(state.durable_txid);
         state.levels = Levels::new(&files, self.settings.levels.len(), self.clock.monotonic());
         Ok(())
+    }
+}
+
+impl SourceError {
+    /// What is waited for where there is nothing yet to replicate.
+    fn has_nothing(&self) -> Option<Waits> {
+        match self {
+            SourceError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => Some(Waits::NoFile),
+            SourceError::Empty => Some(Waits::Empty),
+            _ => None,
+        }
     }
 }
 
