@@ -10,7 +10,7 @@
 use crate::arena::Arena;
 use crate::replica::{LtxFile, RemoteFile, Replica};
 use crate::store::StoreError;
-use ltx::{Decoder, FileName};
+use ltx::{Decoder, FileName, Header};
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,6 +107,9 @@ pub enum MergeError {
     /// One of them is damaged or gone: trying again does not help.
     #[error("{0}")]
     Damaged(String),
+    /// A file that was written here is another writer's now.
+    #[error("another process has replaced {0}")]
+    Replaced(String),
     /// The store failed or refused, and nothing is known of the files.
     #[error(transparent)]
     Store(StoreError),
@@ -129,15 +132,17 @@ impl From<std::io::Error> for MergeError {
 
 /// Merges files of one level that follow each other. Every checksum of what is read is compared before this returns.
 ///
-/// Memory: [`FAN_IN`] pages and buffers, and the index of the pages.
+/// Memory: [`FAN_IN`] pages and buffers, and the index of the pages. `is_as_sent` is asked of each file: a writer that knows of no condition, as
+/// Litestream, replaces what is there.
 ///
 /// # Errors
-/// A file that is damaged or gone, or a store that fails. Nothing was written into the store.
+/// A file that is damaged, gone or replaced, or a store that fails. Nothing was written into the store.
 pub fn merge_files(
     replica: &Replica,
     level: u8,
     batch: &[FileName],
     arena: &Arc<Arena>,
+    is_as_sent: impl Fn(&Header) -> bool,
 ) -> Result<LtxFile, MergeError> {
     let transient = |text: String| MergeError::Store(StoreError::Transient(text));
     let damaged = |key: &str, error: ltx::Error| match error {
@@ -157,7 +162,11 @@ pub fn merge_files(
         let mut inputs = Vec::new();
         for name in names {
             let key = replica.key(level, *name);
-            inputs.push(decoder(replica.open(level, *name)?).map_err(|error| damaged(&key, error))?);
+            let input = decoder(replica.open(level, *name)?).map_err(|error| damaged(&key, error))?;
+            if !is_as_sent(input.header()) {
+                return Err(MergeError::Replaced(key));
+            }
+            inputs.push(input);
         }
         let keys = || match names {
             [one] => replica.key(level, *one),

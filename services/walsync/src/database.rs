@@ -94,6 +94,11 @@ impl DatabaseFiles {
         self.identity[2].is_some() && self.identity[2] != now.identity[2]
     }
 
+    /// Whether there is neither a WAL nor an index.
+    pub fn is_alone(&self) -> bool {
+        self.wal.is_none() && self.index.is_none()
+    }
+
     /// Whether somebody has the index in use that was here. Asked where no pin of ours, of that kind, holds it.
     pub fn is_index_in_use(&self, kind: PinKind) -> io::Result<bool> {
         self.index.as_ref().map_or(Ok(false), |index| is_in_use(index, kind))

@@ -21,7 +21,7 @@ mod extent;
 
 pub use crate::note::{Note, NoteError};
 
-use crate::chain::{Applied, way_from};
+use crate::chain::{Applied, InFile, way_from};
 use crate::pin::take_copy;
 use crate::replica::{READ_TRIES, RemoteFile, Replica};
 use crate::restore::{IntegrityCheck, RestoreError, Restored, Target};
@@ -292,7 +292,7 @@ impl Follower {
             .prepare("INSERT INTO sqlite_dbpage(pgno, data, schema) VALUES (?1, ?2, 'replica')")
             .map_err(failed)?;
         let (mut pages, mut time_millis) = (0, None);
-        let mut state = Applied { page_size, pages: size, files: 0 };
+        let mut state = Applied { page_size, pages: size, ..Applied::default() };
         for file in files {
             let cannot_be = |why| StoreError::Damaged(format!("{}: {why}", self.replica.key(file.level, file.name)));
             let header = self.replica.header(file)?;
@@ -300,11 +300,11 @@ impl Follower {
                 let (from, to, txid) = (page_size, header.page_size, header.max_txid);
                 return Err(FollowError::PageSize { path: self.output.clone(), from, to, txid });
             }
-            let mut in_file = 0;
+            let mut held = InFile::default();
             let read = retry(READ_TRIES, || {
-                in_file = 0;
-                self.replica.read(file, |_, number, page| {
-                    in_file += 1;
+                held = InFile::default();
+                self.replica.read(file, |header, number, page| {
+                    held.page(header, number);
                     if stop.load(Ordering::Acquire) {
                         return Err(io::ErrorKind::Interrupted.into());
                     }
@@ -321,7 +321,7 @@ impl Follower {
             };
             // A whole state follows nothing.
             let before = if file.name.is_snapshot() { Applied::default() } else { state };
-            state = before.then(&header, in_file).map_err(cannot_be)?;
+            state = before.then(&header, &held).map_err(cannot_be)?;
             time_millis = Some(header.timestamp_millis);
             extent.ends_at(header.commit);
         }

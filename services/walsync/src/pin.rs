@@ -79,6 +79,8 @@ pub trait Pin: Send {
     fn witness(&mut self) -> io::Result<()>;
     /// Whether somebody else has the index in use.
     fn is_in_use(&self) -> io::Result<bool>;
+    /// Whether a connection has the database file open. Where another process watches it, too, nobody can tell, and it is false.
+    fn is_database_in_use(&self) -> io::Result<bool>;
     /// Whether somebody holds both the check point and the write lock: most likely a check point that waits for us.
     fn checkpointer_waits(&self) -> io::Result<bool>;
 }
@@ -308,6 +310,11 @@ impl Pin for LockPin {
 
     fn is_in_use(&self) -> io::Result<bool> {
         self.index.as_ref().map_or(Ok(false), |index| is_in_use(index, PinKind::Locks))
+    }
+
+    fn is_database_in_use(&self) -> io::Result<bool> {
+        let is_taken = |byte| Locks::OfDescription.is_taken(&self.database, byte, nix::libc::F_WRLCK);
+        Ok(is_taken(SHARED.0)? && !is_taken(WATCHED)?)
     }
 
     fn checkpointer_waits(&self) -> io::Result<bool> {

@@ -7,7 +7,7 @@ pub use integrity::{IntegrityCheck, check_integrity};
 pub use output::is_scratch;
 pub(crate) use output::{remove_abandoned, scratch};
 
-use crate::chain::{Applied, Chain, NoWay, nearest};
+use crate::chain::{Applied, Chain, InFile, NoWay, nearest};
 use crate::clock::CLOCK_STEP_MILLIS;
 use crate::note::Note;
 use crate::replica::{RemoteFile, Replica};
@@ -97,6 +97,8 @@ pub struct Restored {
     pub bytes_read: u64,
     /// Of these the most that were in memory at any time.
     pub bytes_ahead_max: u64,
+    /// A page that no file has, as far as is known: it is zero.
+    pub unwritten: Option<u32>,
     /// Why SQLite could not be asked for the integrity, where it was to be: checksums alone prove it.
     pub integrity_unknown: Option<String>,
 }
@@ -284,9 +286,9 @@ fn apply_all(
         let mut writer = PageWriter::start(scope, scratch).map_err(failed)?;
         for file in files {
             let damaged = |why| RestoreError::Damaged { why, file: *file, below: None, above: None };
-            let (mut unwritten, mut pages) = (None, 0);
+            let (mut unwritten, mut held) = (None, InFile::default());
             let decoded = replica.decode(file, fetch.next_object(), |header, number, page| {
-                pages += 1;
+                held.page(header, number);
                 let written = writer.write(u64::from(number - 1) * u64::from(header.page_size), page);
                 written.map_err(|error| unwritten.insert(error).kind().into())
             });
@@ -298,13 +300,13 @@ fn apply_all(
                 error => error.into(),
             })?;
             writer.flush().map_err(failed)?;
-            let before = Applied { page_size: restored.page_size, pages: restored.pages, files: 0 };
-            let after = before.then(&header, pages);
-            after.map_err(|why| damaged(format!("{}: {why}", replica.key(file.level, file.name))))?;
+            let Restored { page_size, pages, unwritten, .. } = *restored;
+            let after = Applied { page_size, pages, files: 0, unwritten }.then(&header, &held);
+            let after = after.map_err(|why| damaged(format!("{}: {why}", replica.key(file.level, file.name))))?;
             let length = u64::from(header.commit) * u64::from(header.page_size);
             scratch.set_len(length).map_err(failed)?;
             restored.time_millis = header.timestamp_millis;
-            (restored.page_size, restored.pages) = (header.page_size, header.commit);
+            (restored.page_size, restored.pages, restored.unwritten) = (after.page_size, after.pages, after.unwritten);
             restored.bytes_read += file.size;
             restored.files.push((replica.key(file.level, file.name), checksum));
             restored.bytes_ahead_max = restored.bytes_ahead_max.max(fetch.bytes_max());

@@ -7,6 +7,7 @@ mod support;
 
 use harness::{folder, until};
 use ltx::{FileName, Layout, SNAPSHOT_LEVEL};
+use std::io::{Cursor, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,9 @@ use support::{Application, content, restored_by_litestream};
 use walsync::clock::SystemClock;
 use walsync::compaction::{Levels, MergeError, merge_files};
 use walsync::replica::Replica;
-use walsync::replicator::{Replicator, Settings};
+use walsync::replicator::{Phase, Replicator, Settings};
 use walsync::restore::{Target, restore};
+use walsync::store::Store as _;
 use walsync::store::files::FileStore;
 use walsync::store::memory::{Fault, MemoryStore};
 
@@ -117,6 +119,36 @@ fn litestream_restores_what_is_merged_as_it_was_latest_by_txid_and_by_time() {
             assert!(theirs == states[&txid], "level {level}, time of TXID {txid}, by Litestream");
         }
     }
+}
+
+#[test]
+fn who_finds_a_file_of_his_replaced_by_another_writer_stops() {
+    let folder = folder();
+    let start = |name: &str, levels: Vec<Duration>| {
+        let database = folder.path().join(name);
+        let mut application = Application::start(&database, TABLE);
+        let store = Arc::new(MemoryStore::default());
+        let settings = Settings { interval: Duration::from_millis(30), levels, ..Settings::default() };
+        let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
+        replicator.add(database, Replica::new(store.clone(), Layout::Objects, "app.db"));
+        for _ in 0..2 {
+            application.run("INSERT INTO t(v) VALUES (randomblob(900))");
+            assert!(replicator.sync(harness::LONG));
+        }
+        (replicator, store, application)
+    };
+    let (first, store, application) = start("one.db", vec![Duration::from_secs(3)]);
+    let (other, others, others_application) = start("two.db", Vec::new());
+    // As Litestream does, which knows of no condition.
+    let key = store.list("app.db/0000/").unwrap().pop().unwrap().key;
+    let mut content = Vec::new();
+    others.get(&key, None).unwrap().read_to_end(&mut content).unwrap();
+    store.delete(&key).unwrap();
+    store.create(&key, &mut Cursor::new(&content), content.len() as u64, &Default::default()).unwrap();
+    until("the fence", || matches!(&first.status()[0].phase, Phase::Fenced(replaced) if *replaced == key));
+    drop((first, other));
+    application.close();
+    others_application.close();
 }
 
 #[test]
@@ -252,12 +284,12 @@ fn more_files_than_are_read_at_once_are_merged_as_well() {
     }
     // Whoever has lost a permission has lost no file, and takes no batch for damaged.
     store.set_fault(Fault::Forbid);
-    let refused = merge_files(&replica, 0, &names, &arena).map(drop);
+    let refused = merge_files(&replica, 0, &names, &arena, |_| true).map(drop);
     assert!(matches!(refused, Err(MergeError::Store(_))), "{refused:?}");
     store.set_fault(Fault::None);
-    let gone = merge_files(&replica, 0, &[name(1, 1)], &arena).map(drop);
+    let gone = merge_files(&replica, 0, &[name(1, 1)], &arena, |_| true).map(drop);
     assert!(matches!(gone, Err(MergeError::Damaged(_))), "{gone:?}");
-    let mut merged = merge_files(&replica, 0, &names, &arena).unwrap();
+    let mut merged = merge_files(&replica, 0, &names, &arena, |_| true).unwrap();
     assert_eq!((merged.header.min_txid, merged.header.max_txid, merged.header.timestamp_millis), (2, 301, 301));
     replica.put(1, &mut merged).unwrap();
     let file = replica.files().unwrap().into_iter().find(|file| file.level == 1).unwrap();

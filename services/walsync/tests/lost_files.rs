@@ -190,3 +190,30 @@ fn a_database_whose_application_writes_a_wal_that_was_removed_before_its_index_i
         assert!(scene.replicator.sync(LONG), "the loss of the index is seen");
     });
 }
+
+#[test]
+fn a_database_that_its_application_has_open_by_another_name_is_refused() {
+    let folder = folder();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    [&first, &second].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+    let (known, watched) = (first.join("app.db"), second.join("app.db"));
+    Application::start(&known, TABLE).close();
+    std::fs::hard_link(&known, &watched).unwrap();
+    let store = Arc::new(MemoryStore::default());
+    let settings = Settings { interval: Duration::from_millis(50), ..Settings::default() };
+    let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
+    replicator.add(watched, Replica::new(store, ltx::Layout::Objects, "app.db"));
+    assert!(replicator.sync(LONG), "nobody has it open");
+    let mut application = Application::start(&known, "");
+    application.run(INSERT);
+    let status = || replicator.status().remove(0);
+    until(
+        "a database that is refused",
+        || matches!(&status().phase, Phase::Refused(why) if why.contains("its WAL is not here")),
+    );
+    assert!(!status().at_risk.is_zero());
+    let before = status().durable_txid;
+    application.close();
+    until("what the last close has copied", || status().durable_txid > before && status().phase == Phase::Running);
+    assert!(replicator.stop(LONG).is_empty());
+}

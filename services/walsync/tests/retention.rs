@@ -106,7 +106,7 @@ impl History {
     fn merge(&mut self) {
         while let Some(level) = self.levels.due(&LITESTREAM_INTERVALS, self.now) {
             let batch = self.levels.batch(level);
-            let mut file = merge_files(&self.replica, level, &batch, &self.arena).unwrap();
+            let mut file = merge_files(&self.replica, level, &batch, &self.arena, |_| true).unwrap();
             self.replica.put(level + 1, &mut file).unwrap();
             self.levels.merged(level, &batch, self.now);
         }

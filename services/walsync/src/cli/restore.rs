@@ -162,6 +162,14 @@ fn print_plan(output: &Path, replica: &Replica, txid: u64, files: &[RemoteFile])
     Ok(())
 }
 
+/// What is said of a page that no file has.
+pub(super) fn unwritten(page: u32) -> String {
+    format!(
+        "page {page} is in no file that leads there, and zero unless a later one has it: right for a page that SQLite took and gave back at once; \
+         Litestream restores no such replica"
+    )
+}
+
 /// Says what was restored, and all of it where that is to be proved.
 pub(super) fn print_restored(arguments: &RestoreArgs, restored: &Restored) -> anyhow::Result<()> {
     let (output, txid) = (OneLine(arguments.output()?.display()), restored.txid);
@@ -169,6 +177,9 @@ pub(super) fn print_restored(arguments: &RestoreArgs, restored: &Restored) -> an
         "restored {output}: TXID {txid} ({txid:016x}), committed {}\n",
         time(restored.time_millis)
     ))?;
+    if let Some(page) = restored.unwritten {
+        console::tell(OneLine(format_args!("walsync: {}", unwritten(page))));
+    }
     if arguments.prove {
         console::print(format_args!("pages: {} of {} bytes\n", restored.pages, restored.page_size))?;
         for (file, checksum) in &restored.files {

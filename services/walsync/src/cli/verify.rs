@@ -1,6 +1,7 @@
 //! `verify`: whether a replica holds what it says, in lines or, for scripts, in JSON.
 
 use super::inspect::print_stranded;
+use super::restore::unwritten;
 use super::{PlaceArgs, time};
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use service_kit::console::{self, OneLine};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
-use walsync::chain::Chain;
+use walsync::chain::{Chain, InFile};
 use walsync::store::retry;
 
 /// What was found, told as it is found, or at the end as one object.
@@ -58,12 +59,12 @@ pub fn verify(place: &PlaceArgs, sample: Option<u64>, in_json: bool) -> anyhow::
     let (mut bytes, mut damaged, mut read) = (0u64, Vec::new(), BTreeMap::new());
     for file in &chosen {
         let holds = retry(5, || {
-            let mut pages = 0;
-            let (header, _) = replica.read(file, |_, _, _| {
-                pages += 1;
+            let mut held = InFile::default();
+            let (header, _) = replica.read(file, |header, number, _| {
+                held.page(header, number);
                 Ok(())
             })?;
-            Ok((header, pages))
+            Ok((header, held))
         });
         match holds {
             Ok(held) => drop(read.insert((file.level, file.name), held)),
@@ -100,10 +101,10 @@ pub fn verify(place: &PlaceArgs, sample: Option<u64>, in_json: bool) -> anyhow::
     }
     let judged = chain.judge(|file| read.get(&(file.level, file.name)));
     let newest = chain.newest().unwrap_or(0);
-    let restores = judged.iter().rev().find_map(|(point, after)| after.ok().map(|after| (*point, after.files)));
+    let restores = judged.iter().rev().find_map(|(point, after)| after.ok().map(|after| (*point, after)));
     match (restores, chain.plan(newest)) {
-        (Some((point, files)), _) if point == newest => {
-            report.say(format_args!("the newest point, TXID {point}, restores from {files} files"))?;
+        (Some((point, after)), _) if point == newest => {
+            report.say(format_args!("the newest point, TXID {point}, restores from {} files", after.files))?;
         }
         (_, Err(error)) => report.say(error)?,
         (_, Ok(_)) => {}
@@ -121,18 +122,22 @@ pub fn verify(place: &PlaceArgs, sample: Option<u64>, in_json: bool) -> anyhow::
         |(key, (first, last)): (&String, &(u64, u64))| json!({"first_txid": first, "last_txid": last, "needs": key});
     report.set("not_restorable", needed.iter().map(lost).collect::<Vec<Value>>());
     match restores {
-        Some((point, _)) => {
+        Some((point, after)) => {
             let last = chain.last_file(point).and_then(|file| read.get(&(file.level, file.name)));
             let time = last.map(|(header, _)| time(header.timestamp_millis));
             let committed = time.as_deref().unwrap_or_default();
             report.say(format_args!("newest point that restores: TXID {point}, committed {committed}"))?;
             report.set("newest_txid_that_restores", point);
             report.set("committed", time);
+            if let Some(page) = after.unwritten {
+                report.say(unwritten(page))?;
+            }
+            report.set("unwritten_page", after.unwritten);
         }
         None => {
             report.say("no point restores")?;
             report.set("newest_txid_that_restores", Value::Null);
         }
     }
-    report.end(is_sound && restores.is_some_and(|(point, _)| point == newest))
+    report.end(is_sound && restores.is_some_and(|(point, after)| point == newest && after.unwritten.is_none()))
 }

@@ -203,6 +203,11 @@ impl Pin for ReadTransactionPin {
         self.index.as_ref().map_or(Ok(false), |index| self.has_others(index))
     }
 
+    fn is_database_in_use(&self) -> io::Result<bool> {
+        let is_taken = |byte| Locks::OfProcess.is_taken(&self.database, byte, nix::libc::F_WRLCK);
+        Ok(is_taken(SHARED.0)? && !is_taken(WATCHED)?)
+    }
+
     fn checkpointer_waits(&self) -> io::Result<bool> {
         let Some(index) = &self.index else { return Ok(false) };
         let is_taken = |byte| Locks::OfProcess.is_taken(index, byte, nix::libc::F_RDLCK);

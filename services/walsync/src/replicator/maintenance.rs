@@ -9,7 +9,7 @@ use crate::compaction::{MergeError, merge_files};
 use crate::replica::PutError;
 use crate::retention::{RetentionError, enforce};
 use crate::store::{StoreError, backoff};
-use ltx::SNAPSHOT_LEVEL;
+use ltx::{Header, SNAPSHOT_LEVEL};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -45,18 +45,25 @@ impl Shared {
     /// Merges until nothing is due. A file that is damaged or gone is a hole, which a snapshot mends for all that follows.
     fn merge_what_is_due(&self, tracked: &Tracked) -> Result<(), StoreError> {
         while !self.stop.load(Ordering::Acquire) {
-            let (level, batch) = {
+            let (level, batch, began_after) = {
                 // Whoever is at work there for long is not waited for.
                 let Some(state) = tracked.lock_soon() else { return Ok(()) };
                 let due = state.levels.due(&self.settings.levels, self.clock.monotonic());
                 let Some(level) = due.filter(|_| !state.is_fenced()) else { return Ok(()) };
-                (level, state.levels.batch(level))
+                (level, state.levels.batch(level), state.began_after)
             };
             let path = tracked.path.display();
-            let merged = merge_files(&tracked.replica, level, &batch, &self.arena);
+            // Merged files have no writer.
+            let is_ours = |header: &Header| header.node_id == self.node_id || header.min_txid <= began_after;
+            let merged =
+                merge_files(&tracked.replica, level, &batch, &self.arena, |header| level > 0 || is_ours(header));
             let mut file = match merged {
                 // A store that refuses, for its credentials are out of date, say, has not lost anything.
                 Err(MergeError::Store(error)) => return Err(error),
+                Err(MergeError::Replaced(key)) => {
+                    tracked.lock().fence(&tracked.path, key, self.clock.monotonic());
+                    return Ok(());
+                }
                 Err(MergeError::Damaged(error)) => {
                     tracing::error!(%path, %error, "a file of the replica is damaged or gone: a snapshot will follow");
                     let mut state = tracked.lock();

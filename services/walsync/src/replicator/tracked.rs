@@ -5,7 +5,7 @@ use super::phase::Phase;
 use super::risk::Waiting;
 use super::shown::Shown;
 use super::staging::Work;
-use super::work::BUSY_LONG;
+use super::work::{BUSY_LONG, is_used_elsewhere};
 use super::yielding::LetGo;
 use super::{Settings, Shared, wheel::QUICK_TICK, wheel::TICK};
 use crate::compaction::Levels;
@@ -73,6 +73,8 @@ pub struct State {
     pub last_txid: Option<u64>,
     /// Who wrote here before us, as long as nothing of ours has arrived: something of his may still come.
     pub predecessor: Option<Predecessor>,
+    /// Where the replica ended then: what is beyond is ours.
+    pub began_after: u64,
     /// How often the store was asked where the replica ends: what was begun before the last time is void.
     pub beginnings: u32,
     /// When that was committed, Unix time in milliseconds.
@@ -426,7 +428,11 @@ impl Shared {
         } else {
             !idle || files.has_name()?
         };
-        if !is_current {
+        let is_elsewhere = match &state.pin {
+            Some(pin) => is_used_elsewhere(files, &**pin)?,
+            None => false,
+        };
+        if !is_current || is_elsewhere {
             // Somebody has opened it, and may well make check points.
             state.last_change = now;
             state.dirty = true;

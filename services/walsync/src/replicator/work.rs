@@ -10,7 +10,7 @@ use crate::clock::CLOCK_STEP_MILLIS;
 use crate::compaction::Levels;
 use crate::database::DatabaseFiles;
 use crate::difference::PageChecksums;
-use crate::pin::{Hold, PinKind};
+use crate::pin::{Hold, Pin, PinKind};
 use crate::position::resume;
 use crate::source::{OTHER_WAL, Since, Source, SourceError, Stamp, refuse_other_wal, stage_changes};
 use crate::store::{StoreError, backoff};
@@ -21,6 +21,9 @@ use std::time::Duration;
 
 /// Until a database that cannot be replicated is looked at again.
 const REFUSED: Duration = Duration::from_secs(5);
+
+const ELSEWHERE: &str = "an application has it open, and its WAL is not here: it knows the file by another name (a hard link, or a mount of the file \
+     alone), so watch the folder of that; or -wal and -shm were removed, so have it close the database, without killing it";
 
 /// Until what found no room, on a disk or in a WAL, is tried again: 1 s, 2 s, … 30 s.
 pub(super) fn until_room(tries: u32) -> Duration {
@@ -242,6 +245,14 @@ impl Shared {
             return Ok(Turn::Done { with_snapshot: true });
         };
         pin.witness()?;
+        if is_used_elsewhere(files, &**pin)? {
+            // Who has just opened it makes its index a moment later.
+            std::thread::sleep(TICK);
+            if !files.is_current()? || !is_used_elsewhere(files, &**pin)? {
+                return Err(SourceError::Busy("somebody has just opened it").into());
+            }
+            return Err(SourceError::Refused(ELSEWHERE.into()).into());
+        }
         let index = files.wal_index()?;
         refuse_other_wal(&**files, index.as_ref(), || pin.is_in_use())?;
         let needed = state.work(index.as_ref());
@@ -354,7 +365,7 @@ impl Shared {
         let is_anothers = is_new && self.settings.stands_back && files.is_watched()? && !self.has_another_name(tracked);
         if is_anothers && !tracked.replica.files()?.is_empty() {
             // When our turn comes, the replica has what the other one sent.
-            if state.queue.is_empty() {
+            if state.queue.is_empty() && !tracked.uploading.load(Ordering::Acquire) {
                 state.last_txid = None;
             }
             return Err(SourceError::Refused(WATCHED.into()).into());
@@ -446,9 +457,16 @@ impl Shared {
         state.durable_txid = newest.map_or(0, |newest| newest.name.max_txid);
         state.durable_millis = state.last_millis;
         state.last_txid = Some(state.durable_txid);
+        state.began_after = state.durable_txid;
         state.levels = Levels::new(&files, self.settings.levels.len(), self.clock.monotonic());
         Ok(())
     }
+}
+
+/// Whether somebody has the database file open, and its WAL and index are not here: who knows it by another name has them beside that. Every
+/// connection that reads locks the file, and has both.
+pub(super) fn is_used_elsewhere(files: &DatabaseFiles, pin: &dyn Pin) -> std::io::Result<bool> {
+    Ok(files.is_alone() && pin.is_database_in_use()?)
 }
 
 impl SourceError {
