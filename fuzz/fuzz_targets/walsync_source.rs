@@ -88,7 +88,7 @@ fuzz_target!(|parts: (Vec<u8>, Vec<u8>, Vec<u8>)| {
     let index = index.first_chunk().and_then(WalIndex::decode);
     let source = Files { database: Bytes(database), wal: Bytes(with_wal_header(wal)), index };
     let arena = Arena::new(16 << 20, std::env::temp_dir());
-    let stamp = |min_txid, max_txid| Stamp { min_txid, max_txid, timestamp_millis: 0, node_id: 0 };
+    let stamp = |min_txid, max_txid| Stamp { min_txid, max_txid, timestamp_millis: 0, node_id: 0, follows: 0 };
     // The index may tell of a database of terabytes, of which every page is zero.
     let is_small = source.index.is_none_or(|index| index.pages < 4096);
     let Some(Ok(mut image)) = is_small.then(|| stage_image(&source, stamp(2, 2), None, None, &arena, || Ok(None))) else { return };

@@ -5,7 +5,7 @@
 mod steps;
 mod way;
 
-pub use steps::{Applied, InFile, Judged};
+pub use steps::{Applied, InFile, Judged, follow, tag};
 pub use way::{Way, way_from};
 
 use crate::replica::RemoteFile;

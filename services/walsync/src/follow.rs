@@ -300,9 +300,9 @@ impl Follower {
                 let (from, to, txid) = (page_size, header.page_size, header.max_txid);
                 return Err(FollowError::PageSize { path: self.output.clone(), from, to, txid });
             }
-            let mut held = InFile::default();
+            let mut held = InFile::of(file.level);
             let read = retry(READ_TRIES, || {
-                held = InFile::default();
+                held = InFile::of(file.level);
                 self.replica.read(file, |header, number, page| {
                     held.page(header, number);
                     if stop.load(Ordering::Acquire) {
@@ -315,10 +315,11 @@ impl Follower {
                     Ok(())
                 })
             });
-            let (header, _) = match read {
+            let (header, checksum) = match read {
                 Err(_) if stop.load(Ordering::Acquire) => return Ok(None),
                 result => result?,
             };
+            held.ends(checksum);
             // A whole state follows nothing.
             let before = if file.name.is_snapshot() { Applied::default() } else { state };
             state = before.then(&header, &held).map_err(cannot_be)?;

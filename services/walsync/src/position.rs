@@ -27,7 +27,7 @@ pub struct Position {
 const MAGIC: [u8; 2] = *b"w1";
 
 impl Position {
-    /// For the reserved bytes of an LTX header: `w1`, unused 2, checksum of the last frame 8, frames 4.
+    /// For the reserved bytes of an LTX header: `w1`, unused 2, checksum of the last frame 8, frames 4. Four are left, for [`crate::chain::follow`].
     pub fn reserved(&self) -> [u8; ltx::RESERVED_SIZE] {
         let mut bytes = [0; ltx::RESERVED_SIZE];
         if let Some(wal) = &self.wal {

@@ -233,6 +233,8 @@ fn restore_pages(replica: &Replica, target: Target, scratch: &File, output: &Pat
 struct Progress {
     /// The state is that after this transaction, but for pages of a file that was broken off; 0: nothing is applied.
     applied: u64,
+    /// What the last file that is applied is known by, where it is an upload.
+    tag: Option<u32>,
     /// The first file of the plan.
     first: Option<RemoteFile>,
     restored: Restored,
@@ -251,7 +253,7 @@ impl Progress {
             self.restored.txid = txid;
             return rest;
         }
-        *self = Progress { applied: 0, first, restored: Restored { txid, ..Restored::default() } };
+        *self = Progress { applied: 0, tag: None, first, restored: Restored { txid, ..Restored::default() } };
         files
     }
 }
@@ -280,13 +282,13 @@ fn apply_all(
     if progress.applied == 0 {
         scratch.set_len(0).map_err(failed)?;
     }
-    let Progress { applied, restored, .. } = progress;
+    let Progress { applied, tag, restored, .. } = progress;
     std::thread::scope(|scope| {
         let mut fetch = replica.fetch(files).map_err(StoreError::from)?;
         let mut writer = PageWriter::start(scope, scratch).map_err(failed)?;
         for file in files {
             let damaged = |why| RestoreError::Damaged { why, file: *file, below: None, above: None };
-            let (mut unwritten, mut held) = (None, InFile::default());
+            let (mut unwritten, mut held) = (None, InFile::of(file.level));
             let decoded = replica.decode(file, fetch.next_object(), |header, number, page| {
                 held.page(header, number);
                 let written = writer.write(u64::from(number - 1) * u64::from(header.page_size), page);
@@ -300,9 +302,12 @@ fn apply_all(
                 error => error.into(),
             })?;
             writer.flush().map_err(failed)?;
+            held.ends(checksum);
             let Restored { page_size, pages, unwritten, .. } = *restored;
-            let after = Applied { page_size, pages, files: 0, unwritten }.then(&header, &held);
-            let after = after.map_err(|why| damaged(format!("{}: {why}", replica.key(file.level, file.name))))?;
+            let before = Applied { page_size, pages, files: 0, unwritten, tag: *tag };
+            let after = before
+                .then(&header, &held)
+                .map_err(|why| damaged(format!("{}: {why}", replica.key(file.level, file.name))))?;
             let length = u64::from(header.commit) * u64::from(header.page_size);
             scratch.set_len(length).map_err(failed)?;
             restored.time_millis = header.timestamp_millis;
@@ -310,7 +315,7 @@ fn apply_all(
             restored.bytes_read += file.size;
             restored.files.push((replica.key(file.level, file.name), checksum));
             restored.bytes_ahead_max = restored.bytes_ahead_max.max(fetch.bytes_max());
-            *applied = file.name.max_txid;
+            (*applied, *tag) = (file.name.max_txid, after.tag);
         }
         Ok(())
     })

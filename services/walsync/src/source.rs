@@ -122,6 +122,8 @@ pub struct Stamp {
     pub timestamp_millis: i64,
     /// The writer.
     pub node_id: u64,
+    /// The upload before it, by its [`crate::chain::tag`]; 0: not known, or none.
+    pub follows: u32,
 }
 
 /// A file ready for its upload.
@@ -203,6 +205,7 @@ fn encode_header(stamp: Stamp, page_size: u32, size: u32, position: &Position) -
         header.wal_salt2 = wal.header.salt2;
         header.reserved = position.reserved();
     }
+    crate::chain::follow(&mut header, stamp.follows);
     header
 }
 

@@ -122,7 +122,7 @@ fn litestream_restores_what_is_merged_as_it_was_latest_by_txid_and_by_time() {
 }
 
 #[test]
-fn who_finds_a_file_of_his_replaced_by_another_writer_stops() {
+fn a_file_that_another_writer_has_replaced_is_seen_by_who_restores_and_by_who_sent_it() {
     let folder = folder();
     let start = |name: &str, levels: Vec<Duration>| {
         let database = folder.path().join(name);
@@ -131,7 +131,7 @@ fn who_finds_a_file_of_his_replaced_by_another_writer_stops() {
         let settings = Settings { interval: Duration::from_millis(30), levels, ..Settings::default() };
         let replicator = Replicator::start(settings, Arc::new(SystemClock::default())).unwrap();
         replicator.add(database, Replica::new(store.clone(), Layout::Objects, "app.db"));
-        for _ in 0..2 {
+        for _ in 0..4 {
             application.run("INSERT INTO t(v) VALUES (randomblob(900))");
             assert!(replicator.sync(harness::LONG));
         }
@@ -140,11 +140,14 @@ fn who_finds_a_file_of_his_replaced_by_another_writer_stops() {
     let (first, store, application) = start("one.db", vec![Duration::from_secs(3)]);
     let (other, others, others_application) = start("two.db", Vec::new());
     // As Litestream does, which knows of no condition.
-    let key = store.list("app.db/0000/").unwrap().pop().unwrap().key;
+    let key = store.list("app.db/0000/").unwrap().remove(2).key;
     let mut content = Vec::new();
     others.get(&key, None).unwrap().read_to_end(&mut content).unwrap();
     store.delete(&key).unwrap();
     store.create(&key, &mut Cursor::new(&content), content.len() as u64, &Default::default()).unwrap();
+    let replica = Replica::new(store.clone(), Layout::Objects, "app.db");
+    let said = restore(&replica, Target::Latest, &folder.path().join("torn.db"), true).unwrap_err().to_string();
+    assert!(said.contains("0000000000000003.ltx") && said.contains("a second writer has replaced"), "{said}");
     until("the fence", || matches!(&first.status()[0].phase, Phase::Fenced(replaced) if *replaced == key));
     drop((first, other));
     application.close();

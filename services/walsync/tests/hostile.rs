@@ -19,7 +19,7 @@ use walsync::position::Position;
 use walsync::source::{Since, SourceError, Staged, Stamp, stage_changes, stage_image};
 use walsync::wal_reader::{WalHeader, WalPosition, checksum, read_changes, size_max};
 
-const IMAGE: Stamp = Stamp { min_txid: 1, max_txid: 1, timestamp_millis: 0, node_id: 1 };
+const IMAGE: Stamp = Stamp { min_txid: 1, max_txid: 1, timestamp_millis: 0, node_id: 1, follows: 0 };
 const CHANGES: Stamp = Stamp { min_txid: 2, max_txid: 2, ..IMAGE };
 
 fn image(path: &Path) -> Result<Position, SourceError> {

@@ -150,7 +150,7 @@ fn an_image_is_a_state_of_the_database_however_busy_its_writer_is() {
             if !held.pin.hold(Hold::Image, index.as_ref()).unwrap() {
                 continue;
             }
-            let stamp = Stamp { min_txid: 1, max_txid: 1, timestamp_millis: 0, node_id: 0 };
+            let stamp = Stamp { min_txid: 1, max_txid: 1, timestamp_millis: 0, node_id: 0, follows: 0 };
             let image = match stage_image(&held.files, stamp, None, None, &arena, || Ok(None)) {
                 Ok(image) => image,
                 Err(SourceError::Busy(_)) => continue,

@@ -12,7 +12,7 @@ use walsync::source::{Since, Source, Stamp, stage_changes, stage_image};
 use walsync::wal_index::WalIndex;
 use walsync::wal_reader::ReadAt;
 
-const IMAGE: Stamp = Stamp { min_txid: 1, max_txid: 1, timestamp_millis: 0, node_id: 1 };
+const IMAGE: Stamp = Stamp { min_txid: 1, max_txid: 1, timestamp_millis: 0, node_id: 1, follows: 0 };
 const CHANGES: Stamp = Stamp { min_txid: 2, max_txid: 2, ..IMAGE };
 
 /// Copies of a database's files after each of two transactions.

@@ -1,5 +1,8 @@
 //! What each file makes of a database, as its header says: whether that can be, and which points of a replica it can be for. A restore and
 //! `verify` judge by the same.
+//!
+//! An upload of ours names the one before it, by bytes that Litestream ignores. Where that is another file now, for a second writer has replaced it, what
+//! follows is not restored over it. Merged files and snapshots are no uploads: of them nothing is said.
 
 use super::Chain;
 use crate::replica::RemoteFile;
@@ -18,11 +21,28 @@ pub struct Applied {
     pub files: usize,
     /// The last page that it grew by and that the file had not: it is zero, unless a later file has it.
     pub unwritten: Option<u32>,
+    /// Of the last file, where that is an upload.
+    pub tag: Option<u32>,
 }
 
-/// Which pages a file holds, as far as [`Applied::then`] asks. They are told in their order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Where in the reserved bytes of a header the tag of the upload before it is; zero: nobody knew.
+const FOLLOWS: std::ops::Range<usize> = 16..20;
+
+/// What an upload is known by, of its checksum.
+pub fn tag(checksum: u64) -> u32 {
+    (checksum as u32).max(1)
+}
+
+/// Writes into a header which upload is before it.
+pub fn follow(header: &mut Header, tag: u32) {
+    header.reserved[FOLLOWS].copy_from_slice(&tag.to_be_bytes());
+}
+
+/// What a file holds, as far as [`Applied::then`] asks. Pages are told in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFile {
+    level: u8,
+    checksum: u64,
     pages: u32,
     last: u32,
     /// From this one to the last none is missing.
@@ -30,6 +50,16 @@ pub struct InFile {
 }
 
 impl InFile {
+    /// Of a file of this level, before anything is read.
+    pub fn of(level: u8) -> InFile {
+        InFile { level, checksum: 0, pages: 0, last: 0, whole_from: 0 }
+    }
+
+    /// All of it was read.
+    pub fn ends(&mut self, checksum: u64) {
+        self.checksum = checksum;
+    }
+
     /// One more page.
     pub fn page(&mut self, header: &Header, number: u32) {
         if self.pages == 0 || number != after(self.last, header.page_size) {
@@ -74,6 +104,12 @@ impl Applied {
                 "it says that the database has {commit} pages, which cannot be: it had {before}, and {pages} are in this file"
             ));
         }
+        let follows = u32::from_be_bytes(std::array::from_fn(|byte| header.reserved[FOLLOWS.start + byte]));
+        if follows != 0 && self.tag.is_some_and(|tag| tag != follows) {
+            return Err(
+                "it follows another file than the one that is before it now: a second writer has replaced that".into(),
+            );
+        }
         let missing = held.missing(header, before);
         let is_ours = header.reserved.iter().any(|byte| *byte != 0);
         if let Some(missing) = missing
@@ -85,7 +121,10 @@ impl Applied {
             ));
         }
         let unwritten = missing.or(self.unwritten);
-        Ok(Applied { page_size: header.page_size, pages: commit, files: self.files + 1, unwritten })
+        // The first upload has the name of a snapshot.
+        let is_upload = held.level == 0 && header.min_txid == header.max_txid && !header.is_snapshot();
+        let tag = is_upload.then(|| tag(held.checksum));
+        Ok(Applied { page_size: header.page_size, pages: commit, files: self.files + 1, unwritten, tag })
     }
 }
 
@@ -131,10 +170,32 @@ mod tests {
     fn then(before: u32, commit: u32, min_txid: u64, is_ours: bool, pages: &[u32]) -> Result<Option<u32>, String> {
         let mut header = Header { page_size: PAGE, commit, min_txid, max_txid: 7, ..Header::default() };
         header.reserved[0] = u8::from(is_ours);
-        let mut held = InFile::default();
+        let mut held = InFile::of(9);
         pages.iter().for_each(|number| held.page(&header, *number));
         let before = Applied { page_size: PAGE, pages: before, ..Applied::default() };
         before.then(&header, &held).map(|after| after.unwritten)
+    }
+
+    #[test]
+    fn an_upload_that_follows_another_one_than_is_there_is_refused() {
+        let after = |before: Applied, txid: u64, level: u8, follows: u32, checksum: u64| {
+            let mut header = Header { page_size: PAGE, commit: 1, min_txid: txid, max_txid: txid, ..Header::default() };
+            follow(&mut header, follows);
+            let mut held = InFile::of(level);
+            held.page(&header, 1);
+            held.ends(checksum);
+            before.then(&header, &held)
+        };
+        let first = after(Applied::default(), 1, 0, 0, 70).unwrap();
+        assert_eq!(first.tag, None, "a snapshot may have its name");
+        let second = after(first, 2, 0, tag(70), 71).unwrap();
+        let third = after(second, 3, 0, tag(71), 0x1_0000_0000).unwrap();
+        assert_eq!(third.tag, Some(1), "zero says that nobody knew");
+        let said = after(second, 3, 0, tag(72), 73).unwrap_err();
+        assert!(said.contains("a second writer has replaced"), "{said}");
+        assert!(after(second, 3, 0, 0, 73).is_ok(), "Litestream's, or the first after a start");
+        let merged = after(first, 2, 1, 0, 99).unwrap();
+        assert!(after(merged, 3, 0, tag(71), 73).is_ok());
     }
 
     #[test]

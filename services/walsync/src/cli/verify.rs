@@ -59,11 +59,12 @@ pub fn verify(place: &PlaceArgs, sample: Option<u64>, in_json: bool) -> anyhow::
     let (mut bytes, mut damaged, mut read) = (0u64, Vec::new(), BTreeMap::new());
     for file in &chosen {
         let holds = retry(5, || {
-            let mut held = InFile::default();
-            let (header, _) = replica.read(file, |header, number, _| {
+            let mut held = InFile::of(file.level);
+            let (header, checksum) = replica.read(file, |header, number, _| {
                 held.page(header, number);
                 Ok(())
             })?;
+            held.ends(checksum);
             Ok((header, held))
         });
         match holds {

@@ -77,6 +77,8 @@ pub struct State {
     pub began_after: u64,
     /// How often the store was asked where the replica ends: what was begun before the last time is void.
     pub beginnings: u32,
+    /// What that is known by; 0: it is not ours.
+    pub last_tag: u32,
     /// When that was committed, Unix time in milliseconds.
     pub last_millis: i64,
     /// Bytes of a page there; 0 where nothing was sent yet.

@@ -63,16 +63,16 @@ impl Shared {
         }
         let (level, stamp, at) = if is_snapshot {
             let timestamp_millis = state.last_millis;
-            let stamp = Stamp { min_txid: 1, max_txid: last, timestamp_millis, node_id: self.node_id };
+            let stamp = Stamp { min_txid: 1, max_txid: last, timestamp_millis, node_id: self.node_id, follows: 0 };
             // Whoever wants another one from now on may mean one of what is committed since.
             state.next_snapshot = now.saturating_add(self.settings.snapshot_interval);
             (SNAPSHOT_LEVEL, stamp, state.position)
         } else if resized {
             // Pages of two sizes cannot follow each other in one restore, nor be merged: what comes next follows a snapshot alone.
-            (SNAPSHOT_LEVEL, Stamp { min_txid: 1, ..self.stamp(next, next, state.last_millis) }, None)
+            (SNAPSHOT_LEVEL, Stamp { min_txid: 1, follows: 0, ..self.stamp(next, state) }, None)
         } else {
             // The first one as well: Litestream takes the end of level 0 for that of the replica.
-            (0, self.stamp(next, next, state.last_millis), None)
+            (0, self.stamp(next, state), None)
         };
         let compared = if compares && is_compared { state.compared.take() } else { None };
         let reading = Reading {

@@ -286,10 +286,11 @@ impl Shared {
     /// Stages what was committed since, if that can be proved to be all.
     pub(super) fn changes(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
         loop {
-            let next = next_txid(state.last_txid);
+            if state.files.is_none() || state.position.is_none() {
+                return Ok(());
+            }
+            let stamp = self.stamp(next_txid(state.last_txid)?, state);
             let State { files: Some(files), position: Some(position), .. } = state else { return Ok(()) };
-            let next = next?;
-            let stamp = self.stamp(next, next, state.last_millis);
             match stage_changes(&**files, position, stamp, &self.arena)? {
                 Since::Nothing { counter } => {
                     position.changes = counter;
@@ -341,11 +342,13 @@ impl Shared {
 
     /// Time does not go back within a replica, but where the machine's clock was far ahead: to wait until it has caught up would give all
     /// that is committed meanwhile one time of the future.
-    pub(super) fn stamp(&self, min_txid: u64, max_txid: u64, last_millis: i64) -> Stamp {
+    pub(super) fn stamp(&self, txid: u64, state: &State) -> Stamp {
+        let last_millis = state.last_millis;
         let now = self.clock.unix_millis();
         let is_step = now < last_millis.saturating_sub(CLOCK_STEP_MILLIS);
         let timestamp_millis = if is_step { now } else { now.max(last_millis) };
-        Stamp { min_txid, max_txid, timestamp_millis, node_id: self.node_id }
+        let (node_id, follows) = (self.node_id, state.last_tag);
+        Stamp { min_txid: txid, max_txid: txid, timestamp_millis, node_id, follows }
     }
 
     /// Opens the files, or others where they were replaced.
@@ -457,7 +460,7 @@ impl Shared {
         state.durable_txid = newest.map_or(0, |newest| newest.name.max_txid);
         state.durable_millis = state.last_millis;
         state.last_txid = Some(state.durable_txid);
-        state.began_after = state.durable_txid;
+        (state.began_after, state.last_tag) = (state.durable_txid, 0);
         state.levels = Levels::new(&files, self.settings.levels.len(), self.clock.monotonic());
         Ok(())
     }
@@ -493,6 +496,7 @@ impl State {
             self.position = Some(staged.position);
             self.last_millis = staged.file.header.timestamp_millis;
             self.last_txid = Some(max_txid);
+            self.last_tag = crate::chain::tag(staged.file.checksum);
             self.dirty = staged.is_before_restart;
         }
         let since = if moves { self.waiting.staged() } else { None };
