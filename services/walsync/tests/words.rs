@@ -122,6 +122,31 @@ fn databases_of_a_directory_go_each_below_its_own_name_and_come_back_by_litestre
 }
 
 #[test]
+fn the_same_databases_are_meant_as_by_litestream_whatever_way_their_paths_are_written() {
+    let (_folder, at) = scene();
+    let config = at("litestream.yml");
+    let paths = [
+        "~/walsync-none.db",
+        "sqlite:///none/a.db",
+        "sqlite3:///none/b.db",
+        "sqlite3://c.db",
+        "sqlite3://~/walsync-none-2.db",
+        "~nobody/d.db",
+        "e.db",
+    ];
+    let entry = |path: &&str| format!("{{path: \"{path}\", replica: {{path: /none/{}}}}}", path.len());
+    let entries: Vec<String> = paths.iter().map(entry).collect();
+    std::fs::write(&config, format!("dbs: [{}]\n", entries.join(", "))).unwrap();
+    let first_words = |text: &str| {
+        let words = text.lines().map(|line| line.split_whitespace().next().unwrap_or_default().to_owned());
+        words.filter(|word| word.starts_with('/')).collect::<Vec<_>>()
+    };
+    let ours = first_words(&harness::output(walsync().args(["databases", "-config"]).arg(&config)));
+    let theirs = first_words(&harness::output(litestream().args(["databases", "-config"]).arg(&config)));
+    assert!(ours == theirs && ours.len() == paths.len(), "{ours:?} {theirs:?}");
+}
+
+#[test]
 fn what_is_sent_once_is_restored_before_the_next_start() {
     let (_folder, at) = scene();
     let (path, replica) = (at("app.db"), url(&at("store")));
