@@ -200,6 +200,12 @@ fn restores_are_asked_for_in_litestreams_words() {
         (&["-integrity-check", "some"], "some"),
         (&["-force"], "move the database away"),
         (&["-json"], "parts fields by tabs"),
+        (
+            &["-timestamp", "2026-11-27 07:00:38"],
+            "write it as 2026-11-22T13:00:00Z, with Z or an offset such as +01:00",
+        ),
+        (&["-timestamp", "2026-11-27"], "write it as 2026-11-22T13:00:00Z"),
+        (&["-timestamp", "1795762838"], "`list` has the times"),
     ] {
         let (code, text) = restore(words, "none.db");
         assert!(code == Some(2) && text.contains(problem) && text.lines().count() == 1, "{words:?}: {code:?} {text}");

@@ -27,7 +27,7 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "TXID", conflicts_with = "timestamp", value_parser = txid)]
     txid: Option<u64>,
     /// The newest state not after this time, as in 2026-11-22T13:00:00Z; `list` has those of all files
-    #[arg(long, visible_alias = "time", value_name = "TIME")]
+    #[arg(long, visible_alias = "time", value_name = "TIME", value_parser = moment)]
     timestamp: Option<jiff::Timestamp>,
     /// Ask SQLite for the integrity of the result before it gets its name, and say exactly what was restored
     #[arg(long)]
@@ -56,6 +56,11 @@ pub struct RestoreArgs {
 fn duration(text: &str) -> Result<Duration, String> {
     let duration = litestream::duration(text).filter(|duration| *duration >= Duration::from_millis(10));
     duration.ok_or_else(|| "write it as 1s, 500ms or 1h30m, and no less than 10ms".into())
+}
+
+fn moment(text: &str) -> Result<jiff::Timestamp, String> {
+    let remedy = "write it as 2026-11-22T13:00:00Z, with Z or an offset such as +01:00 behind it; `list` has the times";
+    text.parse().map_err(|_| remedy.into())
 }
 
 impl RestoreArgs {
