@@ -253,6 +253,11 @@ fn files_are_listed_with_the_times_that_a_restore_goes_by_and_in_json_as_by_lite
         harness::output(&mut restore);
         assert_eq!(std::fs::read(output).unwrap()[0], txid as u8);
     }
+    let mut restore = walsync();
+    restore.arg("restore").arg(url(&replica)).args(["--timestamp", &time(0).to_string(), "-o"]).arg(at("none.db"));
+    let (code, text) = said(&mut restore);
+    let begins = format!("the replica begins after this time: what can be restored begins at {}; nearest", time(1));
+    assert!(code == Some(1) && text.contains(&begins) && text.contains("TXID 1 after"), "{code:?} {text}");
     let range = format!("restorable: TXID 1 to 3, 3 points, committed {} to {}", time(1), time(3));
     assert!(listed.contains(&range), "{listed}");
     assert_eq!(list(&["-level", "1"]).lines().filter(|line| line.contains(".ltx")).count(), 1);
