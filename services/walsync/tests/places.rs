@@ -114,6 +114,41 @@ fn either_programs_configuration_is_explained_and_says_whom_to_ask_or_what_else_
 }
 
 #[test]
+fn what_a_watch_would_refuse_or_warn_of_explain_tells_before() {
+    let folder = harness::folder();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("app.db"), "").unwrap();
+    let said = |verb: &str, words: &[&str]| support::said(walsync().arg(verb).args(words));
+    let ours = |words: &str| format!("store: file://{}\n{words}\ndatabases: [{{path: {}}}]\n", at("bk"), at("app.db"));
+    let theirs = |words: &str| format!("{words}\ndbs: [{{path: {}, replica: {{path: {}}}}}]\n", at("app.db"), at("bk"));
+    for (text, problem) in [
+        (ours("listen: 9091"), "listen: expected"),
+        (ours("listen: ':9091'"), "listen: expected"),
+        (theirs("addr: nonsense"), "addr: expected"),
+        (theirs("exec: \"sh -c '\""), "exec: has a quote without its other one"),
+        (ours(&format!("restore-drill: {{folder: {}}}", at("none"))), "none is not a folder: make it"),
+    ] {
+        std::fs::write(at("config.yml"), &text).unwrap();
+        for verb in ["explain", "watch"] {
+            let (code, told) = said(verb, &["--config", &at("config.yml")]);
+            assert!(code == Some(2) && told.contains(problem) && told.lines().count() == 1, "{verb} {text}: {told}");
+        }
+    }
+    let (code, told) = said("explain", &[&at("app.db"), "--to", &at("bk"), "--staging-folder", &at("none")]);
+    assert!(code == Some(0) && told.contains("none: the staging folder is not there"), "{code:?} {told}");
+    for to in [at(""), at("app.db"), at("x/../app.db/below")] {
+        for verb in ["explain", "watch", "snapshot"] {
+            let (code, told) = said(verb, &[&at("app.db"), "--to", &to]);
+            let is_told = told.contains("app.db would be replicated into itself") && told.contains("another folder");
+            assert!(code == Some(2) && is_told && told.lines().count() == 1, "{verb} {to}: {code:?} {told}");
+        }
+    }
+    // Of those that a pattern finds the others are replicated.
+    let (code, told) = said("explain", &[&at("*.db"), "--to", &at("")]);
+    assert!(code == Some(0) && told.contains("is not replicated: ") && told.contains("into itself"), "{told}");
+}
+
+#[test]
 fn a_configuration_is_explained_without_credentials_and_walsync_alone_says_where_its_words_are() {
     let mut command = walsync();
     for variable in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "LITESTREAM_ACCESS_KEY_ID"] {

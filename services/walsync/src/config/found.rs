@@ -79,7 +79,7 @@ impl Found {
                     "{path:?} would be called {name:?}, and not every store lists names with control characters as they were written: {}",
                     fields.rename
                 )),
-                None => places.take(place.clone(), &path).map_err(|problem| format!("{problem}: {}", fields.other)),
+                None => places.take(place.clone(), &path, fields.other),
             };
             match problem {
                 Ok(()) => {
