@@ -450,10 +450,11 @@ struct SyncArgs {
 struct Wait(Option<u64>);
 
 fn wait(text: &str) -> Result<Wait, String> {
-    let is_path = text.contains('/');
+    let is_number = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     match text {
         "latest" => Ok(Wait(None)),
-        _ if is_path => Err("is no TXID; Litestream's -wait has no value: write it behind the database".into()),
+        // A database, most likely.
+        _ if !is_number => Err("is no TXID; Litestream's -wait has no value: write it behind the database".into()),
         text => txid(text).map(|txid| Wait(Some(txid))),
     }
 }

@@ -59,6 +59,8 @@ fn verbs_of_litestreams_daemon_are_refused_with_what_to_do() {
         (&["replicate", "-once", "-enforce-retention"], "walsync compact"),
         (&["replicate", "-once", "-exec", "true"], "cannot be used with"),
         (&["sync", "-wait", "/a.db", "--listen", "http://127.0.0.1:1"], "behind the database"),
+        (&["sync", "-wait", "app.db", "--listen", "http://127.0.0.1:1"], "behind the database"),
+        (&["sync", "-wait", "0", "/a.db", "--listen", "http://127.0.0.1:1"], "a TXID is a whole number from 1"),
     ] {
         let output = walsync().args(words).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
