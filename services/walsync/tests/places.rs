@@ -116,6 +116,28 @@ fn either_programs_configuration_is_explained_and_says_whom_to_ask_or_what_else_
 }
 
 #[test]
+fn a_number_that_is_none_is_refused_with_its_unit() {
+    for (words, unit) in [
+        (
+            &["watch", "/a.db", "--to", "/b", "--interval-millis", "1s"][..],
+            "a whole number of milliseconds, 25 or more",
+        ),
+        (
+            &["sync", "/a.db", "-timeout", "5s", "--listen", "http://127.0.0.1:1"],
+            "a whole number of seconds, 0 or more",
+        ),
+        (&["snapshot", "/a.db", "--to", "/b", "--timeout", "1m"], "a whole number of seconds"),
+        (&["verify", "/b", "--sample", "0"], "a whole number of files, 1 or more"),
+        (&["compact", "/b", "--hourly", "x"], "a whole number of points"),
+        (&["bench", "--dbs", "1,abc"], "a whole number of databases, from 1 to 10000"),
+        (&["status", "--check", "--at-risk-max", "1m", "--listen", "http://127.0.0.1:1"], "a number of seconds"),
+    ] {
+        let (code, told) = support::said(walsync().args(words));
+        assert!(code == Some(2) && told.contains(unit) && told.lines().count() == 1, "{words:?}: {code:?} {told}");
+    }
+}
+
+#[test]
 fn what_a_watch_would_refuse_or_warn_of_explain_tells_before() {
     let folder = harness::folder();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

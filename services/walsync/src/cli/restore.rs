@@ -1,5 +1,6 @@
 //! `restore`: a database of a replica, once or for as long as it is wanted.
 
+use super::number::whole;
 use super::{PlaceArgs, follow, stop, time, txid};
 use clap::Args;
 use service_kit::console::{self, OneLine};
@@ -43,7 +44,7 @@ pub struct RestoreArgs {
     #[arg(short, long, requires = "output", conflicts_with_all = ["txid", "timestamp", "if_db_not_exists", "if_replica_exists"])]
     follow: bool,
     /// Between two looks for what is new, with --follow, in milliseconds
-    #[arg(long, value_name = "MILLIS", default_value_t = 1000, requires = "follow", value_parser = clap::value_parser!(u64).range(10..))]
+    #[arg(long, value_name = "MILLIS", default_value_t = 1000, requires = "follow", value_parser = whole::<u64>("milliseconds", 10..=u64::MAX))]
     follow_interval_millis: u64,
     /// Litestream's: the same, as in 1s or 500ms
     #[arg(long, value_name = "DURATION", requires = "follow", conflicts_with = "follow_interval_millis", value_parser = duration, hide = true)]
