@@ -88,10 +88,10 @@ enum Verb {
 /// S3, where flags are handier than a file.
 #[derive(Args, Clone, Default)]
 struct S3Args {
-    /// S3's endpoint, https://host[:port] [default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS's own]; with --config the file says it
+    /// S3's endpoint, https://host[:port] [default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS's own]
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
-    /// S3's region [default: AWS_REGION, AWS_DEFAULT_REGION, us-east-1]; with --config the file says it
+    /// S3's region [default: AWS_REGION, AWS_DEFAULT_REGION, us-east-1]
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
 }

@@ -36,6 +36,16 @@ fn a_place_without_a_replica_is_an_error_that_names_it_and_the_replica_below_it(
         let text = said(verb, "bk");
         assert!(text.contains(&format!("there is one at {}: name that", place("bk/app.db"))), "{verb}: {text}");
     }
+    for (name, problem) in [
+        ("none", format!("there is no replica of Litestream 0.3 at {}: nothing below generations/", place("none"))),
+        (
+            "bk/app.db",
+            format!("{} is a replica of Litestream 0.5, or of walsync: it needs no import", place("bk/app.db")),
+        ),
+    ] {
+        let (code, text) = support::said(walsync().args(["import", &place(name), "--to", &place("new")]));
+        assert!(code == Some(1) && text.contains(&problem), "{code:?} {text}");
+    }
     put("bk/other.db");
     let text = said("list", "bk");
     assert!(text.contains(&format!("2 below it: name one, such as {}", place("bk/app.db"))), "{text}");
@@ -112,6 +122,17 @@ fn either_programs_configuration_is_explained_and_says_whom_to_ask_or_what_else_
         let (seen, text) = say(words);
         assert!(seen == Some(code) && text.contains(expected), "{words:?}: {seen:?} {text}");
         assert!(code == 0 || text.lines().count() == 1, "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn no_help_speaks_of_a_flag_that_the_verb_has_not() {
+    for verb in
+        ["watch", "snapshot", "restore", "list", "verify", "compact", "explain", "import", "bench", "status", "sync"]
+    {
+        let help = harness::output(walsync().args([verb, "--help"]));
+        let has = help.lines().any(|line| line.trim_start().starts_with("--config"));
+        assert!(has || !help.contains("--config"), "{verb}: {help}");
     }
 }
 
