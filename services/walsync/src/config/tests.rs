@@ -41,7 +41,7 @@ fn a_path_that_only_a_shell_would_understand_is_refused_and_not_waited_for_witho
             let said = ours(words).unwrap_err().to_string();
             assert!(said.starts_with(&format!("{field}: {path}")) && said.contains("write the whole path"), "{said}");
         }
-        let called_so = "{store: './PATH', staging-folder: './PATH', databases: [{path: './PATH'}]}";
+        let called_so = "{store: './PATH-store', staging-folder: './PATH', databases: [{path: './PATH'}]}";
         assert!(ours(called_so).is_ok(), "{path}");
     }
 }
