@@ -177,8 +177,12 @@ impl Chain {
         let points: Vec<u64> = self.points.iter().copied().collect();
         // How many points are surely not after it, and how many may be.
         let (mut low, mut most) = (0, None);
+        let (first, mut first_millis) = (self.restorable().next(), None);
         for (at, file) in self.timed().enumerate() {
             let time = time(file)?;
+            if Some(file.name.max_txid) == first {
+                first_millis = Some(time);
+            }
             if time <= millis {
                 low = at + 1;
             } else if time <= now_millis {
@@ -198,9 +202,10 @@ impl Chain {
             return Err(NoWay::NoSuchPoint { what, below, above }.into());
         }
         let Some(point) = low.checked_sub(1).map(|at| points[at]) else {
-            let above = self.restorable().next();
-            let what = "the replica begins after this time".to_owned();
-            return Err(NoWay::NoSuchPoint { what, below: None, above }.into());
+            let begins = first_millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+            let when = begins.map(|begins| format!(": what can be restored begins at {begins}")).unwrap_or_default();
+            let what = format!("the replica begins after this time{when}");
+            return Err(NoWay::NoSuchPoint { what, below: None, above: first }.into());
         };
         // Merging makes steps coarser, and that is no hole: some file goes on from here.
         let goes_on = |file: &RemoteFile| (2..=point + 1).contains(&file.name.min_txid) && file.name.max_txid > point;

@@ -8,6 +8,7 @@ mod follow;
 mod go;
 mod inspect;
 mod litestream;
+mod number;
 mod once;
 mod operations;
 mod program;
@@ -18,14 +19,16 @@ mod verify;
 mod watch;
 
 use clap::{Args, Parser, Subcommand};
+use number::whole;
 use service_kit::console;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 use walsync::config::{
     AzureOptions, Config, ConfigError, Either, GcsOptions, Location, RetentionOptions, S3Options, with_name,
 };
 use walsync::replica::Replica;
-use walsync::replicator::Settings;
+use walsync::replicator::{INTERVAL_LEAST, Settings};
 use walsync::retention::Policy;
 
 pub use go::long_flags;
@@ -85,10 +88,10 @@ enum Verb {
 /// S3, where flags are handier than a file.
 #[derive(Args, Clone, Default)]
 struct S3Args {
-    /// S3's endpoint, https://host[:port] [default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS's own]; with --config the file says it
+    /// S3's endpoint, https://host[:port] [default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS's own]
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
-    /// S3's region [default: AWS_REGION, AWS_DEFAULT_REGION, us-east-1]; with --config the file says it
+    /// S3's region [default: AWS_REGION, AWS_DEFAULT_REGION, us-east-1]
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
 }
@@ -135,7 +138,7 @@ struct WatchArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "databases")]
     config: Option<PathBuf>,
     /// Between uploads of one database, in milliseconds
-    #[arg(long, value_name = "MILLIS", conflicts_with = "config")]
+    #[arg(long, value_name = "MILLIS", conflicts_with = "config", value_parser = whole::<u64>("milliseconds", INTERVAL_LEAST.as_millis() as u64..=u64::MAX))]
     interval_millis: Option<u64>,
     /// For staged files that do not fit into memory [default: the system's temporary folder]
     #[arg(long, value_name = "FOLDER", conflicts_with = "config")]
@@ -176,7 +179,7 @@ struct SnapshotArgs {
     #[arg(long)]
     elsewhere: bool,
     /// End after so long, whatever was not sent [default: when the store says that trying again will not help, or fails for a minute]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>("seconds", 0..=u64::MAX))]
     timeout: Option<u64>,
     #[command(flatten)]
     watch: WatchArgs,
@@ -274,7 +277,7 @@ struct VerifyArgs {
     #[command(flatten)]
     place: PlaceArgs,
     /// Read so many files instead of all, chosen at random: what is missing is found all the same, and damage the sooner the more often this runs
-    #[arg(long, value_name = "FILES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "FILES", value_parser = whole::<u64>("files", 1..=u64::MAX))]
     sample: Option<u64>,
     /// Print JSON
     #[arg(long)]
@@ -313,22 +316,24 @@ fn txid(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a TXID is a whole number from 1".into())
 }
 
+const POINTS: RangeInclusive<u64> = 0..=u32::MAX as u64;
+
 /// Points that are kept, of the time before the last day.
 #[derive(Args)]
 struct CompactArgs {
     #[command(flatten)]
     place: PlaceArgs,
     /// One in each of so many hours
-    #[arg(long, default_value_t = Policy::default().hourly)]
+    #[arg(long, default_value_t = Policy::default().hourly, value_parser = whole::<u32>("points", POINTS))]
     hourly: u32,
     /// One in each of so many days
-    #[arg(long, default_value_t = Policy::default().daily)]
+    #[arg(long, default_value_t = Policy::default().daily, value_parser = whole::<u32>("points", POINTS))]
     daily: u32,
     /// One in each of so many weeks
-    #[arg(long, default_value_t = Policy::default().weekly)]
+    #[arg(long, default_value_t = Policy::default().weekly, value_parser = whole::<u32>("points", POINTS))]
     weekly: u32,
     /// One in each of so many months
-    #[arg(long, default_value_t = Policy::default().monthly)]
+    #[arg(long, default_value_t = Policy::default().monthly, value_parser = whole::<u32>("points", POINTS))]
     monthly: u32,
     /// The configuration of the process that watches this database: what it keeps, not the flags, stays
     #[arg(long, value_name = "FILE", conflicts_with_all = ["hourly", "daily", "weekly", "monthly"])]
@@ -424,7 +429,7 @@ struct StatusArgs {
     #[arg(long)]
     check: bool,
     /// For how long a database may be at risk, with --check
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, requires = "check")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, requires = "check", value_parser = number::seconds)]
     at_risk_max: f64,
     #[command(flatten)]
     ask: AskArgs,
@@ -439,7 +444,7 @@ struct SyncArgs {
         default_missing_value = "latest")]
     wait: Wait,
     /// For how long at most, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole::<u64>("seconds", 0..=u64::MAX))]
     timeout: u64,
     #[command(flatten)]
     ask: AskArgs,
@@ -450,10 +455,11 @@ struct SyncArgs {
 struct Wait(Option<u64>);
 
 fn wait(text: &str) -> Result<Wait, String> {
-    let is_path = text.contains('/');
+    let is_number = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     match text {
         "latest" => Ok(Wait(None)),
-        _ if is_path => Err("is no TXID; Litestream's -wait has no value: write it behind the database".into()),
+        // A database, most likely.
+        _ if !is_number => Err("is no TXID; Litestream's -wait has no value: write it behind the database".into()),
         text => txid(text).map(|txid| Wait(Some(txid))),
     }
 }

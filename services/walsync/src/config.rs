@@ -12,6 +12,7 @@ mod clouds;
 mod directory;
 mod either;
 mod found;
+mod home;
 pub mod litestream;
 mod location;
 mod place;
@@ -81,6 +82,7 @@ impl DrillOptions {
         if databases == 0 {
             return refuse("restore-drill.databases", "must be 1 or more");
         }
+        home::check("restore-drill.folder", &self.folder)?;
         let interval = Duration::from_secs(interval_seconds);
         Ok(DrillSettings { interval, databases, folder: self.folder.clone() })
     }
@@ -211,6 +213,7 @@ impl Config {
         }
         let levels = self.levels_millis.as_ref();
         let levels = levels.map(|levels| levels.iter().copied().map(Duration::from_millis).collect());
+        self.staging_folder.as_ref().map_or(Ok(()), |folder| home::check("staging-folder", folder))?;
         let settings = Settings {
             interval: self.interval_millis.map_or(default.interval, Duration::from_millis),
             levels: levels.unwrap_or(default.levels),

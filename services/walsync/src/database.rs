@@ -60,7 +60,7 @@ fn state(metadata: &std::fs::Metadata) -> (u64, i64, i64) {
 impl DatabaseFiles {
     /// Opens what there is at `path`, following symbolic links as SQLite does. The database must be there.
     pub fn open(given: &Path) -> io::Result<DatabaseFiles> {
-        let path = given.canonicalize()?;
+        let path = given.canonicalize().map_err(|error| descriptor::told(given, error))?;
         let (wal_path, index_path) = (with_suffix(&path, "-wal"), with_suffix(&path, "-shm"));
         let identity = [identity(&path)?, identity(&wal_path)?, identity(&index_path)?];
         let database = Descriptor::open(&path)?.ok_or(io::ErrorKind::NotFound)?;

@@ -34,9 +34,21 @@ pub(crate) fn identity(metadata: &std::fs::Metadata) -> Identity {
     (metadata.dev(), metadata.ino())
 }
 
+/// What is said of a file that this user may not read: which it is, and who he is. Of other errors whoever asked says that.
+pub(crate) fn told(path: &Path, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return error;
+    }
+    let (path, user, group) = (path.display(), rustix::process::geteuid(), rustix::process::getegid());
+    let (user, group) = (user.as_raw(), group.as_raw());
+    let remedy = "let it read the database with its -wal and -shm, and enter their folder";
+    io::Error::new(error.kind(), format!("{path}: {error}; walsync runs as user {user} of group {group}: {remedy}"))
+}
+
 /// Opens a file that can be waited for neither now nor when it is read: no named pipe, no device.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
-    let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    let file =
+        File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).map_err(|error| told(path, error))?;
     if file.metadata()?.is_file() {
         return Ok(file);
     }
@@ -50,7 +62,7 @@ impl Descriptor {
         let mut opened = opened();
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
-            Err(error) => return absent(error),
+            Err(error) => return absent(told(path, error)),
         };
         if let Some(before) = opened.get(&identity(&metadata)).and_then(Weak::upgrade) {
             return Ok(Some(Descriptor(Some(before))));

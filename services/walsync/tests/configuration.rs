@@ -95,6 +95,19 @@ fn databases_that_change_all_the_time_are_sent_as_rarely_as_the_bound_wants_and_
 }
 
 #[test]
+fn the_drills_of_the_readme_have_a_folder_under_the_service_of_the_examples() {
+    let read = |name: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+    let (readme, unit) = (read("README.md"), read("examples/walsync.service"));
+    let drills = readme.split_once("restore-drill:").unwrap().1;
+    let folder = drills.split_once("folder: ").unwrap().1.split_whitespace().next().unwrap();
+    let words = |word: &str| unit.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_default();
+    // What systemd makes for the user of the unit; it hides what is below /tmp and /var/tmp.
+    let mut made = words("StateDirectory=").split(' ').map(|name| Path::new("/var/lib").join(name));
+    assert!(made.any(|made| made == Path::new(folder)), "{folder}");
+    assert!(words("ProtectSystem=") != "strict" || unit.contains("ReadWritePaths=/backup"));
+}
+
+#[test]
 fn a_sample_of_a_replica_that_lacks_a_file_tells_of_the_hole_whatever_was_read() {
     let folder = folder();
     let (database, store) = (folder.path().join("a.db"), folder.path().join("store"));

@@ -277,5 +277,5 @@ fn what_is_missing_or_damaged_is_named() {
     let said = walsync().arg("list").arg(legacy.old()).output().unwrap();
     assert!(text(&said).contains("is a replica of Litestream 0.3: `walsync import "), "{}", text(&said));
     std::fs::remove_dir_all(legacy.old()).unwrap();
-    refused(&legacy, "there is no replica of Litestream 0.3 here");
+    refused(&legacy, "there is no replica of Litestream 0.3 at ");
 }

@@ -36,6 +36,16 @@ fn a_place_without_a_replica_is_an_error_that_names_it_and_the_replica_below_it(
         let text = said(verb, "bk");
         assert!(text.contains(&format!("there is one at {}: name that", place("bk/app.db"))), "{verb}: {text}");
     }
+    for (name, problem) in [
+        ("none", format!("there is no replica of Litestream 0.3 at {}: nothing below generations/", place("none"))),
+        (
+            "bk/app.db",
+            format!("{} is a replica of Litestream 0.5, or of walsync: it needs no import", place("bk/app.db")),
+        ),
+    ] {
+        let (code, text) = support::said(walsync().args(["import", &place(name), "--to", &place("new")]));
+        assert!(code == Some(1) && text.contains(&problem), "{code:?} {text}");
+    }
     put("bk/other.db");
     let text = said("list", "bk");
     assert!(text.contains(&format!("2 below it: name one, such as {}", place("bk/app.db"))), "{text}");
@@ -59,6 +69,8 @@ fn verbs_of_litestreams_daemon_are_refused_with_what_to_do() {
         (&["replicate", "-once", "-enforce-retention"], "walsync compact"),
         (&["replicate", "-once", "-exec", "true"], "cannot be used with"),
         (&["sync", "-wait", "/a.db", "--listen", "http://127.0.0.1:1"], "behind the database"),
+        (&["sync", "-wait", "app.db", "--listen", "http://127.0.0.1:1"], "behind the database"),
+        (&["sync", "-wait", "0", "/a.db", "--listen", "http://127.0.0.1:1"], "a TXID is a whole number from 1"),
     ] {
         let output = walsync().args(words).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -111,6 +123,74 @@ fn either_programs_configuration_is_explained_and_says_whom_to_ask_or_what_else_
         assert!(seen == Some(code) && text.contains(expected), "{words:?}: {seen:?} {text}");
         assert!(code == 0 || text.lines().count() == 1, "{words:?}: {text}");
     }
+}
+
+#[test]
+fn no_help_speaks_of_a_flag_that_the_verb_has_not() {
+    for verb in
+        ["watch", "snapshot", "restore", "list", "verify", "compact", "explain", "import", "bench", "status", "sync"]
+    {
+        let help = harness::output(walsync().args([verb, "--help"]));
+        let has = help.lines().any(|line| line.trim_start().starts_with("--config"));
+        assert!(has || !help.contains("--config"), "{verb}: {help}");
+    }
+}
+
+#[test]
+fn a_number_that_is_none_is_refused_with_its_unit() {
+    for (words, unit) in [
+        (
+            &["watch", "/a.db", "--to", "/b", "--interval-millis", "1s"][..],
+            "a whole number of milliseconds, 25 or more",
+        ),
+        (
+            &["sync", "/a.db", "-timeout", "5s", "--listen", "http://127.0.0.1:1"],
+            "a whole number of seconds, 0 or more",
+        ),
+        (&["snapshot", "/a.db", "--to", "/b", "--timeout", "1m"], "a whole number of seconds"),
+        (&["verify", "/b", "--sample", "0"], "a whole number of files, 1 or more"),
+        (&["compact", "/b", "--hourly", "x"], "a whole number of points"),
+        (&["bench", "--dbs", "1,abc"], "a whole number of databases, from 1 to 10000"),
+        (&["status", "--check", "--at-risk-max", "1m", "--listen", "http://127.0.0.1:1"], "a number of seconds"),
+    ] {
+        let (code, told) = support::said(walsync().args(words));
+        assert!(code == Some(2) && told.contains(unit) && told.lines().count() == 1, "{words:?}: {code:?} {told}");
+    }
+}
+
+#[test]
+fn what_a_watch_would_refuse_or_warn_of_explain_tells_before() {
+    let folder = harness::folder();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("app.db"), "").unwrap();
+    let said = |verb: &str, words: &[&str]| support::said(walsync().arg(verb).args(words));
+    let ours = |words: &str| format!("store: file://{}\n{words}\ndatabases: [{{path: {}}}]\n", at("bk"), at("app.db"));
+    let theirs = |words: &str| format!("{words}\ndbs: [{{path: {}, replica: {{path: {}}}}}]\n", at("app.db"), at("bk"));
+    for (text, problem) in [
+        (ours("listen: 9091"), "listen: expected"),
+        (ours("listen: ':9091'"), "listen: expected"),
+        (theirs("addr: nonsense"), "addr: expected"),
+        (theirs("exec: \"sh -c '\""), "exec: has a quote without its other one"),
+        (ours(&format!("restore-drill: {{folder: {}}}", at("none"))), "none is not a folder: make it"),
+    ] {
+        std::fs::write(at("config.yml"), &text).unwrap();
+        for verb in ["explain", "watch"] {
+            let (code, told) = said(verb, &["--config", &at("config.yml")]);
+            assert!(code == Some(2) && told.contains(problem) && told.lines().count() == 1, "{verb} {text}: {told}");
+        }
+    }
+    let (code, told) = said("explain", &[&at("app.db"), "--to", &at("bk"), "--staging-folder", &at("none")]);
+    assert!(code == Some(0) && told.contains("none: the staging folder is not there"), "{code:?} {told}");
+    for to in [at(""), at("app.db"), at("x/../app.db/below")] {
+        for verb in ["explain", "watch", "snapshot"] {
+            let (code, told) = said(verb, &[&at("app.db"), "--to", &to]);
+            let is_told = told.contains("app.db would be replicated into itself") && told.contains("another folder");
+            assert!(code == Some(2) && is_told && told.lines().count() == 1, "{verb} {to}: {code:?} {told}");
+        }
+    }
+    // Of those that a pattern finds the others are replicated.
+    let (code, told) = said("explain", &[&at("*.db"), "--to", &at("")]);
+    assert!(code == Some(0) && told.contains("is not replicated: ") && told.contains("into itself"), "{told}");
 }
 
 #[test]

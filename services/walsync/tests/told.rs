@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use support::{Walsync, database, said, walsync};
@@ -217,6 +218,36 @@ fn a_folder_that_is_not_there_yet_is_waited_for() {
     database(&folder.path().join("data/app.db"));
     watching.wait_durable(1);
     watching.stop();
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_told_by_its_name_and_so_is_who_may_not_read_it() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let open_to = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    open_to(folder.path(), 0o755);
+    database(&at("app.db"));
+    // Where somebody else may run it, too.
+    std::fs::copy(env!("CARGO_BIN_EXE_walsync"), at("walsync")).unwrap();
+    for suffix in ["-wal", "-shm"] {
+        std::fs::write(at(&format!("app.db{suffix}")), "").unwrap();
+    }
+    let own = rustix::process::getuid().as_raw();
+    let other = if own == 0 { 65_534 } else { own };
+    for name in ["app.db", "app.db-wal", "app.db-shm"] {
+        open_to(&at(name), 0o000);
+        let mut explain = Command::new(at("walsync"));
+        explain.arg("explain").arg(at("app.db")).args(["--to", "/none"]);
+        if own == 0 {
+            // Nothing is closed to root.
+            explain.uid(other).gid(other);
+        }
+        let said = harness::output(&mut explain);
+        let problem =
+            format!("{}: Permission denied (os error 13); walsync runs as user {other} of", at(name).display());
+        assert!(said.contains(&problem), "{said}");
+        open_to(&at(name), 0o644);
+    }
 }
 
 #[test]

@@ -122,6 +122,31 @@ fn databases_of_a_directory_go_each_below_its_own_name_and_come_back_by_litestre
 }
 
 #[test]
+fn the_same_databases_are_meant_as_by_litestream_whatever_way_their_paths_are_written() {
+    let (_folder, at) = scene();
+    let config = at("litestream.yml");
+    let paths = [
+        "~/walsync-none.db",
+        "sqlite:///none/a.db",
+        "sqlite3:///none/b.db",
+        "sqlite3://c.db",
+        "sqlite3://~/walsync-none-2.db",
+        "~nobody/d.db",
+        "e.db",
+    ];
+    let entry = |path: &&str| format!("{{path: \"{path}\", replica: {{path: /none/{}}}}}", path.len());
+    let entries: Vec<String> = paths.iter().map(entry).collect();
+    std::fs::write(&config, format!("dbs: [{}]\n", entries.join(", "))).unwrap();
+    let first_words = |text: &str| {
+        let words = text.lines().map(|line| line.split_whitespace().next().unwrap_or_default().to_owned());
+        words.filter(|word| word.starts_with('/')).collect::<Vec<_>>()
+    };
+    let ours = first_words(&harness::output(walsync().args(["databases", "-config"]).arg(&config)));
+    let theirs = first_words(&harness::output(litestream().args(["databases", "-config"]).arg(&config)));
+    assert!(ours == theirs && ours.len() == paths.len(), "{ours:?} {theirs:?}");
+}
+
+#[test]
 fn what_is_sent_once_is_restored_before_the_next_start() {
     let (_folder, at) = scene();
     let (path, replica) = (at("app.db"), url(&at("store")));
@@ -175,6 +200,12 @@ fn restores_are_asked_for_in_litestreams_words() {
         (&["-integrity-check", "some"], "some"),
         (&["-force"], "move the database away"),
         (&["-json"], "parts fields by tabs"),
+        (
+            &["-timestamp", "2026-11-27 07:00:38"],
+            "write it as 2026-11-22T13:00:00Z, with Z or an offset such as +01:00",
+        ),
+        (&["-timestamp", "2026-11-27"], "write it as 2026-11-22T13:00:00Z"),
+        (&["-timestamp", "1795762838"], "`list` has the times"),
     ] {
         let (code, text) = restore(words, "none.db");
         assert!(code == Some(2) && text.contains(problem) && text.lines().count() == 1, "{words:?}: {code:?} {text}");
@@ -222,6 +253,11 @@ fn files_are_listed_with_the_times_that_a_restore_goes_by_and_in_json_as_by_lite
         harness::output(&mut restore);
         assert_eq!(std::fs::read(output).unwrap()[0], txid as u8);
     }
+    let mut restore = walsync();
+    restore.arg("restore").arg(url(&replica)).args(["--timestamp", &time(0).to_string(), "-o"]).arg(at("none.db"));
+    let (code, text) = said(&mut restore);
+    let begins = format!("the replica begins after this time: what can be restored begins at {}; nearest", time(1));
+    assert!(code == Some(1) && text.contains(&begins) && text.contains("TXID 1 after"), "{code:?} {text}");
     let range = format!("restorable: TXID 1 to 3, 3 points, committed {} to {}", time(1), time(3));
     assert!(listed.contains(&range), "{listed}");
     assert_eq!(list(&["-level", "1"]).lines().filter(|line| line.contains(".ltx")).count(), 1);

@@ -1,6 +1,7 @@
 //! Words of `bench`.
 
 use super::S3Args;
+use super::number::whole;
 use crate::bench::{Options, Test};
 use clap::Args;
 use std::ops::RangeInclusive;
@@ -19,25 +20,25 @@ pub struct BenchArgs {
     #[arg(long, value_name = "TESTS", value_delimiter = ',', default_value = "idle", value_parser = Test::parse)]
     test: Vec<Test>,
     /// Numbers of databases, of idle and active
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1,5,10,20", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1,5,10,20", value_parser = whole::<u32>("databases", 1..=10_000))]
     dbs: Vec<u32>,
     /// For how long each arm is measured in a round, and how long an outage is, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     duration: Duration,
     /// Size of each database, in KB
-    #[arg(long, value_name = "KB", default_value_t = 100, value_parser = clap::value_parser!(u32).range(50..=10_000_000))]
+    #[arg(long, value_name = "KB", default_value_t = 100, value_parser = whole::<u32>("KB", 50..=10_000_000))]
     db_size: u32,
     /// Sizes of databases that are restored, in MB
-    #[arg(long, value_name = "MB", value_delimiter = ',', default_value = "1,10,100", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "MB", value_delimiter = ',', default_value = "1,10,100", value_parser = whole::<u32>("MB", 1..=100_000))]
     sizes: Vec<u32>,
     /// Commits a second: into each database of active, and during an outage
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<u32>("commits a second", 1..=100_000))]
     commits: u32,
     /// Between uploads of one database, of both programs, in milliseconds
-    #[arg(long, value_name = "MILLIS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(INTERVAL_MILLIS))]
+    #[arg(long, value_name = "MILLIS", default_value_t = 1000, value_parser = whole::<u64>("milliseconds", INTERVAL_MILLIS))]
     interval_millis: u64,
     /// How often every arm is measured, in turns
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = whole::<u32>("rounds", 1..=1000))]
     rounds: u32,
     /// Print JSON
     #[arg(long)]

@@ -1,5 +1,6 @@
 //! `explain`: what a configuration means and costs, and how its databases stand, before they are watched. Nothing is sent, and nobody logs in.
 
+use super::watch;
 use service_kit::console::{self, OneLine};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -56,6 +57,7 @@ impl Standing {
 
 /// What a configuration means.
 pub fn explain(config: &Either) -> anyhow::Result<()> {
+    watch::beside(config)?;
     let settings = config.settings()?;
     let opened = config.open(false)?;
     let places = opened.places();
@@ -84,6 +86,9 @@ pub fn explain(config: &Either) -> anyhow::Result<()> {
     }
     for (kind, (count, first)) in held {
         line(format_args!("frames held by {kind}: {}, {first}", many(count, "database")))?;
+    }
+    if let Some(problem) = watch::without_staging_folder(&settings) {
+        line(format_args!("{}: {problem}", settings.staging_folder.display()))?;
     }
     let count = databases.len();
     line(format_args!(

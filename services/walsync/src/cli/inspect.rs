@@ -7,6 +7,7 @@ use walsync::arena::Arena;
 use walsync::chain::Chain;
 use walsync::clock::{Clock, SystemClock};
 use walsync::config::Location;
+use walsync::import::ImportError;
 use walsync::replica::{RemoteFile, Replica};
 use walsync::replicator::Settings;
 use walsync::restore::read_each;
@@ -16,11 +17,15 @@ use walsync::store::StoreError;
 /// A replica of Litestream 0.3 becomes one of ours.
 pub fn import(arguments: &ImportArgs) -> anyhow::Result<()> {
     let options = arguments.s3.options();
-    let from = Location::open(&arguments.from, &options)?.legacy();
+    let from = Location::open(&arguments.from, &options)?;
     let to = Location::open(&arguments.to, &options)?.replica("");
     let folder = arguments.staging_folder.clone().unwrap_or_else(std::env::temp_dir);
     let arena = Arena::new(Settings::default().arena_bytes, folder.clone());
-    let imported = walsync::import::import(&from, arguments.generation.as_deref(), &to, &arena, &folder)?;
+    let imported = walsync::import::import(&from.legacy(), arguments.generation.as_deref(), &to, &arena, &folder);
+    let imported = imported.map_err(|error| match error {
+        ImportError::Empty => nothing_to_import(&arguments.from, &from.replica("")),
+        error => error.into(),
+    })?;
     let (first, last) = imported.millis;
     console::print(format_args!(
         "imported generation {}: TXID 1 to {}, of {} to {}\n",
@@ -31,6 +36,16 @@ pub fn import(arguments: &ImportArgs) -> anyhow::Result<()> {
     ))?;
     console::print(format_args!("walsync verify {} reads and compares all of it\n", OneLine(&arguments.to)))?;
     Ok(())
+}
+
+/// Says where there is nothing of Litestream 0.3; one of 0.5 may have been meant.
+fn nothing_to_import(place: &str, replica: &Replica) -> anyhow::Error {
+    if replica.files().is_ok_and(|files| !files.is_empty()) {
+        return anyhow::anyhow!(
+            "{place} is a replica of Litestream 0.5, or of walsync: it needs no import; `watch` goes on with it, and `restore` reads it"
+        );
+    }
+    anyhow::anyhow!("there is no replica of Litestream 0.3 at {place}: nothing below generations/")
 }
 
 /// When the last transaction of each file was committed, as its header says, which is what a restore goes by. Of a file that is damaged, or gone

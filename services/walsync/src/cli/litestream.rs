@@ -1,6 +1,7 @@
 //! Litestream's verbs. Most of those that ask its daemon walsync has no use for: there is no control socket. Each such verb, and each flag that means
 //! nothing here, says what to do instead, with exit code 2: scripts must not take it for done.
 
+use super::number::whole;
 use super::{Beside, once, table, watch};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, Subcommand};
@@ -34,7 +35,7 @@ pub struct ReplicateArgs {
     #[arg(long, requires = "once")]
     force_snapshot: bool,
     /// With --once: end after so long, whatever was not sent [default: when the store says that trying again will not help, or fails for a minute]
-    #[arg(long, value_name = "SECONDS", requires = "once")]
+    #[arg(long, value_name = "SECONDS", requires = "once", value_parser = whole::<u64>("seconds", 0..=u64::MAX))]
     timeout: Option<u64>,
     /// Restore first what is configured and not there, where it has a replica
     #[arg(long)]

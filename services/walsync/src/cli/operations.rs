@@ -31,13 +31,11 @@ const STOPPING: &str = "stopping";
 
 /// Where a replicator serves and is asked, which is HTTP without TLS.
 pub fn address(text: &str) -> Result<Url, String> {
-    let url = text.parse::<Url>().map_err(|error| error.to_string())?;
-    if url.is_unix || url.is_tls {
-        return Err(format!(
+    text.parse::<Url>().ok().filter(|url| !url.is_unix && !url.is_tls).ok_or_else(|| {
+        format!(
             "expected http://HOST:PORT, found {text:?}: `status` and `sync` ask over HTTP without TLS; let it be an address of this machine, such as http://127.0.0.1:9091"
-        ));
-    }
-    Ok(url)
+        )
+    })
 }
 
 /// The same as a configuration says it, if it does.
@@ -246,9 +244,10 @@ mod tests {
         let walsync = |listen: &str| said(&format!("store: file:///backup\ndatabases: []\n{listen}"));
         assert_eq!(walsync(""), Ok(None));
         assert_eq!(walsync("listen: http://127.0.0.1:9091"), Ok(Some("http://127.0.0.1:9091".into())));
-        for url in ["https://127.0.0.1:9091", "unix:///run/walsync.sock"] {
+        for url in ["https://127.0.0.1:9091", "unix:///run/walsync.sock", "127.0.0.1:9091", "':9091'", "9091"] {
             let refused = walsync(&format!("listen: {url}")).unwrap_err();
             assert!(refused.starts_with("listen: expected http://HOST:PORT, found"), "{refused}");
+            assert!(refused.ends_with("such as http://127.0.0.1:9091"), "{refused}");
         }
         assert_eq!(said("dbs: []\naddr: ':9090'"), Ok(Some("http://0.0.0.0:9090".into())));
     }

@@ -1,5 +1,6 @@
 //! `restore`: a database of a replica, once or for as long as it is wanted.
 
+use super::number::whole;
 use super::{PlaceArgs, follow, stop, time, txid};
 use clap::Args;
 use service_kit::console::{self, OneLine};
@@ -27,7 +28,7 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "TXID", conflicts_with = "timestamp", value_parser = txid)]
     txid: Option<u64>,
     /// The newest state not after this time, as in 2026-11-22T13:00:00Z; `list` has those of all files
-    #[arg(long, visible_alias = "time", value_name = "TIME")]
+    #[arg(long, visible_alias = "time", value_name = "TIME", value_parser = moment)]
     timestamp: Option<jiff::Timestamp>,
     /// Ask SQLite for the integrity of the result before it gets its name, and say exactly what was restored
     #[arg(long)]
@@ -43,7 +44,7 @@ pub struct RestoreArgs {
     #[arg(short, long, requires = "output", conflicts_with_all = ["txid", "timestamp", "if_db_not_exists", "if_replica_exists"])]
     follow: bool,
     /// Between two looks for what is new, with --follow, in milliseconds
-    #[arg(long, value_name = "MILLIS", default_value_t = 1000, requires = "follow", value_parser = clap::value_parser!(u64).range(10..))]
+    #[arg(long, value_name = "MILLIS", default_value_t = 1000, requires = "follow", value_parser = whole::<u64>("milliseconds", 10..=u64::MAX))]
     follow_interval_millis: u64,
     /// Litestream's: the same, as in 1s or 500ms
     #[arg(long, value_name = "DURATION", requires = "follow", conflicts_with = "follow_interval_millis", value_parser = duration, hide = true)]
@@ -56,6 +57,11 @@ pub struct RestoreArgs {
 fn duration(text: &str) -> Result<Duration, String> {
     let duration = litestream::duration(text).filter(|duration| *duration >= Duration::from_millis(10));
     duration.ok_or_else(|| "write it as 1s, 500ms or 1h30m, and no less than 10ms".into())
+}
+
+fn moment(text: &str) -> Result<jiff::Timestamp, String> {
+    let remedy = "write it as 2026-11-22T13:00:00Z, with Z or an offset such as +01:00 behind it; `list` has the times";
+    text.parse().map_err(|_| remedy.into())
 }
 
 impl RestoreArgs {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::Level;
 use walsync::clock::SystemClock;
-use walsync::config::{Either, Found, Opened, Places};
+use walsync::config::{ConfigError, Either, Found, Opened, Places};
 use walsync::database::DatabaseFiles;
 use walsync::replica::Replica;
 use walsync::replicator::{Phase, Replicator, Settings, Status};
@@ -64,17 +64,30 @@ pub(super) fn begin(level: Option<Level>) {
     service_kit::panics::end_the_process();
 }
 
-/// Replicates what the configuration names until it is told to stop, or until the program ends that runs meanwhile.
-pub fn watch(config: &Either, with: With) -> anyhow::Result<()> {
+/// What a configuration says of what is beside the replicator: where it serves, and the program that runs meanwhile. `explain` asks, too, so that
+/// what it finds right is begun.
+pub(super) fn beside(config: &Either) -> Result<(Option<Url>, Option<Program>), ConfigError> {
     let exec = match config {
         Either::Walsync(config) => {
             config.check_drill_folder()?;
-            with.exec.as_ref()
+            None
         }
-        Either::Litestream(config) => with.exec.as_ref().or(config.exec.as_ref()),
+        Either::Litestream(config) => config.exec.as_deref(),
     };
-    let listen = with.listen.map_or_else(|| operations::address_of(config), |url| Ok(Some(url)))?;
-    let program = exec.map(|command| Program::parse(command)).transpose()?;
+    Ok((operations::address_of(config)?, exec.map(Program::parse).transpose()?))
+}
+
+/// What is told of the folder for staged files, which may come later.
+pub(super) fn without_staging_folder(settings: &Settings) -> Option<&'static str> {
+    let problem = "the staging folder is not there: what does not fit into memory waits until it is";
+    (!settings.staging_folder.is_dir()).then_some(problem)
+}
+
+/// Replicates what the configuration names until it is told to stop, or until the program ends that runs meanwhile.
+pub fn watch(config: &Either, with: With) -> anyhow::Result<()> {
+    let (listen, program) = beside(config)?;
+    let listen = with.listen.or(listen);
+    let program = with.exec.as_deref().map(Program::parse).transpose()?.or(program);
     let (opened, mut places) = (config.open(true)?, Places::default());
     let found = opened.look(&mut places)?;
     let settings = Settings { stands_back: !with.elsewhere, ..config.settings()? };
@@ -108,9 +121,8 @@ fn run(
     found: Found,
 ) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
-    if !settings.staging_folder.is_dir() {
-        let path = settings.staging_folder.display();
-        tracing::warn!(%path, "the staging folder is not there: what does not fit into memory waits until it is");
+    if let Some(problem) = without_staging_folder(&settings) {
+        tracing::warn!(path = %settings.staging_folder.display(), "{problem}");
     }
     let listening = listen.map(Listening::bind).transpose()?;
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;

@@ -18,8 +18,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    pub(super) fn new(folder: &Path, pattern: String, recursive: bool) -> Directory {
-        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    pub(super) fn new(folder: PathBuf, pattern: String, recursive: bool) -> Directory {
         Directory { folder, pattern, recursive }
     }
 

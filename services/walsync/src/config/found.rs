@@ -1,6 +1,6 @@
 //! Which databases are there, and which place in the store each of them has.
 
-use super::{Config, ConfigError, Location, Place, Places, place, refuse};
+use super::{Config, ConfigError, Location, Place, Places, home, place, refuse};
 use crate::replica::Replica;
 use service_kit::directory::above;
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ impl Found {
                     "{path:?} would be called {name:?}, and not every store lists names with control characters as they were written: {}",
                     fields.rename
                 )),
-                None => places.take(place.clone(), &path).map_err(|problem| format!("{problem}: {}", fields.other)),
+                None => places.take(place.clone(), &path, fields.other),
             };
             match problem {
                 Ok(()) => {
@@ -143,6 +143,7 @@ pub(super) fn is_pattern(path: &Path) -> bool {
 /// A path, or the files that it stands for: `*` in its last part. What SQLite puts beside a database is left out.
 pub(super) fn expand(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let text = path.to_string_lossy();
+    home::check("databases.path", path)?;
     if !is_pattern(path) {
         if path.is_dir() {
             return refuse("databases.path", format!("{text} is a folder: name its databases, as in {text}/*.db"));

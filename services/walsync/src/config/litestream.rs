@@ -4,7 +4,7 @@
 use super::directory::Directory;
 use super::found::{Fields, Found, NO_TEXT, Wanted};
 use super::place::{BUCKETS, endpoint, with_name};
-use super::{AzureOptions, ConfigError, GcsOptions, Location, Places, S3Options, StoreOptions, read, refuse};
+use super::{AzureOptions, ConfigError, GcsOptions, Location, Places, S3Options, StoreOptions, home, read, refuse};
 use crate::replica::Replica;
 use crate::replicator::{Settings, Unfit};
 use crate::retention::Policy;
@@ -383,13 +383,14 @@ fn which(database: &mut Database) -> Result<(String, Which), ConfigError> {
     match (database.path.take(), database.dir.take()) {
         (Some(path), None) => {
             let name = format!("dbs {}", path.display());
+            let path = home::litestreams(&name, &path)?;
             if path.to_string_lossy().contains('*') {
                 return refuse(&name, "\"*\" would put several databases into one place: say dir and pattern");
             }
             if path.is_dir() {
                 return refuse(&name, "is a folder: say dir and pattern, as in dir: /data, pattern: \"*.db\"");
             }
-            Ok((name, Which::Path(std::path::absolute(&path).unwrap_or(path))))
+            Ok((name, Which::Path(path)))
         }
         (None, Some(dir)) => {
             let name = format!("dbs {}", dir.display());
@@ -399,7 +400,8 @@ fn which(database: &mut Database) -> Result<(String, Which), ConfigError> {
             if pattern.contains(['?', '[', '\\', '/']) {
                 return refuse(&name, format!("pattern {pattern}: walsync knows * alone: write * for what differs"));
             }
-            Ok((name, Which::Directory(Directory::new(&dir, pattern, database.recursive))))
+            let dir = home::litestreams(&name, &dir)?;
+            Ok((name, Which::Directory(Directory::new(dir, pattern, database.recursive))))
         }
         _ => refuse("dbs", "each needs a path, or a dir with a pattern"),
     }
@@ -412,7 +414,12 @@ fn store_of(name: &str, replica: ReplicaOptions, config: &Config) -> Result<(Str
     let scheme = replica.kind.as_deref().unwrap_or("s3");
     let url = match (&replica.url, &bucket, replica.kind.as_deref(), &replica.path) {
         (Some(url), ..) => url.clone(),
-        (None, None, None, Some(path)) | (None, _, Some("file"), Some(path)) => format!("file://{path}"),
+        (None, None, None, Some(path)) | (None, _, Some("file"), Some(path)) => {
+            if path.contains("://") {
+                return refuse(name, format!("replica: path: {path} is no path of a folder: say url for a place"));
+            }
+            format!("file://{}", home::litestreams(name, path.as_ref())?.display())
+        }
         (None, Some(bucket), ..) if BUCKETS.contains(&scheme) => format!("{scheme}://{bucket}/{path}"),
         (None, None, Some(_), _) if BUCKETS.contains(&scheme) => {
             return refuse(name, "replica: needs a bucket, or a url");

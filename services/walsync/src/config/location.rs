@@ -1,7 +1,7 @@
 //! A store, opened, and a place in it: whatever it was named as, a folder or a place in a bucket.
 
 use super::place::{BUCKETS, Place, refuse_place};
-use super::{AzureOptions, Config, ConfigError, GcsOptions, S3Options, S3Place, clouds, refuse};
+use super::{AzureOptions, Config, ConfigError, GcsOptions, S3Options, S3Place, clouds, home, refuse};
 use crate::import::LegacyReplica;
 use crate::replica::Replica;
 use crate::store::Store;
@@ -79,6 +79,7 @@ impl Location {
         if first.contains(':') || is_scheme && url.contains("//") {
             return refuse_place(url, KNOWN);
         }
+        home::check("store", url.as_ref())?;
         let folder = std::path::absolute(url).unwrap_or_else(|_| url.into());
         Ok(Location::folder(folder))
     }

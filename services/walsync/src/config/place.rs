@@ -151,6 +151,11 @@ impl Place {
         matches!(self.kind, Kind::Bucket(..))
     }
 
+    /// Whether it is this file, or would be below it as below a folder.
+    fn is_within(&self, file: &Path) -> bool {
+        matches!(self.kind, Kind::Folder) && Path::new(&self.path).starts_with(Place::folder(file).path)
+    }
+
     /// What is called `name` there; the place itself where that is empty.
     pub(super) fn of(&self, name: &str) -> Place {
         match self.kind {
@@ -166,13 +171,22 @@ impl Place {
 pub struct Places(BTreeMap<Place, PathBuf>);
 
 impl Places {
-    /// Gives a database its place, which it may have already; another one that has it is an error.
-    pub(super) fn take(&mut self, place: Place, path: &Path) -> Result<(), String> {
+    /// Gives a database its place, which it may have already; another one that has it is an error, and `other` says what to do.
+    pub(super) fn take(&mut self, place: Place, path: &Path, other: &str) -> Result<(), String> {
         match self.0.entry(place) {
+            // Asked once, for it costs a look at each folder of the path.
+            Entry::Vacant(free) if free.key().is_within(path) => {
+                let (path, place) = (path.display(), free.key());
+                return Err(format!(
+                    "{path} would be replicated into itself, for {place} is its replica's place: name another folder"
+                ));
+            }
             Entry::Vacant(free) => drop(free.insert(path.to_owned())),
             Entry::Occupied(taken) if taken.get() != path => {
                 let (place, a, b) = (taken.key(), taken.get().display(), path.display());
-                return Err(format!("{a} and {b} would both be replicated to {place}, and each would stop the other"));
+                return Err(format!(
+                    "{a} and {b} would both be replicated to {place}, and each would stop the other: {other}"
+                ));
             }
             Entry::Occupied(_) => {}
         }
@@ -253,14 +267,20 @@ mod tests {
     #[test]
     fn of_two_databases_the_first_keeps_the_place() {
         let (mut places, place) = (Places::default(), Place::bucket("store", "b", ""));
-        let mut take = |name: &str, path: &str| places.take(place.of(name), Path::new(path));
+        let mut take = |name: &str, path: &str| places.take(place.of(name), Path::new(path), "rename it");
         assert!(take("a", "/a.db").is_ok() && take("b", "/b.db").is_ok());
         assert!(take("a", "/a.db").is_ok(), "it is found again with each look");
         assert!(
             take("a", "/b.db").unwrap_err().contains("/a.db and /b.db would both be replicated to s3://b/a at store")
         );
         assert!(take("b", "/b.db").is_ok());
+        let into_itself = Places::default().take(Place::folder(Path::new("/none/a.db")), Path::new("/none/./a.db"), "");
+        assert!(into_itself.unwrap_err().contains("/none/./a.db would be replicated into itself"));
+        for (place, refused) in [("/none/a.db/a.db", true), ("/none/a.db-wal", false), ("/none", false)] {
+            let taken = Places::default().take(Place::folder(Path::new(place)), Path::new("/none/a.db"), "");
+            assert_eq!(taken.is_err(), refused, "{place}");
+        }
         places.keep(|path| path == Path::new("/b.db"));
-        assert!(places.0.len() == 1 && places.take(place.of("a"), Path::new("/b.db")).is_ok());
+        assert!(places.0.len() == 1 && places.take(place.of("a"), Path::new("/b.db"), "").is_ok());
     }
 }

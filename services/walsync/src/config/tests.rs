@@ -23,6 +23,53 @@ fn a_mistyped_url_is_not_taken_for_a_folder() {
 }
 
 #[test]
+fn a_path_that_only_a_shell_would_understand_is_refused_and_not_waited_for_without_an_end() {
+    for path in ["~/app", "~", "~me/app", "$HOME/app", "${HOME}/app"] {
+        let ours = |words: &str| {
+            let config = Config::parse(&words.replace("PATH", path)).unwrap();
+            let store = Location::open(&config.store, &config)?;
+            config.settings()?;
+            config.databases(&store, &mut Places::default()).map(drop)
+        };
+        for (field, words) in [
+            ("databases.path", "{store: /s, databases: [{path: 'PATH'}]}"),
+            ("databases.path", "{store: /s, databases: [{path: 'PATH/*.db'}]}"),
+            ("store", "{store: 'PATH', databases: [{path: /a.db}]}"),
+            ("staging-folder", "{store: /s, staging-folder: 'PATH', databases: [{path: /a.db}]}"),
+            ("restore-drill.folder", "{store: /s, restore-drill: {folder: 'PATH'}, databases: [{path: /a.db}]}"),
+        ] {
+            let said = ours(words).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("{field}: {path}")) && said.contains("write the whole path"), "{said}");
+        }
+        let called_so = "{store: './PATH-store', staging-folder: './PATH', databases: [{path: './PATH'}]}";
+        assert!(ours(called_so).is_ok(), "{path}");
+    }
+}
+
+#[test]
+fn what_litestream_means_by_a_path_is_meant_of_databases_folders_and_replicas() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().to_str().unwrap();
+    std::fs::write(folder.path().join("a.db"), "SQLite format 3\0...").unwrap();
+    let listed = |words: &str| {
+        let text = format!("dbs: [{{{}}}]", words.replace("HERE", here));
+        litestream::Litestream::parse(&text).map_err(|error| error.to_string()).map(|read| read.listed().unwrap())
+    };
+    let at = |name: &str| folder.path().join(name);
+    let entry = |replica: &str| Ok(vec![(at("a.db"), replica.replace("HERE", here))]);
+    assert_eq!(listed("path: 'sqlite3://HERE/a.db', replica: {path: HERE/r}"), entry("file://HERE/r"));
+    let words = "dir: 'sqlite://HERE', pattern: '*.db', replica: {type: file, path: HERE/r}";
+    assert_eq!(listed(words), entry("file://HERE/r/a.db"));
+    let home = listed("path: ~/a.db, replica: {path: ~/r}").unwrap().remove(0);
+    assert!(home.0.is_absolute() && home.0.ends_with("a.db") && !home.0.starts_with(std::env::current_dir().unwrap()));
+    assert_eq!(home.1, format!("file://{}", home.0.with_file_name("r").display()));
+    let relative = format!("file://{}", std::env::current_dir().unwrap().join("r").display());
+    assert_eq!(listed("path: HERE/a.db, replica: {path: r}"), entry(&relative));
+    let refused = listed("path: HERE/a.db, replica: {path: 'file:///r'}").unwrap_err();
+    assert!(refused.contains("say url for a place"), "{refused}");
+}
+
+#[test]
 fn parts_and_drills_that_cannot_be_are_refused_by_name() {
     let open = |bytes| {
         let (access_key_id, secret_access_key) = (Some("a".into()), Some("s".into()));
