@@ -229,6 +229,18 @@ fn who_sends_once_waits_for_a_store_for_no_longer_than_he_says() {
 }
 
 #[test]
+fn who_sends_once_and_is_ended_by_a_signal_tells_what_is_not_sent() {
+    let folder = scene();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let file = std::fs::File::create(folder.path().join("log")).unwrap();
+    let mut process = Process::start(once(&folder, nobody, &["snapshot", "app.db", "--to", "s3://b/p"]).stderr(file));
+    until("a store that fails", || log(&folder).contains("the store fails"));
+    process.signal(Signal::TERM);
+    let (status, log) = (process.wait(), log(&folder));
+    assert!(status.code() == Some(130) && log.contains("before everything was durable: 1 database"), "{status} {log}");
+}
+
+#[test]
 fn who_sends_once_restores_first_what_is_lost_and_tells_as_much_as_he_says() {
     let folder = scene();
     let (path, store) = (folder.path().join("app.db"), format!("file://{}", folder.path().join("store").display()));

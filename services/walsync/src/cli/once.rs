@@ -2,7 +2,8 @@
 //! at once, and one that fails for a minute then, as does a database that somebody has locked for so long.
 
 use super::control::Patterns;
-use super::watch::{add, begin, refuse_beside_a_watcher, restore_lost};
+use super::stop::on_signal;
+use super::watch::{add, begin, left_behind, refuse_beside_a_watcher, restore_lost};
 use service_kit::console::{self, OneLine};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,6 +51,11 @@ pub fn once(config: &Either, how: &Once) -> anyhow::Result<()> {
     restore_lost(&opened, how.restores)?;
     service_kit::open_files::raise();
     let replicator = Replicator::start(settings, Arc::new(SystemClock::default()))?;
+    let observer = replicator.observer();
+    on_signal(move || match left_behind(&observer.behind()) {
+        Some(behind) => console::tell(OneLine(format_args!("walsync: {behind}"))),
+        None => console::tell("walsync: nothing is known that was not sent"),
+    })?;
     add(&replicator, &Patterns::default(), found);
     let now = Instant::now();
     let mut patience =
