@@ -294,9 +294,10 @@ fn a_restore_that_is_broken_off_by_a_signal_leaves_nothing() {
         }
     });
     for signal in [Signal::INT, Signal::TERM] {
-        let mut command = walsync();
-        command.current_dir(folder.path()).args(["restore", "s3://bucket/p", "-o", "out.db"]);
-        command.arg(format!("--endpoint={endpoint}"));
+        // Whoever starts these tests in the background of a shell ignores SIGINT, and so would it.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_walsync"), "restore", "s3://bucket/p"]);
+        command.args(["-o", "out.db"]).arg(format!("--endpoint={endpoint}")).current_dir(folder.path());
         command.envs([("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "secret")]);
         let mut process = Process::start(&mut command);
         until("what it has begun", || {
