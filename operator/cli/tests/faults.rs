@@ -138,10 +138,11 @@ fn a_follower_that_stands_still_keeps_nobody_from_writing() {
     let workloads = "  - name: stopped
     keyValue: { operation: Mixed, readPercent: 30, keySpace: 200 }
     load:
-      { connections: 6, duration: 13s, warmUp: 0s, timeout: 3s, fault: { kind: Stop, member: Follower, after: 500ms, duration: 10s } }";
+      { connections: 6, duration: 13s, warmUp: 0s, timeout: 8s, fault: { kind: Stop, member: Follower, after: 500ms, duration: 10s } }";
     let report = world.run(&run("engine: Etcd, replicas: 3", workloads)).report();
     for measured in measured(&report) {
-        // Clients of the others go on; those of the follower go to another member when they have waited: all before it is let go.
+        // Clients of the others go on; those of the follower go to another member when they have waited: all before it is let go. What it is
+        // asked for afterwards it answers when it has caught up, which takes seconds where others keep the machine busy.
         let pause = millis(measured, "writePause");
         assert!(pause < 10_000, "{pause} ms in {measured}");
         assert!(millis(measured, "recovery") < 10_000, "{measured}");
