@@ -40,6 +40,16 @@ pub enum PinKind {
     ReadTransaction,
 }
 
+impl PinKind {
+    /// Whose its locks are.
+    fn locks(self) -> Locks {
+        match self {
+            PinKind::Locks => Locks::OfDescription,
+            PinKind::ReadTransaction => Locks::OfProcess,
+        }
+    }
+}
+
 impl fmt::Display for PinKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -181,11 +191,13 @@ pub fn is_watched(database: &File) -> io::Result<bool> {
 
 /// Whether somebody else has an index in use, as a pin of that kind sees it.
 pub(crate) fn is_in_use(index: &File, kind: PinKind) -> io::Result<bool> {
-    let locks = match kind {
-        PinKind::Locks => Locks::OfDescription,
-        PinKind::ReadTransaction => Locks::OfProcess,
-    };
-    Ok(locks.is_taken(index, IN_USE, nix::libc::F_WRLCK)?)
+    Ok(kind.locks().is_taken(index, IN_USE, nix::libc::F_WRLCK)?)
+}
+
+/// Whether a connection has the database file open, as a pin of that kind sees it; false where another process watches it, too.
+fn is_database_in_use(database: &File, kind: PinKind) -> io::Result<bool> {
+    let is_taken = |byte| kind.locks().is_taken(database, byte, nix::libc::F_WRLCK);
+    Ok(is_taken(SHARED.0)? && !is_taken(WATCHED)?)
 }
 
 /// Takes a copy that follows a replica, for as long as this file is open; false: another process has taken it. Where there are no such locks
@@ -313,8 +325,7 @@ impl Pin for LockPin {
     }
 
     fn is_database_in_use(&self) -> io::Result<bool> {
-        let is_taken = |byte| Locks::OfDescription.is_taken(&self.database, byte, nix::libc::F_WRLCK);
-        Ok(is_taken(SHARED.0)? && !is_taken(WATCHED)?)
+        is_database_in_use(&self.database, PinKind::Locks)
     }
 
     fn checkpointer_waits(&self) -> io::Result<bool> {

@@ -233,8 +233,8 @@ fn restore_pages(replica: &Replica, target: Target, scratch: &File, output: &Pat
 struct Progress {
     /// The state is that after this transaction, but for pages of a file that was broken off; 0: nothing is applied.
     applied: u64,
-    /// What the last file that is applied is known by, where it is an upload.
-    tag: Option<u32>,
+    /// What it is then, as the files say.
+    state: Applied,
     /// The first file of the plan.
     first: Option<RemoteFile>,
     restored: Restored,
@@ -253,7 +253,8 @@ impl Progress {
             self.restored.txid = txid;
             return rest;
         }
-        *self = Progress { applied: 0, tag: None, first, restored: Restored { txid, ..Restored::default() } };
+        let restored = Restored { txid, ..Restored::default() };
+        *self = Progress { applied: 0, state: Applied::default(), first, restored };
         files
     }
 }
@@ -282,7 +283,7 @@ fn apply_all(
     if progress.applied == 0 {
         scratch.set_len(0).map_err(failed)?;
     }
-    let Progress { applied, tag, restored, .. } = progress;
+    let Progress { applied, state, restored, .. } = progress;
     std::thread::scope(|scope| {
         let mut fetch = replica.fetch(files).map_err(StoreError::from)?;
         let mut writer = PageWriter::start(scope, scratch).map_err(failed)?;
@@ -303,19 +304,16 @@ fn apply_all(
             })?;
             writer.flush().map_err(failed)?;
             held.ends(checksum);
-            let Restored { page_size, pages, unwritten, .. } = *restored;
-            let before = Applied { page_size, pages, files: 0, unwritten, tag: *tag };
-            let after = before
-                .then(&header, &held)
-                .map_err(|why| damaged(format!("{}: {why}", replica.key(file.level, file.name))))?;
+            let after = state.then(&header, &held);
+            *state = after.map_err(|why| damaged(format!("{}: {why}", replica.key(file.level, file.name))))?;
             let length = u64::from(header.commit) * u64::from(header.page_size);
             scratch.set_len(length).map_err(failed)?;
             restored.time_millis = header.timestamp_millis;
-            (restored.page_size, restored.pages, restored.unwritten) = (after.page_size, after.pages, after.unwritten);
+            (restored.page_size, restored.pages, restored.unwritten) = (state.page_size, state.pages, state.unwritten);
             restored.bytes_read += file.size;
             restored.files.push((replica.key(file.level, file.name), checksum));
             restored.bytes_ahead_max = restored.bytes_ahead_max.max(fetch.bytes_max());
-            (*applied, *tag) = (file.name.max_txid, after.tag);
+            *applied = file.name.max_txid;
         }
         Ok(())
     })

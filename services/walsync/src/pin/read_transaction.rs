@@ -15,7 +15,7 @@
 //! when it is closed. As root, SQLite gives `-shm` the owner of the database, as it does for every connection of root.
 //! Its locks are those of a process: what else reads the files here does so through the same [`Descriptor`].
 
-use super::{CHECKPOINT, Hold, Life, Locks, Pin, PinKind, SHARED, WATCHED, WRITE, is_in_use};
+use super::{CHECKPOINT, Hold, Life, Locks, Pin, PinKind, SHARED, WATCHED, WRITE, is_database_in_use, is_in_use};
 use crate::descriptor::Descriptor;
 use crate::paths::{sqlite_uri, with_suffix};
 use crate::wal_index::WalIndex;
@@ -204,8 +204,7 @@ impl Pin for ReadTransactionPin {
     }
 
     fn is_database_in_use(&self) -> io::Result<bool> {
-        let is_taken = |byte| Locks::OfProcess.is_taken(&self.database, byte, nix::libc::F_WRLCK);
-        Ok(is_taken(SHARED.0)? && !is_taken(WATCHED)?)
+        is_database_in_use(&self.database, PinKind::ReadTransaction)
     }
 
     fn checkpointer_waits(&self) -> io::Result<bool> {

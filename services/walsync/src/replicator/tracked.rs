@@ -430,11 +430,8 @@ impl Shared {
         } else {
             !idle || files.has_name()?
         };
-        let is_elsewhere = match &state.pin {
-            Some(pin) => is_used_elsewhere(files, &**pin)?,
-            None => false,
-        };
-        if !is_current || is_elsewhere {
+        let is_elsewhere = || state.pin.as_ref().map_or(Ok(false), |pin| is_used_elsewhere(files, &**pin));
+        if !is_current || is_elsewhere()? {
             // Somebody has opened it, and may well make check points.
             state.last_change = now;
             state.dirty = true;

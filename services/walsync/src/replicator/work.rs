@@ -245,14 +245,7 @@ impl Shared {
             return Ok(Turn::Done { with_snapshot: true });
         };
         pin.witness()?;
-        if is_used_elsewhere(files, &**pin)? {
-            // Who has just opened it makes its index a moment later.
-            std::thread::sleep(TICK);
-            if !files.is_current()? || !is_used_elsewhere(files, &**pin)? {
-                return Err(SourceError::Busy("somebody has just opened it").into());
-            }
-            return Err(SourceError::Refused(ELSEWHERE.into()).into());
-        }
+        refuse_used_elsewhere(files, &**pin)?;
         let index = files.wal_index()?;
         refuse_other_wal(&**files, index.as_ref(), || pin.is_in_use())?;
         let needed = state.work(index.as_ref());
@@ -286,12 +279,9 @@ impl Shared {
     /// Stages what was committed since, if that can be proved to be all.
     pub(super) fn changes(&self, tracked: &Tracked, state: &mut State) -> Result<(), Failure> {
         loop {
-            if state.files.is_none() || state.position.is_none() {
-                return Ok(());
-            }
-            let stamp = self.stamp(next_txid(state.last_txid)?, state);
+            let stamp = next_txid(state.last_txid).map(|next| self.stamp(next, state));
             let State { files: Some(files), position: Some(position), .. } = state else { return Ok(()) };
-            match stage_changes(&**files, position, stamp, &self.arena)? {
+            match stage_changes(&**files, position, stamp?, &self.arena)? {
                 Since::Nothing { counter } => {
                     position.changes = counter;
                     state.dirty = false;
@@ -470,6 +460,19 @@ impl Shared {
 /// connection that reads locks the file, and has both.
 pub(super) fn is_used_elsewhere(files: &DatabaseFiles, pin: &dyn Pin) -> std::io::Result<bool> {
     Ok(files.is_alone() && pin.is_database_in_use()?)
+}
+
+/// Refuses what is used elsewhere.
+fn refuse_used_elsewhere(files: &DatabaseFiles, pin: &dyn Pin) -> Result<(), SourceError> {
+    if !is_used_elsewhere(files, pin)? {
+        return Ok(());
+    }
+    // Who has just opened it makes its index a moment later.
+    std::thread::sleep(TICK);
+    if !files.is_current()? || !is_used_elsewhere(files, pin)? {
+        return Err(SourceError::Busy("somebody has just opened it"));
+    }
+    Err(SourceError::Refused(ELSEWHERE.into()))
 }
 
 impl SourceError {
