@@ -181,9 +181,12 @@ fn drills_are_configured_by_walsync_yml_and_told_by_metrics() {
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(2) && said.contains("restore-drill.folder"), "{said}");
     let refused = walsync().arg("explain").arg("--config").arg(&config).output().unwrap();
-    assert!(String::from_utf8(refused.stderr).unwrap().contains("restore-drill.folder"), "as it would be by a watch");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && said.contains("restore-drill.folder"), "as by a watch: {said}");
     // As a drill that was killed leaves it.
     std::fs::create_dir_all(trials.join("walsync-drill-killed")).unwrap();
+    let explained = harness::output(walsync().arg("explain").arg("--config").arg(&config));
+    assert!(explained.contains("app.db"), "{explained}");
     let mut application = Application::start(&database, TABLE);
     let mut watching = Walsync::start(watch(), &folder.path().join("log"));
     watching.wait_durable(1);

@@ -126,9 +126,10 @@ fn is_refused(status: &Status) -> bool {
 /// An application goes on with a WAL that has no name any more, as `spoil` has seen to.
 fn assert_refused_until_it_is_closed(spoil: impl Fn(&Scene)) {
     let mut scene = Scene::start();
+    let durable = scene.restored();
     spoil(&scene);
     until("a database that is refused", || is_refused(&scene.status()));
-    let (before, durable) = (scene.status().durable_txid, scene.restored());
+    let before = scene.status().durable_txid;
     scene.application.run(INSERT);
     assert!(scene.replicator.sync(LONG));
     let status = scene.status();
