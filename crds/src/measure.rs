@@ -26,6 +26,8 @@ pub struct Durations(pub &'static str);
 
 /// Syncs of the store's disk, all members together, as the store counts them.
 pub const FSYNCS: Total = Total("fsyncs");
+/// Processor time of the store's own tools that the load ran and that did what was asked, nanoseconds. Named after the first of them.
+pub const TOOLS_CPU_NANOS: Total = Total("restoreCpuNanos");
 
 /// What was read of one measure. The kind goes with it, so that who puts readings together need not know the measure.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::api_requests::ApiRequests;
 use crate::job::{ControlPlaneUsage, LatencyKind, LoadStep, LoaderAudit, MachineUse, Usage, WorkloadSummary};
 use crate::latency::LatencySummary;
-use crate::measure::{Durations, FSYNCS, Largest, Reading, Readings, Total};
+use crate::measure::{Durations, FSYNCS, Largest, Reading, Readings, TOOLS_CPU_NANOS, Total};
 
 /// What one workload of one trial measured.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,6 +102,12 @@ impl WorkloadMeasurement {
     /// The reading of a largest value.
     pub fn largest(&self, Largest(measure): Largest) -> Option<u64> {
         if let Reading::Largest(largest) = self.measures.get(measure)? { Some(*largest) } else { None }
+    }
+
+    /// Processor time of the store during the measured phase, its own tools included where the load ran them: a restore is the work of
+    /// a tool, beside which the replicator does nothing.
+    pub fn store_cpu_nanos(&self) -> Option<u64> {
+        Some(self.usage?.cpu_nanos + self.total(TOOLS_CPU_NANOS).unwrap_or_default())
     }
 
     /// The reading of durations.

@@ -60,11 +60,11 @@ static LATENCY_MAX: Descriptor =
 
 pub(super) static CPU: Descriptor = Descriptor {
     name: "CpuNanosPerOperation",
-    about: "Processor time of the store for each request",
+    about: "Processor time of the store for each request, its own tools included where the load runs them",
     words: "CPU per operation",
     unit: Unit::Nanos,
     direction: Direction::Cost,
-    source: Source::Computed(|measured| Some(measured.per_operation(measured.usage?.cpu_nanos))),
+    source: Source::Computed(|measured| Some(measured.per_operation(measured.store_cpu_nanos()?))),
     over_trials: OverTrials::Pooled,
     is_headline: true,
     place: Place::Field(Field::Cpu),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Api, Facts};
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
-use crate::measure::{Durations, Largest, Total};
+use crate::measure::{Durations, Largest, TOOLS_CPU_NANOS, Total};
 use crate::measurement::WorkloadMeasurement;
 use crate::metric::descriptor::{
     Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
@@ -95,8 +95,6 @@ pub const RESTORED_BYTES: Total = Total("restoredBytes");
 pub const RESTORE_NANOS: Total = Total("restoreNanos");
 /// Restore: the same objects read by the loader, one after the other, nanoseconds.
 pub const PLAIN_GET_NANOS: Total = Total("plainGetNanos");
-/// Restore: processor time of the restoring processes, nanoseconds.
-pub const RESTORE_CPU_NANOS: Total = Total("restoreCpuNanos");
 /// Restore: the most memory that a restoring process had resident, bytes.
 pub const RESTORE_RSS_BYTES: Largest = Largest("restoreRssBytes");
 /// Outage: from its end to the moment in which everything that was committed until then is seen in the object store, for
@@ -244,7 +242,7 @@ static RESTORE_CPU: Descriptor = Descriptor {
     words: "processor time of a restore",
     unit: Unit::Millis,
     direction: Direction::Cost,
-    source: Source::Measures(&[RESTORE_CPU_NANOS.0], restore_cpu_millis),
+    source: Source::Measures(&[TOOLS_CPU_NANOS.0], restore_cpu_millis),
     over_trials: OverTrials::Median,
     is_headline: true,
     place: Place::Measures,
@@ -253,7 +251,7 @@ static RESTORE_CPU: Descriptor = Descriptor {
 };
 
 fn restore_cpu_millis(measured: &WorkloadMeasurement) -> Option<f64> {
-    Some(measured.per_operation(measured.total(RESTORE_CPU_NANOS)?) / 1e6)
+    Some(measured.per_operation(measured.total(TOOLS_CPU_NANOS)?) / 1e6)
 }
 
 static RESTORE_RSS_PEAK: Descriptor = Descriptor {

@@ -26,10 +26,11 @@ use std::time::{Duration, Instant};
 
 use storebench_crds::engine::object_store;
 use storebench_crds::job::{JobSpec, Phase};
+use storebench_crds::measure::TOOLS_CPU_NANOS;
 use storebench_crds::workload::sqlite_replication::{
     BYTES, COMMITS_IN_OUTAGE, LOST_ROWS, LOST_TRANSACTIONS, OBJECTS, OUTAGE_RECOVERY, OutageKind, PLAIN_GET_NANOS,
-    REPLICATION_LAG, RESTORE_CPU_NANOS, RESTORE_NANOS, RESTORE_RSS_BYTES, RESTORED_BYTES, SqliteOperation,
-    SqliteReplicationWorkload, WATCHED_DATABASES_MAX,
+    REPLICATION_LAG, RESTORE_NANOS, RESTORE_RSS_BYTES, RESTORED_BYTES, SqliteOperation, SqliteReplicationWorkload,
+    WATCHED_DATABASES_MAX,
 };
 
 use crate::content::values::Values;
@@ -206,7 +207,7 @@ impl SqliteReplication {
     /// Compares what the tool restored, and reads the same objects plainly, as often.
     fn check_restored(&self, session: &Session, databases: &[Database]) -> Result<(), Failure> {
         if let (0, Some(before_nanos)) = (session.client(), self.plan.cpu_before_nanos.get()) {
-            session.count(RESTORE_CPU_NANOS, tool::cpu_of_ended_children_nanos() - before_nanos);
+            session.count(TOOLS_CPU_NANOS, tool::cpu_of_ended_children_nanos() - before_nanos);
         }
         for (turn, path) in self.restored.take() {
             let database = &databases[turn];

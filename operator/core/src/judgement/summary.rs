@@ -122,7 +122,8 @@ fn of_arm(arm: &str, trials: &[&TrialRecord]) -> ArmResources {
     };
     let operations: u64 =
         trials.iter().flat_map(|trial| &trial.workloads).map(|measurement| measurement.summary.operations).sum();
-    let cpu_nanos: u64 = usages.iter().map(|usage| usage.cpu_nanos).sum();
+    let measured = trials.iter().flat_map(|trial| &trial.workloads);
+    let cpu_nanos: u64 = measured.filter_map(WorkloadMeasurement::store_cpu_nanos).sum();
     ArmResources {
         arm: arm.into(),
         cpu_idle_millicores: of(&idle, millicores),

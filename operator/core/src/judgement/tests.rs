@@ -8,12 +8,12 @@ mod unequal;
 use proptest::prelude::*;
 use storebench_crds::Metric;
 use storebench_crds::job::{LatencyKind, WorkloadSummary, encode_histogram, latency_histogram};
-use storebench_crds::measure::{Distribution, Reading};
+use storebench_crds::measure::{Distribution, Reading, TOOLS_CPU_NANOS};
 use storebench_crds::status::{GateOutcome, LatencySummary, TrialState, Verdict};
 use storebench_crds::storage_service::{Durability, EngineKind};
 use storebench_crds::workload::etcd::PUT_LATENCY;
 
-use super::{judge, worth_measuring};
+use super::{Judgement, judge, worth_measuring};
 use crate::record::*;
 use crate::report::{Report, from_json, html, json, markdown, text};
 
@@ -176,6 +176,25 @@ fn an_arm_whose_cost_nobody_measured_has_no_operations_for_each_cpu_second() {
         of_disks.iter().map(|cost| (cost.disk_bytes, cost.operations_per_cpu_second)).collect::<Vec<_>>(),
         [(1 << 20, 0); 2]
     );
+}
+
+/// A replicator is idle while its tool restores.
+#[test]
+fn what_a_tool_of_the_store_used_is_in_the_cost_of_a_request() {
+    let mut record = record(1.0, serde_json::json!([]));
+    for measured in record.trials.iter_mut().flat_map(|trial| &mut trial.workloads) {
+        let idle = measured.usage.as_mut().unwrap();
+        let of_its_tool = Reading::Total(idle.cpu_nanos - 1_000);
+        idle.cpu_nanos = 1_000;
+        measured.measures.insert(TOOLS_CPU_NANOS.0.into(), of_its_tool);
+    }
+    let without_tools = judge(&self::record(1.0, serde_json::json!([])));
+    let judged = judge(&record);
+    let costs = |judged: &Judgement| judged.results.iter().map(|one| one.value(Metric::CPU)).collect::<Vec<_>>();
+    assert!(costs(&judged)[0].is_some());
+    assert_eq!(costs(&judged), costs(&without_tools));
+    let each_second = |judged: &Judgement| judged.resources[0].operations_per_cpu_second;
+    assert_eq!(each_second(&judged), each_second(&without_tools));
 }
 
 /// What only workloads of one family measure goes all the way, and nobody on the way knows it by name.

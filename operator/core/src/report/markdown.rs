@@ -100,9 +100,8 @@ impl Page {
     }
 
     fn table(&mut self, table: &Table) {
-        let shown = |column: &&Column| column.dispensable <= DISPENSABLE_SHOWN;
         let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
-        let columns: Vec<&Column> = table.columns.iter().filter(shown).collect();
+        let columns: Vec<&Column> = table.columns.iter().filter(|column| is_shown(column)).collect();
         let mut lines = vec![row(columns.iter().map(|column| bound(escape(&column.title), column.align)).collect())];
         let dashes = columns.iter().map(|column| match column.align {
             Align::Left => "---".to_owned(),
@@ -110,7 +109,7 @@ impl Page {
         });
         lines.push(row(dashes.collect()));
         for cells in &table.rows {
-            let cells = cells.iter().zip(&table.columns).filter(|(_, column)| shown(column));
+            let cells = cells.iter().zip(&table.columns).filter(|(_, column)| is_shown(column));
             lines.push(row(cells.map(|(found, column)| bound(cell(found), column.align)).collect()));
         }
         self.paragraph(&lines.join("\n"));
@@ -153,7 +152,8 @@ impl Page {
                 self.paragraph(line);
                 continue;
             }
-            self.table(&measures::results(report, workload));
+            let results = measures::results(report, workload);
+            self.table(&results);
             if let Some(table) = measures::comparisons(report, workload) {
                 self.table(&table);
             }
@@ -163,7 +163,9 @@ impl Page {
             if let Some(table) = requests::table(report, workload) {
                 self.table(&table);
             }
-            self.list(&measures::notes(report, workload));
+            let left_out: Vec<&str> =
+                results.columns.iter().filter(|column| !is_shown(column)).map(|column| column.title.as_str()).collect();
+            self.list(&measures::notes(report, workload, &left_out));
         }
     }
 
@@ -200,6 +202,10 @@ impl Page {
 }
 
 /// Numbers in one piece: GitHub breaks lines in cells where it can.
+fn is_shown(column: &Column) -> bool {
+    column.dispensable <= DISPENSABLE_SHOWN
+}
+
 fn bound(markup: String, align: Align) -> String {
     if align == Align::Right { markup.replace(' ', "\u{A0}") } else { markup }
 }

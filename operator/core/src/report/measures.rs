@@ -195,8 +195,8 @@ pub(super) fn comparisons_in_full(report: &Report, workload: &Workload) -> Optio
     (!rows.is_empty()).then_some(Table { columns, rows })
 }
 
-/// What a reader must know to read this workload's tables, one statement each.
-pub(super) fn notes(report: &Report, workload: &Workload) -> Vec<String> {
+/// What a reader must know to read this workload's tables, one statement each. Nothing about columns that are left out.
+pub(super) fn notes(report: &Report, workload: &Workload, left_out: &[&str]) -> Vec<String> {
     let mut notes = Vec::new();
     let has_numbers = report.judgement.results.iter().any(|result| result.workload == workload.name);
     if report.judgement.verdict == Verdict::Invalid && has_numbers {
@@ -244,7 +244,9 @@ pub(super) fn notes(report: &Report, workload: &Workload) -> Vec<String> {
     }
     notes.extend(load_curve::notes(report, workload));
     notes.extend(requests::notes(report, workload));
-    let of_family = known(report, workload).into_iter().filter(|(metric, _)| matches!(metric.place, Place::Measures));
+    let of_family = known(report, workload)
+        .into_iter()
+        .filter(|(metric, column)| matches!(metric.place, Place::Measures) && !left_out.contains(&column.title));
     notes.extend(of_family.map(|(metric, column)| format!("{}: {}", column.title, metric.about)));
     for compared in report.judgement.comparisons.iter().filter(|compared| compared.workload == workload.name) {
         if let Some(reason) = &compared.not_ranked {

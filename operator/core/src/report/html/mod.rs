@@ -320,7 +320,7 @@ fn workload_section(report: &Report, number: usize, workload: &Workload) -> Resu
     if let Some(requests) = requests::table(report, workload) {
         body.push_str(&table(&format!("{name}: as the API server says"), &requests));
     }
-    body.push_str(&list("plain notes", &measures::notes(report, workload)));
+    body.push_str(&list("plain notes", &measures::notes(report, workload, &[])));
     if let Some(all) = measures::comparisons_in_full(report, workload) {
         body.push_str(&details("Every metric compared", &table(&format!("{name}: every metric"), &all)));
     }

@@ -19,8 +19,25 @@ pub(super) fn lay_out(table: &Table, width: usize) -> Vec<Line> {
     grid(table, width).or_else(|| squeezed_grid(table, width)).unwrap_or_else(|| stack(table, width))
 }
 
+/// Titles of the columns that [`lay_out`] leaves out, for want of width.
+pub(super) fn left_out(table: &Table, width: usize) -> Vec<&str> {
+    let shown = match fitting(table, width) {
+        Some((shown, _)) => shown,
+        None if squeezed_grid(table, width).is_some() => indispensable(table),
+        None => return Vec::new(),
+    };
+    let left_out = table.columns.iter().enumerate().filter(|(column, _)| !shown.contains(column));
+    left_out.map(|(_, column)| column.title.as_str()).collect()
+}
+
 /// The table as a grid, without its dispensable columns as far as needed. `None`: it is still too wide.
 pub(super) fn grid(table: &Table, width: usize) -> Option<Vec<Line>> {
+    let (shown, widths) = fitting(table, width)?;
+    Some(draw(table, &shown, &widths))
+}
+
+/// The columns that fit, and their widths.
+fn fitting(table: &Table, width: usize) -> Option<(Vec<usize>, Vec<usize>)> {
     let mut shown: Vec<usize> = (0..table.columns.len()).collect();
     loop {
         let widths: Vec<usize> = shown
@@ -28,7 +45,7 @@ pub(super) fn grid(table: &Table, width: usize) -> Option<Vec<Line>> {
             .map(|&column| cells_width(table, column).max(width_columns(&table.columns[column].title)))
             .collect();
         if total_width(&widths) <= width {
-            return Some(draw(table, &shown, &widths));
+            return Some((shown, widths));
         }
         let rank = shown.iter().map(|&column| table.columns[column].dispensable).max().filter(|&rank| rank > 0)?;
         shown.retain(|&column| table.columns[column].dispensable < rank);
@@ -37,7 +54,7 @@ pub(super) fn grid(table: &Table, width: usize) -> Option<Vec<Line>> {
 
 /// The indispensable columns as a grid, with titles over several lines and names that are too long on lines of their own.
 fn squeezed_grid(table: &Table, width: usize) -> Option<Vec<Line>> {
-    let shown: Vec<usize> = (0..table.columns.len()).filter(|&column| table.columns[column].dispensable == 0).collect();
+    let shown = indispensable(table);
     let title_width = |column: usize| pieces(&table.columns[column].title).into_iter().map(width_columns).max();
     let mut widths: Vec<usize> =
         shown.iter().map(|&column| cells_width(table, column).max(title_width(column).unwrap_or(0))).collect();
@@ -45,6 +62,10 @@ fn squeezed_grid(table: &Table, width: usize) -> Option<Vec<Line>> {
     let name = widths.first_mut()?;
     *name = name.saturating_sub(excess).max(NAME_COLUMNS_MIN.min(*name));
     (total_width(&widths) <= width).then(|| draw(table, &shown, &widths))
+}
+
+fn indispensable(table: &Table) -> Vec<usize> {
+    (0..table.columns.len()).filter(|&column| table.columns[column].dispensable == 0).collect()
 }
 
 fn cells_width(table: &Table, column: usize) -> usize {
@@ -182,6 +203,21 @@ mod tests {
 
     fn shown(name: &str, width: usize) -> String {
         paint(&lay_out(&table(name), width), false)
+    }
+
+    #[test]
+    fn what_is_left_out_is_what_is_not_shown() {
+        for width in 5..90 {
+            let shown = shown("a-name-of-some-length", width);
+            let table = table("a-name-of-some-length");
+            let missing: Vec<&str> = table
+                .columns
+                .iter()
+                .map(|column| column.title.as_str())
+                .filter(|title| *title == "p90" && !shown.contains(title))
+                .collect();
+            assert_eq!(left_out(&table, width), missing, "{width}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::resources;
 use super::safe_line::{safe_line, width_columns};
 use super::table::Tone;
 use super::wording;
-use grid::{INDENT, grid, hang, lay_out};
+use grid::{INDENT, grid, hang, lay_out, left_out};
 use paint::{Line, paint};
 
 /// Narrower than this, text runs over rather than break into fragments.
@@ -163,7 +163,8 @@ impl Page {
                 continue;
             }
             self.blank();
-            self.lines.extend(lay_out(&measures::results(report, workload), self.width));
+            let results = measures::results(report, workload);
+            self.lines.extend(lay_out(&results, self.width));
             if let Some(table) = measures::comparisons(report, workload) {
                 self.blank();
                 self.lines.extend(lay_out(&table, self.width));
@@ -176,7 +177,8 @@ impl Page {
                 self.blank();
                 self.lines.extend(lay_out(&table, self.width));
             }
-            let notes = measures::notes(report, workload);
+            let left_out = left_out(&results, self.width);
+            let notes = measures::notes(report, workload, &left_out);
             if !notes.is_empty() {
                 self.blank();
             }
