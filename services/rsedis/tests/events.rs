@@ -119,3 +119,32 @@ fn keys_that_are_new_and_keys_that_are_missed_are_told_of_beside_all_others() {
     compare("EAnm", &lines);
     compare("Enm", &lines);
 }
+
+#[test]
+fn what_is_stored_empty_tells_of_the_end_of_what_was_there() {
+    compare(
+        "KEA",
+        &[
+            "SADD d 1",
+            "SDIFFSTORE d nokey",
+            "SADD d 1",
+            "SINTERSTORE d nokey",
+            "SET d text",
+            "SUNIONSTORE d nokey",
+            "SUNIONSTORE d nokey",
+            "ZADD d 1 a",
+            "ZUNIONSTORE d 1 nokey",
+            "ZADD d 1 a",
+            "ZINTERSTORE d 1 nokey",
+            "ZADD d 1 a",
+            "ZDIFFSTORE d 1 nokey",
+            "ZADD d 1 a",
+            "ZRANGESTORE d nokey 0 -1",
+            "ZADD z 1 a",
+            "ZUNIONSTORE d 1 z",
+            "ZADD d INCR 1 a",
+            "ZADD d INCR 0 a",
+            "ZINCRBY d 2 a",
+        ],
+    );
+}

@@ -294,6 +294,47 @@ fn what_cannot_be_written_is_listed() {
     }
 }
 
+/// All scripts share one collector.
+#[test]
+fn no_script_stops_the_collector_for_those_behind_it() {
+    let mut server = Server::new(Settings::default(), 1_700_000_000_000, 7);
+    let mut eval = |script: &str| {
+        let mut client = Session { is_authenticated: true, may_all: true, ..Session::default() };
+        command::execute(
+            &mut server,
+            &mut client,
+            OwnedArgs::new([b"EVAL".as_slice(), script.as_bytes(), b"0"]).as_args(),
+        );
+        String::from_utf8(client.reply.bytes).unwrap()
+    };
+    for (script, expected) in [
+        ("return collectgarbage('stop')", ":0\r\n"),
+        ("return collectgarbage('stop\\0')", ":0\r\n"),
+        ("return collectgarbage('setpause', 1000000)", ":200\r\n"),
+        ("return collectgarbage('setstepmul', 1)", ":200\r\n"),
+        ("return type(collectgarbage('count'))", "$6\r\nnumber\r\n"),
+        ("return collectgarbage()", ":0\r\n"),
+        ("return type(collectgarbage('step'))", "$7\r\nboolean\r\n"),
+        (
+            "local _ = collectgarbage('x')",
+            "-ERR user_script:1: bad argument #1 to 'collectgarbage' (invalid option 'x') script: ",
+        ),
+        (
+            "local _ = collectgarbage({})",
+            "-ERR user_script:1: bad argument #1 to 'collectgarbage' (string expected, got table) script: ",
+        ),
+    ] {
+        let reply = eval(script);
+        assert!(reply.starts_with(expected), "{script}: {reply}");
+    }
+    for _ in 0..600 {
+        let reply = eval("return #string.rep('x', 1000000 + math.random(9))");
+        assert!(reply.starts_with(":10000"), "{reply}");
+    }
+    let used = eval("return collectgarbage('count')");
+    assert!(used.trim_start_matches(':').trim().parse::<u64>().unwrap() < 100_000, "KiB: {used}");
+}
+
 /// Also where the call is the last of its function.
 #[test]
 fn what_is_refused_tells_its_script_and_line() {

@@ -2,7 +2,6 @@
 
 use super::geo_area::{self, Reach};
 use super::options::{double, integer, is};
-use crate::events;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
 use crate::number::parse_double;
@@ -48,7 +47,8 @@ impl Place {
     }
 
     fn of(score: f64) -> Self {
-        let bits = score as u64;
+        // A score that is no geohash counts as in C, where it wraps.
+        let bits = score as i64 as u64;
         Self { longitude: middle(gather(bits >> 1), LONGITUDE_MAX), latitude: middle(gather(bits), LATITUDE_MAX) }
     }
 
@@ -448,10 +448,7 @@ fn store(
     if !found.is_empty() {
         server.changed_string(database, target);
     } else if was_there {
-        server.effects.say(database, &[b"DEL", target]);
-        server.dirty += 1;
-        server.touch(database, target);
-        server.notify(events::GENERIC, "del", database, target);
+        server.replaced_by_nothing(database, target);
     }
     client.reply.count(found.len());
     Ok(())

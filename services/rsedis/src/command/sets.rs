@@ -262,8 +262,7 @@ fn store_combined(server: &mut Server, client: &mut Session, args: Args<'_>, ope
     if !members.is_empty() {
         server.changed_string(database, target.bytes);
     } else if was_there {
-        server.effects.say(database, &[b"DEL", target.bytes]);
-        server.changed_string(database, target.bytes);
+        server.replaced_by_nothing(database, target.bytes);
     }
     client.reply.count(members.len());
     Ok(())

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 
 use super::options::{integer, is};
-use crate::events;
 use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE};
 use crate::keyspace::Key;
 use crate::number::parse_double;
@@ -187,10 +186,7 @@ fn sort_elements(server: &mut Server, client: &mut Session, args: Args<'_>, may_
         server.changed_string(database, target);
         server.dirty += output.len() as u64 - 1;
     } else if was_there {
-        server.effects.say(database, &[b"DEL", target]);
-        server.dirty += 1;
-        server.touch(database, target);
-        server.notify(events::GENERIC, "del", database, target);
+        server.replaced_by_nothing(database, target);
     }
     client.reply.count(output.len());
     Ok(())

@@ -36,7 +36,14 @@ impl Options {
 }
 
 /// Options from an index on, and the index behind them. XADD's end at what must be an identifier.
-fn options(args: Args<'_>, first: usize, is_add: bool, node_entries: usize) -> Outcome<(Options, usize)> {
+/// `is_told`: a master's stream or a file has them. Redis writes there what it did, exactly, beside the limit that it kept to.
+fn options(
+    args: Args<'_>,
+    first: usize,
+    is_add: bool,
+    is_told: bool,
+    node_entries: usize,
+) -> Outcome<(Options, usize)> {
     let (mut options, mut at, mut has_limit) = (Options::default(), first, false);
     while let Some(word) = args.get(at) {
         let more = args.len() - at - 1;
@@ -85,10 +92,10 @@ fn options(args: Args<'_>, first: usize, is_add: bool, node_entries: usize) -> O
     if !is_add && options.trim.is_none() {
         return Err(Failure::new("ERR syntax error, XTRIM must be called with a trimming strategy"));
     }
-    if has_limit && !options.is_approximate {
+    if has_limit && !options.is_approximate && !is_told {
         return Err(Failure::new("ERR syntax error, LIMIT cannot be used without the special ~ option"));
     }
-    options.limit = options.most(has_limit, node_entries);
+    options.limit = if is_told { 0 } else { options.most(has_limit, node_entries) };
     Ok((options, at))
 }
 
@@ -105,7 +112,7 @@ enum Wanted {
 pub(super) fn xadd(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, database) = (Key::new(args.at(1)), client.database);
     let limits = server.packing().stream;
-    let (options, at) = options(args, 2, true, limits.entries)?;
+    let (options, at) = options(args, 2, true, server.is_told(), limits.entries)?;
     let wanted = match args.get(at) {
         None => return Err(Failure::arity("xadd")),
         Some(b"*") => Wanted::Now,
@@ -189,7 +196,7 @@ pub(super) fn xdel(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 
 pub(super) fn xtrim(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, database) = (Key::new(args.at(1)), client.database);
-    let (options, _) = options(args, 2, false, server.packing().stream.entries)?;
+    let (options, _) = options(args, 2, false, server.is_told(), server.packing().stream.entries)?;
     let trim = options.trim.ok_or(SYNTAX)?;
     let Some(stream) = server.typed_mut::<Stream>(database, &key)? else {
         client.reply.integer(0);

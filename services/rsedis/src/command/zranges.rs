@@ -250,8 +250,7 @@ pub(super) fn store(server: &mut Server, client: &mut Session, name: &[u8], zset
     if count > 0 {
         server.changed_string(database, name);
     } else if was_there {
-        server.effects.say(database, &[b"DEL", name]);
-        server.changed_string(database, name);
+        server.replaced_by_nothing(database, name);
     }
 }
 

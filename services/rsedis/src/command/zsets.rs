@@ -98,6 +98,9 @@ fn add(server: &mut Server, client: &mut Session, key: &Key<'_>, pairs: Args<'_>
         }
     }
     server.changed(database, key, added + changed);
+    if added + changed > 0 {
+        server.notify(events::ZSET, if options.increments { "zincr" } else { "zadd" }, database, key.bytes);
+    }
     match (failure, last) {
         (Some(failure), _) => return Err(failure),
         (None, Some(score)) if options.increments => client.reply.double(score),

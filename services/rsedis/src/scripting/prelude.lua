@@ -153,6 +153,21 @@ local seeing_pairs = seeing("pairs", function(table_)
 end)
 local seeing_rawget = seeing("rawget", function(table_, ...) return rawget(behind[table_] or table_, ...) end)
 
+-- All scripts share one collector: none stops it for the others. Who asks for that hears what Lua says, and nothing changes.
+local UNCHANGED = {stop = 0, restart = 0, setpause = 200, setstepmul = 200}
+local COLLECTING = {collect = true, count = true, step = true}
+local function collect_garbage(what, ...)
+    if what == nil then what = "collect" end
+    if type(what) ~= "string" and type(what) ~= "number" then
+        error("bad argument #1 to 'collectgarbage' (string expected, got " .. type(what) .. ")", 2)
+    end
+    -- As Lua reads it.
+    what = match(tostring(what), "^%Z*")
+    if COLLECTING[what] then return collectgarbage(what, ...) end
+    if not UNCHANGED[what] then error("bad argument #1 to 'collectgarbage' (invalid option '" .. what .. "')", 2) end
+    return UNCHANGED[what]
+end
+
 -- What ends a script must not be caught by it.
 local function pass_on(is_well, ...)
     if is_well then return is_well, ... end
@@ -195,7 +210,7 @@ local globals = {
     xpcall = checked_xpcall, pcall = checked_pcall, error = error, assert = assert, tostring = tostring, tonumber = tonumber, type = type,
     next = seeing_next, pairs = seeing_pairs, ipairs = ipairs, select = select, unpack = checked_unpack, rawget = seeing_rawget,
     rawset = unless_locked(rawset),
-    rawequal = rawequal, setmetatable = unless_locked(setmetatable), getmetatable = getmetatable, collectgarbage = collectgarbage,
+    rawequal = rawequal, setmetatable = unless_locked(setmetatable), getmetatable = getmetatable, collectgarbage = collect_garbage,
     load = checked_load, loadstring = checked_loadstring, gcinfo = gcinfo, _VERSION = _VERSION,
     string = readonly(string), table = readonly(table), math = readonly(math), coroutine = readonly(coroutines),
     redis = readonly(redis), cjson = readonly(host.cjson), bit = readonly(host.bit), cmsgpack = readonly(host.cmsgpack),

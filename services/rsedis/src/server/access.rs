@@ -45,12 +45,17 @@ impl Server {
 
     /// Bytes that a string may have. What a file or a master says was taken already.
     pub fn string_bytes_max(&self) -> i64 {
-        if self.is_loading || self.applies_stream { Limits::TAKEN.bulk_max } else { self.settings.bulk_max }
+        if self.is_told() { Limits::TAKEN.bulk_max } else { self.settings.bulk_max }
+    }
+
+    /// Whether what runs now has happened already: a file or a master tells of it.
+    pub fn is_told(&self) -> bool {
+        self.is_loading || self.applies_stream
     }
 
     /// Whether a key's time has come, for who runs commands now: while keys are read, and for a master, none's has.
     pub fn is_over(&self, expiry: i64) -> bool {
-        expiry <= self.now && !self.is_loading && !self.applies_stream
+        expiry <= self.now && !self.is_told()
     }
 
     /// Whether a time that a command gives a key has come already, so that the key goes at once. While keys are read, and on a replica,

@@ -29,6 +29,14 @@ impl Server {
         }
     }
 
+    /// What a command would have stored under a name is empty, so that what was there is gone: files and replicas hear of that alone.
+    pub fn replaced_by_nothing(&mut self, database: usize, name: &[u8]) {
+        self.effects.say(database, &[b"DEL", name]);
+        self.dirty += 1;
+        self.touch(database, name);
+        self.notify(events::GENERIC, "del", database, name);
+    }
+
     /// A string was changed; the same without a look whether anything is left.
     #[inline]
     pub fn changed_string(&mut self, database: usize, key: &[u8]) {

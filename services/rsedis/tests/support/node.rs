@@ -54,6 +54,12 @@ impl Node {
         until("the link to the master", || self.info("master_link_status") == "up");
     }
 
+    /// Killed at once, and ours started with its files.
+    pub fn restart_as_ours(mut self, options: &[&str]) -> Self {
+        self.program = rsedis_program().to_owned();
+        self.restart(options)
+    }
+
     /// Killed at once, and started again with the same files.
     pub fn restart(self, options: &[&str]) -> Self {
         let Self { server, folder, program } = self;

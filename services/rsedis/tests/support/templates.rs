@@ -312,6 +312,8 @@ pub const TEMPLATES: &[(&str, &[&str])] = &[
             "XTRIM Q MINID D",
             "XTRIM Q MAXLEN x",
             "XTRIM Q FOO 1",
+            "XADD Q MAXLEN ~ N LIMIT 3 D M V",
+            "XTRIM Q MINID ~ D LIMIT 5",
             "COPY q:1 q:2 REPLACE",
             "TYPE Q",
             "OBJECT ENCODING Q",
