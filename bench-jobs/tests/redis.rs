@@ -131,6 +131,24 @@ fn a_store_that_says_another_setting_than_it_was_given_is_not_loaded() {
     assert!(!matches!(told("appendonly", "no"), JobOutcome::StoreFailed { .. }));
 }
 
+/// A module or a neighbour may do so when nobody looks.
+#[test]
+fn a_setting_that_is_taken_back_during_the_load_is_found() {
+    let redis = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let workload =
+        workload(parameters("Set", "Resp2", 1), json!({ "connections": 1, "duration": "1s", "warmUp": "100ms" }));
+    let spec = json!({
+        "run": "test", "arm": "redis", "trial": 0, "seed": 42, "endpoints": [redis.endpoint()],
+        "storeSettings": { "appendfsync": "always" }, "workloads": [workload],
+    });
+    let mut job = Job::start(&spec, &[]);
+    job.until(Phase::Measure);
+    assert_eq!(redis.command("CONFIG SET appendfsync no"), "+OK\r\n");
+    let JobOutcome::StoreFailed { detail, .. } = job.end().summary.outcome else { panic!("it counts") };
+    assert!(detail.contains("durability is not kept: appendfsync is no at 127.0.0.1:"), "{detail}");
+    assert!(detail.ends_with("and always was asked for after the load"), "{detail}");
+}
+
 #[test]
 fn every_command_resp2() {
     check_every_command("Resp2", 1, 1);

@@ -409,8 +409,10 @@ const REDIS_RESERVED: &[&str] = &[
     "--save",
     "--appendonly",
     "--appendfsync",
-    // A file that could hold any of the others.
+    // A file that could hold any of the others, code that could set them, and another name for what is asked about them.
     "--include",
+    "--loadmodule",
+    "--rename-command",
     "--no-appendfsync-on-rewrite",
     "--daemonize",
     "--supervised",

@@ -99,6 +99,11 @@ impl Direction {
         }
     }
 
+    /// Whether it is a time for which somebody waits.
+    pub fn is_waiting(self) -> bool {
+        matches!(self, Self::Delay | Self::Lag)
+    }
+
     /// Whether larger is better.
     pub fn more_is_better(self) -> bool {
         match self {

@@ -16,7 +16,7 @@ use storebench_core::judgement::{Judgement, judge};
 use storebench_core::report::{self, Report};
 use storebench_crds::Verdict;
 
-use crate::folder_name::{REPORT, is_finished_report, is_report, is_unfinished, newest_of_each};
+use crate::folder_name::{REPORT, is_finished_report, is_report, is_unfinished, is_valid_report, newest_of_each};
 use crate::git::place::{GitFile, GitPlace};
 use crate::saved::{RUN, SavedRun};
 
@@ -47,6 +47,8 @@ pub(crate) fn or_of_a_cluster(error: anyhow::Error) -> anyhow::Error {
 pub(crate) enum Which {
     /// Of each run, the newest that came to its end.
     Newest,
+    /// Of each run, the newest that came to its end and is not Invalid, if there is one: what another may be held to.
+    Baseline,
     /// Those, and of each run what was interrupted since.
     NewestOrInterrupted,
     /// All that came to their end.
@@ -151,11 +153,17 @@ pub(crate) fn files(source: &Path, which: Which) -> anyhow::Result<Vec<FoundFile
     let is_wanted = |path: &str| path.is_empty() || is_finished_report(path);
     let mut found: Vec<Below> = all.iter().filter(|file| is_wanted(path(file))).cloned().collect();
     if which != Which::All {
-        found = newest_of_each(found, path);
+        let newest = newest_of_each(found.clone(), path, |_| true);
+        found = newest_of_each(found, path, |path| which != Which::Baseline || is_valid_report(path));
+        let is_passed_over = |newer: &&Below| found.iter().all(|(path, _)| *path != newer.0);
+        for (_, file) in newest.iter().filter(is_passed_over) {
+            let name = file.name();
+            console::tell(format_args!("storebench: {name}: the run is Invalid; an earlier one is taken"));
+        }
     }
     if which == Which::NewestOrInterrupted {
         let reports = all.iter().filter(|file| is_report(path(file))).cloned().collect();
-        found.extend(newest_of_each(reports, path).into_iter().filter(|file| !is_wanted(path(file))));
+        found.extend(newest_of_each(reports, path, |_| true).into_iter().filter(|file| !is_wanted(path(file))));
     }
     match found.is_empty() {
         true => Err(holds_none(source, which, &all)),

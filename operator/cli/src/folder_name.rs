@@ -3,6 +3,7 @@
 
 pub(crate) const REPORT: &str = "report.json";
 pub(crate) const UNFINISHED: &str = "-unfinished";
+const INVALID: &str = "-Invalid";
 
 /// A time as names of folders have it.
 pub(crate) fn folder_time(started_at: &str) -> String {
@@ -34,13 +35,26 @@ fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }
 
-/// Of the paths of reports, the newest of each folder of runs.
-pub(crate) fn newest_of_each<T>(mut files: Vec<T>, path: impl Fn(&T) -> &str) -> Vec<T> {
+/// Whether that run's numbers can be trusted, as far as the name of its folder says.
+pub(crate) fn is_valid_report(path: &str) -> bool {
+    !split(path).0.ends_with(INVALID)
+}
+
+/// Of the paths of reports, the newest of each folder of runs, of which those come first that are preferred.
+pub(crate) fn newest_of_each<T>(
+    mut files: Vec<T>,
+    path: impl Fn(&T) -> &str,
+    is_preferred: impl Fn(&str) -> bool,
+) -> Vec<T> {
     let parts = |file: &T| {
         let folder = split(path(file)).0;
         let (all, own) = split(folder);
+        let is_preferred = is_preferred(path(file));
         // One that somebody named is a folder by itself.
-        if is_of_a_run(own) { (all.to_owned(), age(own)) } else { (folder.to_owned(), age("")) }
+        match is_of_a_run(own) {
+            true => (all.to_owned(), is_preferred, age(own)),
+            false => (folder.to_owned(), is_preferred, age("")),
+        }
     };
     files.sort_by_cached_key(|file| std::cmp::Reverse(parts(file)));
     files.dedup_by(|one, other| parts(one).0 == parts(other).0);
@@ -81,8 +95,11 @@ mod tests {
             "baseline/report.json",
             "report.json",
         ];
-        let newest = newest_of_each(paths.to_vec(), |path| *path);
+        let newest = newest_of_each(paths.to_vec(), |path| *path, |_| true);
         assert_eq!(newest, [paths[5], paths[4], paths[1], paths[3]]);
+        let valid = newest_of_each(paths.to_vec(), |path| *path, is_valid_report);
+        assert_eq!(valid, [paths[5], paths[4], paths[0], paths[3]]);
+        assert_eq!(newest_of_each(vec![paths[1]], |path| *path, is_valid_report), [paths[1]], "there is no other");
         assert!(paths.iter().all(|path| is_finished_report(path)));
         for other in ["run.yaml", "runs/first/20261122T173015Z-unfinished/report.json", "runs/old-report.json"] {
             assert!(!is_finished_report(other), "{other}");

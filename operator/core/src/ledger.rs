@@ -3,7 +3,7 @@
 //! Because nothing else is remembered, a driver that is killed at any instant resumes at the next trial and measures
 //! nothing twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Not as _;
 
 use storebench_crds::benchmark_run::BenchmarkRunSpec;
@@ -120,9 +120,9 @@ pub fn go_on_after_disturbances(spec: &BenchmarkRunSpec, trials: &mut [TrialReco
 
 /// Which trial of the run an index is, counted from 1: those that were to be repeated do not count.
 pub fn number(trials: &[TrialRecord], index: u32) -> u32 {
-    let is_repeated =
-        |earlier: u32| trials.iter().any(|trial| trial.index == earlier && trial.state == TrialState::Invalid);
-    1 + (0..index).filter(|earlier| !is_repeated(*earlier)).count() as u32
+    let is_repeated = |trial: &&TrialRecord| trial.index < index && trial.state == TrialState::Invalid;
+    let repeated: BTreeSet<u32> = trials.iter().filter(is_repeated).map(|trial| trial.index).collect();
+    (index - repeated.len() as u32).saturating_add(1)
 }
 
 /// The indexes in which every one of these arms has a valid trial: the pairs that may be compared.

@@ -42,9 +42,15 @@ pub mod verify;
 
 /// Runs one workload.
 pub fn run(context: Context, parameters: &RedisWorkload, around: &Surroundings<'_>) -> io::Result<Ending> {
-    if let Some(detail) = probe::differing_setting(&context.endpoints, &context.store_settings) {
-        let outcome = JobOutcome::StoreFailed { workload: context.workload, detail };
-        return Ok(Ending { summary: None, outcome });
+    let (workload, endpoints, settings) =
+        (context.workload.clone(), context.endpoints.clone(), context.store_settings.clone());
+    let breach = |when: &str| {
+        let detail = probe::differing_setting(&endpoints, &settings)?;
+        let outcome = JobOutcome::StoreFailed { workload: workload.clone(), detail: format!("{detail}{when}") };
+        Some(Ending { summary: None, outcome })
+    };
+    if let Some(breach) = breach("") {
+        return Ok(breach);
     }
     let mut plan = Plan::new(&context, parameters);
     plan.course = Course::of(&context, around)?;
@@ -52,6 +58,8 @@ pub fn run(context: Context, parameters: &RedisWorkload, around: &Surroundings<'
     let ending = load::outside::run(context, around, &written, |context| load::run::<Redis>(context, plan, around))?;
     match course.as_ref().and_then(|course| course.broken()) {
         Some(broken) => Err(io::Error::other(broken.to_owned())),
+        // What was kept when the load began may be taken back meanwhile. A store that failed has its reason already.
+        None if ending.summary.is_some() => Ok(breach(" after the load").unwrap_or(ending)),
         None => Ok(ending),
     }
 }

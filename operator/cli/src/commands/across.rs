@@ -53,8 +53,8 @@ pub(crate) enum Form {
 
 pub(crate) fn compare(before: &Path, after: &Path, terms: &Terms, form: Form) -> anyhow::Result<Exit> {
     let tolerance = terms.tolerance_basis_points()?;
-    let newest = |source: &Path| Ok::<_, anyhow::Error>(find::reports(source, Which::Newest)?.reports);
-    let (first, second) = (newest(before)?, newest(after)?);
+    let of = |source: &Path, which| Ok::<_, anyhow::Error>(find::reports(source, which)?.reports);
+    let (first, second) = (of(before, Which::Baseline)?, of(after, Which::Newest)?);
     let pairs = pairs(&first, &second);
     if pairs.is_empty() {
         let names =
@@ -82,14 +82,21 @@ pub(crate) struct Baseline {
 }
 
 impl Baseline {
-    /// Reads them. Errors: there is none for one of these runs, of which the others would be measured until it was its turn.
+    /// Reads them. Errors: there is none for one of these runs, or none that can be trusted; the others would be measured until it was its turn.
     pub(crate) fn read(path: &Path, terms: &Terms, runs: &[ValidatedRun]) -> anyhow::Result<Self> {
         let baseline = Self {
-            reports: find::reports(path, Which::Newest)?.reports,
+            reports: find::reports(path, Which::Baseline)?.reports,
             tolerance_basis_points: terms.tolerance_basis_points()?,
             allow_different_machine: terms.allow_different_machine,
         };
-        runs.iter().try_for_each(|run| baseline.of(&run.name).map(drop))?;
+        for run in runs {
+            let judgement = &baseline.of(&run.name)?.judgement;
+            if judgement.verdict == Verdict::Invalid {
+                let (run, why) = (&run.name, &judgement.message);
+                let text = format!("--baseline: the run {run} is Invalid ({why}): name one that is not");
+                return Err(NothingToCompare(text).into());
+            }
+        }
         Ok(baseline)
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use storebench_crds::Metric;
 use storebench_crds::status::Verdict;
 
-use crate::judgement::{Report, counted_trials, paired_values};
+use crate::judgement::{Report, counted_trials, limited_by_loader, paired_values};
 use crate::record::RunRecord;
 
 /// What a run is compared by.
@@ -24,6 +24,21 @@ pub struct Figures {
     pub trials: BTreeMap<String, u32>,
     /// What was measured in them.
     pub series: Vec<Measured>,
+    /// Where the loader had no time left, so that nothing is decided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limited: Vec<Limited>,
+}
+
+/// An arm in a workload, and why the loader was the limit there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Limited {
+    /// The workload's name.
+    pub workload: String,
+    /// The arm's name.
+    pub arm: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// One metric of one arm in one workload, in every trial that counts.
@@ -44,23 +59,32 @@ impl Figures {
     /// The figures of a run.
     pub fn of(report: &Report) -> Self {
         let record = &report.record;
-        let mut series = Vec::new();
+        let (mut series, mut limited) = (Vec::new(), Vec::new());
         for workload in record.spec.workloads.iter().map(|workload| &workload.name) {
             for arm in record.arms.iter().map(|arm| &arm.name) {
                 series.extend(Metric::all().filter_map(|metric| {
                     let values = paired_values(record, arm, workload, metric).filter(|values| !values.is_empty())?;
                     Some(Measured { workload: workload.clone(), arm: arm.clone(), metric, values })
                 }));
+                let reason = limited_by_loader(record, arm, workload);
+                limited.extend(reason.map(|reason| Limited { workload: workload.clone(), arm: arm.clone(), reason }));
             }
         }
         let trials = record.arms.iter().map(|arm| (arm.name.clone(), counted_trials(record, &arm.name) as u32));
         Self {
             trials: trials.collect(),
             series,
+            limited,
             verdict: report.judgement.verdict,
             message: report.judgement.message.clone(),
             record: RunRecord { trials: Vec::new(), ..record.clone() },
         }
+    }
+
+    /// Why the loader was the limit of an arm in a workload; `None`: it had time to spare.
+    pub(super) fn limited(&self, arm: &str, workload: &str) -> Option<&str> {
+        let found = self.limited.iter().find(|one| one.arm == arm && one.workload == workload)?;
+        Some(&found.reason)
     }
 
     /// How many trials of an arm count.

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use storebench_crds::benchmark_run::BaselineRef;
+use storebench_crds::benchmark_run::{BaselineRef, NOISE_FLOOR};
 use storebench_crds::line::short_line;
 use storebench_crds::status::{BaselineResult, GateOutcome, Movement, Verdict};
 
@@ -99,7 +99,13 @@ impl Baseline {
             Against::Control(control) => Some(control),
             Against::Nothing => None,
         });
-        let kept = || self.figures.series.iter().filter(|one| decides(one.metric) && Some(&one.arm) != control);
+        let kept = || {
+            self.figures.series.iter().filter(|one| {
+                one.arm != NOISE_FLOOR
+                    && decides(&self.figures.record, &one.workload, one.metric)
+                    && Some(&one.arm) != control
+            })
+        };
         let compared = || pair.rows.iter().filter(|row| row.outcome != Outcome::Shown);
         let mut lacking: BTreeSet<String> = kept().map(|one| format!("arm {}", one.arm)).collect();
         lacking.extend(kept().map(|one| format!("workload {}", one.workload)));

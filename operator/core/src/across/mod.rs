@@ -18,8 +18,8 @@ mod two_runs;
 #[cfg(test)]
 mod tests;
 
-use storebench_crds::Metric;
 use storebench_crds::metric::Direction;
+use storebench_crds::{Metric, Workload};
 
 pub use conditions::{Difference, Differences, Part};
 pub use figures::{Figures, Measured};
@@ -64,9 +64,12 @@ pub enum AcrossError {
 /// How many basis points a metric may be worse by, unless somebody says otherwise: 5 %.
 pub const TOLERANCE_DEFAULT_BASIS_POINTS: u32 = 500;
 
-/// The metrics that decide: how fast, and how long one waits; what it costs is shown.
-fn decides(metric: Metric) -> bool {
-    metric.is_headline && matches!(metric.direction, Direction::Speed | Direction::Delay | Direction::Lag)
+/// The metrics that decide: how fast, and how long one waits; what it costs is shown. Where the highest rate is looked for, which is another in
+/// each run, how long one waits at it decides nothing.
+fn decides(record: &RunRecord, workload: &str, metric: Metric) -> bool {
+    let is_of_highest_rate = |one: &Workload| one.name == workload && one.load.highest_rate.is_some();
+    let waits = metric.direction.is_waiting() && !record.spec.workloads.iter().any(is_of_highest_rate);
+    metric.is_headline && (metric.direction == Direction::Speed || waits)
 }
 
 /// The arm that did not change between two runs, to which others may be held: the baseline of both. Of a store that was there already nobody

@@ -1,7 +1,7 @@
 //! Two runs and many, made from a report that a driver could have written, so that what moved is known.
 
 use storebench_crds::Metric;
-use storebench_crds::benchmark_run::{ArmField, BaselineRef};
+use storebench_crds::benchmark_run::{ArmField, BaselineRef, NOISE_FLOOR};
 use storebench_crds::status::{GateOutcome, GateResult, Verdict};
 
 use super::*;
@@ -116,6 +116,61 @@ fn an_invalid_run_is_compared_with_nothing() {
 }
 
 /// Thirty nights; from one on the arm is slower, and its executable is another.
+#[test]
+fn what_the_loader_limits_in_either_run_is_undecided() {
+    let (_, arm) = names();
+    let limited = |mut report: Report| {
+        let of_arm = report.record.trials.iter_mut().filter(|trial| trial.arm == arm);
+        for audit in of_arm.flat_map(|trial| &mut trial.workloads).map(|one| one.audit.get_or_insert_default()) {
+            (audit.saturation_basis_points, audit.busiest_thread_basis_points) = (9_990, 9_900);
+            audit.saturated_thread = "load-0".into();
+        }
+        report.judgement = judge(&report.record);
+        report
+    };
+    for (before, after) in [
+        (limited(run_of(1, &[])), run_of(2, &[])),
+        (run_of(1, &[]), limited(run_of(2, &[(&arm, 1.3)]))),
+        (limited(run_of(1, &[])), limited(run_of(2, &[]))),
+    ] {
+        let pair = compared(&before, &after);
+        assert_eq!((row(&pair, &arm).outcome, pair.verdict), (Outcome::Undecided, Verdict::Inconclusive));
+        assert!(pair.message.contains("the loader is the limit in "), "{}", pair.message);
+    }
+}
+
+#[test]
+fn the_baseline_against_itself_is_held_to_nothing() {
+    let (control, arm) = names();
+    let mut floors = [run_of(1, &[]), run_of(2, &[(&arm, 1.5)])];
+    for report in &mut floors {
+        report.record.arms.iter_mut().filter(|one| one.name == arm).for_each(|one| one.name = NOISE_FLOOR.into());
+        report.record.trials.iter_mut().filter(|one| one.arm == arm).for_each(|one| one.arm = NOISE_FLOOR.into());
+        report.judgement = judge(&report.record);
+    }
+    let pair = compared(&floors[0], &floors[1]);
+    assert!(pair.rows.iter().all(|row| row.arm == control), "{:?}", pair.rows);
+    assert_ne!(pair.verdict, Verdict::Regressed);
+}
+
+/// Who keeps a higher rate waits longer at it.
+#[test]
+fn what_one_waits_at_the_highest_rate_decides_nothing() {
+    let (_, arm) = names();
+    let mut runs = [run_of(1, &[]), run_of(2, &[])];
+    for report in &mut runs {
+        for workload in &mut report.record.spec.workloads {
+            let target = serde_json::json!({ "percentile": "P99", "atMost": "5ms" });
+            workload.load.highest_rate = Some(serde_json::from_value(target).unwrap());
+        }
+        report.judgement = judge(&report.record);
+    }
+    let pair = compared(&runs[0], &runs[1]);
+    let waiting = pair.rows.iter().filter(|row| row.arm == arm && row.metric.direction.is_waiting());
+    let outcomes: Vec<Outcome> = waiting.map(|row| row.outcome).collect();
+    assert!(!outcomes.is_empty() && outcomes.iter().all(|outcome| *outcome == Outcome::Shown), "{outcomes:?}");
+}
+
 fn history(planted: Option<u32>) -> Vec<Report> {
     let (_, arm) = names();
     let night = |day: u32| {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use storebench_crds::Metric;
+use storebench_crds::benchmark_run::NOISE_FLOOR;
 use storebench_crds::status::Verdict;
 
 use super::conditions::{Difference, Differences, Part};
@@ -99,8 +100,8 @@ impl Trend {
         let figures: Vec<Figures> = ordered.iter().map(|report| Figures::of(report)).collect();
         let mut series = Vec::new();
         for workload in &newest.record.spec.workloads {
-            for arm in &newest.record.arms {
-                let metrics = Metric::all().filter(|metric| decides(*metric));
+            for arm in newest.record.arms.iter().filter(|arm| arm.name != NOISE_FLOOR) {
+                let metrics = Metric::all().filter(|metric| decides(&newest.record, &workload.name, *metric));
                 series.extend(metrics.filter_map(|metric| {
                     let mut series = follow(&figures, &workload.name, &arm.name, metric)?;
                     if series.control.is_none() {

@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 use storebench_crds::Metric;
+use storebench_crds::benchmark_run::NOISE_FLOOR;
 use storebench_crds::status::{GateOutcome, Verdict};
 
 use super::conditions::{Differences, Part};
@@ -151,10 +152,18 @@ impl TwoRuns {
                 left_out.extend(one.why_not(control.as_deref(), before, after));
                 continue;
             };
-            rows.push(one.row(against, difference, is_deciding.then_some(tolerance)));
+            let mut row = one.row(against, difference, is_deciding.then_some(tolerance));
+            if row.outcome != Outcome::Shown && limited(before, after, &row).is_some() {
+                row.outcome = Outcome::Undecided;
+            }
+            rows.push(row);
         }
         if rows.is_empty() {
-            let why = if left_out.is_empty() { "too few valid trials".into() } else { left_out.join("; ") };
+            let why = match (invalid(before, after), left_out.is_empty()) {
+                (Some(invalid), _) => invalid,
+                (None, true) => "too few valid trials".into(),
+                (None, false) => left_out.join("; "),
+            };
             return Err(AcrossError::NothingInCommon { run, before: first, after: second, why });
         }
         let (verdict, mut message) = decide(before, after, &rows, tolerance_basis_points);
@@ -213,14 +222,14 @@ impl Common {
 
     /// The control shows what moved besides the arms, and is judged by nothing.
     fn decides(&self, control: Option<&str>, before: &Figures, after: &Figures) -> bool {
-        decides(self.metric)
+        decides(&after.record, &self.workload, self.metric)
             && control != Some(&self.arm)
             && self.difference(control, before, after, CONFIDENCE_DEFAULT).is_some()
     }
 
     /// Why a metric that would decide is not compared; `None`: it decides nothing, or neither run has it.
     fn why_not(&self, control: Option<&str>, before: &Figures, after: &Figures) -> Option<String> {
-        if !decides(self.metric) || control == Some(&self.arm) {
+        if !decides(&after.record, &self.workload, self.metric) || control == Some(&self.arm) {
             return None;
         }
         let has = |figures: &Figures| figures.logarithms(&self.arm, None, &self.workload, self.metric).is_some();
@@ -267,7 +276,8 @@ fn in_common(first: &Figures, second: &Figures) -> (Vec<Common>, Vec<String>) {
     let (before, after) = (&first.record, &second.record);
     let (mut common, mut left_out) = (Vec::new(), Vec::new());
     let mut arms = Vec::new();
-    for arm in &after.arms {
+    // The baseline against itself is nobody's work.
+    for arm in after.arms.iter().filter(|arm| arm.name != NOISE_FLOOR) {
         let name = &arm.name;
         match before.arms.iter().find(|other| other.name == *name) {
             None => left_out.push(format!("arm {name} is in the second run only")),
@@ -284,7 +294,10 @@ fn in_common(first: &Figures, second: &Figures) -> (Vec<Common>, Vec<String>) {
             Some(_) => arms.push(name),
         }
     }
-    let only_before = before.arms.iter().filter(|arm| after.arms.iter().all(|other| other.name != arm.name));
+    let only_before = before
+        .arms
+        .iter()
+        .filter(|arm| arm.name != NOISE_FLOOR && after.arms.iter().all(|other| other.name != arm.name));
     left_out.extend(only_before.map(|arm| format!("arm {} is in the first run only", arm.name)));
     let is_gone = |name: &String| after.spec.workloads.iter().all(|other| other.name != *name);
     let gone = before.spec.workloads.iter().map(|workload| &workload.name).filter(|name| is_gone(name));
@@ -318,11 +331,26 @@ fn few(all: &[String]) -> String {
     shown.join(", ") + &more
 }
 
+/// Why the loader was the limit of what a row compares, in either run; `None`: it had time to spare.
+fn limited<'a>(before: &'a Figures, after: &'a Figures, row: &Row) -> Option<&'a str> {
+    let control = match &row.against {
+        Against::Control(control) => Some(control),
+        Against::Nothing => None,
+    };
+    let arms = || [Some(&row.arm), control].into_iter().flatten();
+    [before, after].into_iter().find_map(|figures| arms().find_map(|arm| figures.limited(arm, &row.workload)))
+}
+
+/// Which of them cannot be trusted, and why; `None`: both can.
+fn invalid(before: &Figures, after: &Figures) -> Option<String> {
+    let is_invalid = |(_, figures): &(&str, &Figures)| figures.verdict == Verdict::Invalid;
+    let (which, figures) = [("first", before), ("second", after)].into_iter().find(is_invalid)?;
+    Some(format!("the {which} run is Invalid: {}", figures.message))
+}
+
 fn decide(before: &Figures, after: &Figures, rows: &[Row], tolerance_basis_points: u32) -> (Verdict, String) {
-    for (which, figures) in [("first", before), ("second", after)] {
-        if figures.verdict == Verdict::Invalid {
-            return (Verdict::Invalid, format!("the {which} run is Invalid: {}", figures.message));
-        }
+    if let Some(invalid) = invalid(before, after) {
+        return (Verdict::Invalid, invalid);
     }
     let of = |outcome: Outcome| rows.iter().filter(move |row| row.outcome == outcome);
     let names = |rows: Vec<&Row>| {
@@ -336,7 +364,10 @@ fn decide(before: &Figures, after: &Figures, rows: &[Row], tolerance_basis_point
     }
     let undecided: Vec<&Row> = of(Outcome::Undecided).collect();
     if !undecided.is_empty() {
-        let text = format!("the trials cannot tell whether it is worse by more than {tolerated}: {}", names(undecided));
+        let limited = undecided.iter().find_map(|row| limited(before, after, row));
+        let why = limited.map_or_else(String::new, |why| format!("; {why}"));
+        let names = names(undecided);
+        let text = format!("the trials cannot tell whether it is worse by more than {tolerated}: {names}{why}");
         return (Verdict::Inconclusive, text);
     }
     if of(Outcome::Kept).next().is_none() {

@@ -10,7 +10,7 @@ use crate::equality::{Differences, differences};
 use crate::placement;
 use crate::record::{ArmRecord, RunRecord};
 use crate::statistics::{
-    self, Interval, PairedComparison, RESAMPLES_DEFAULT, confidence_of_each, effect_interval, log_ratios,
+    self, Interval, PairedComparison, RESAMPLES_DEFAULT, TRIALS_MIN, confidence_of_each, effect_interval, log_ratios,
     serial_correlation,
 };
 
@@ -26,6 +26,7 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
             let not_ranked = no_noise_floor(record, arm, baseline).or(unequal);
             let not_ranked = not_ranked.or_else(|| limited.map(|why| format!("undecided, for {why}")));
             for metric in Metric::all() {
+                let not_ranked = not_ranked.clone().or_else(|| of_its_own_rate(workload, metric));
                 let Some(paired) = paired(valid, arm, baseline, &workload.name, metric, confidence(record)) else {
                     continue;
                 };
@@ -39,13 +40,19 @@ pub(super) fn comparisons(valid: &Valid) -> Vec<Comparison> {
                     high_basis_points: basis_points(paired.ratio_high),
                     trials: paired.trials as u32,
                     detectable_basis_points: basis_points(paired.smallest_detectable_ratio_change),
-                    not_ranked: not_ranked.clone(),
+                    not_ranked,
                     noise_floor: None,
                 });
             }
         }
     }
     with_noise_floor(comparisons)
+}
+
+/// Why what one waits for is not ranked where each arm was asked as much as it can answer in time; `None`: it is ranked.
+fn of_its_own_rate(workload: &Workload, metric: Metric) -> Option<String> {
+    let is_of_its_own = workload.load.highest_rate.is_some() && metric.direction.is_waiting();
+    is_of_its_own.then(|| "each arm was measured at the highest rate that it could keep".to_owned())
 }
 
 /// Why an arm with the name of the noise floor is none; `None`: it is one, or has another name.
@@ -140,6 +147,32 @@ pub(super) fn serial_correlation_of(valid: &Valid, arm: &str, workload: &str) ->
     serial_correlation(&ratios)
 }
 
+/// Why there is no ratio of an arm to the baseline.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoRatio {
+    /// There are too few trials, or some lack the metric.
+    TooFew,
+    /// Some trial has zero.
+    Zero,
+    /// Every trial of both has zero.
+    ZeroInAll,
+}
+
+/// The same, where [`comparisons`] has none.
+pub(super) fn why_no_ratio(valid: &Valid, arm: &str, workload: &str, metric: Metric) -> NoRatio {
+    let values = |arm: &str| over_trials(valid, arm, workload, metric);
+    let both = baseline(valid.record).and_then(|baseline| Some([values(arm)?, values(&baseline.name)?]));
+    let Some(values) = both.filter(|both| both.iter().all(|values| values.len() >= TRIALS_MIN)) else {
+        return NoRatio::TooFew;
+    };
+    let is_zero: Vec<bool> = values.iter().flatten().map(|value| *value == 0.0).collect();
+    match (is_zero.contains(&true), is_zero.contains(&false)) {
+        (true, false) => NoRatio::ZeroInAll,
+        (true, true) => NoRatio::Zero,
+        (false, _) => NoRatio::TooFew,
+    }
+}
+
 /// The 95 % interval of an arm's own value over trials; `None` with too few trials.
 pub(super) fn own_interval(valid: &Valid, arm: &str, workload: &str, metric: Metric) -> Option<Interval> {
     own_as_one_of(valid, arm, workload, metric, 1)
@@ -153,10 +186,18 @@ pub(super) fn own_as_one_of(
     metric: Metric,
     count: usize,
 ) -> Option<Interval> {
-    let logs: Vec<f64> = over_trials(valid, arm, workload, metric)?.into_iter().map(f64::ln).collect();
+    let values = over_trials(valid, arm, workload, metric)?;
     let each = confidence_of_each(confidence(valid.record), count);
-    let interval = effect_interval(&logs, each, RESAMPLES_DEFAULT, valid.record.spec.trials.seed).ok()?;
-    Some(Interval { low: interval.low.exp(), high: interval.high.exp() })
+    let interval =
+        |values: &[f64]| effect_interval(values, each, RESAMPLES_DEFAULT, valid.record.spec.trials.seed).ok();
+    if values.contains(&0.0) {
+        // What is now and then zero varies by steps, not by factors, and an estimate that few trials can move says nothing of those few.
+        let steps = interval(&values)?;
+        let largest = values.iter().copied().fold(steps.high, f64::max);
+        return Some(Interval { low: 0.0, high: largest });
+    }
+    let Interval { low, high } = interval(&values.into_iter().map(f64::ln).collect::<Vec<_>>())?;
+    Some(Interval { low: low.exp(), high: high.exp() })
 }
 
 /// The interval of each arm's own throughput, for the bars.
@@ -189,7 +230,7 @@ pub fn stop_half_widths(record: &RunRecord) -> Vec<f64> {
                 Some(baseline) => paired(&valid, arm, baseline, workload, metric, confidence(record))
                     .map(|paired| paired.half_width_basis_points() / paired.ratio),
                 None => own_interval(&valid, &arm.name, workload, metric)
-                    .map(|interval| (interval.high / interval.low).ln() / 2.0 * 10_000.0),
+                    .map(|Interval { low, high }| if low == high { 0.0 } else { (high / low).ln() / 2.0 * 10_000.0 }),
             };
             width.unwrap_or(f64::INFINITY)
         })

@@ -13,7 +13,7 @@ use storebench_crds::ratio::percent;
 use storebench_crds::status::{Comparison, GateOutcome, GateResult, Verdict};
 
 use super::Valid;
-use super::compare::{baseline, own_as_one_of, own_interval, ratio_as_one_of};
+use super::compare::{NoRatio, baseline, own_as_one_of, own_interval, ratio_as_one_of, why_no_ratio};
 use super::limit as loader_limit;
 use crate::statistics::Interval;
 use crate::units;
@@ -101,6 +101,9 @@ fn to_do(valid: &Valid, limit: Limit, interval: Interval) -> String {
     const ASSUMED: &str = "if the true value is in the middle of what was found";
     let (Limit::AtLeast(bound) | Limit::AtMost(bound)) = limit;
     let Interval { low, high } = interval;
+    if low == 0.0 {
+        return "some trials have 0: measure longer in each (load.duration), or move the bound".into();
+    }
     let (half_width, distance) = ((high / low).ln() / 2.0, ((low * high).sqrt() / bound).ln().abs());
     let done = valid.indexes.len();
     // So many were not enough.
@@ -139,7 +142,21 @@ fn against_baseline(
         to_do: None,
     };
     let Some(comparison) = comparison else {
-        return decided(GateOutcome::NotJudged, "too few valid pairs of trials".into(), gate.on_inconclusive);
+        return match why_no_ratio(valid, &gate.arm, workload, gate.metric) {
+            NoRatio::TooFew => {
+                decided(GateOutcome::NotJudged, "too few valid pairs of trials".into(), gate.on_inconclusive)
+            }
+            // More trials would not help, so that it is not for `onInconclusive`.
+            NoRatio::Zero => {
+                let found = "some trials have 0, which has no ratio: bound the value itself (atMost, atLeast)";
+                decided(GateOutcome::NotJudged, found.into(), OnInconclusive::Fail)
+            }
+            // Of what is the better the more there is, nothing is not enough.
+            NoRatio::ZeroInAll if gate.metric.direction.more_is_better() => {
+                decided(GateOutcome::NotJudged, "0 in every trial of both".into(), OnInconclusive::Fail)
+            }
+            NoRatio::ZeroInAll => decided(GateOutcome::Met, "0 in every trial of both".into(), gate.on_inconclusive),
+        };
     };
     let [ratio, low, high] = [comparison.ratio_basis_points, comparison.low_basis_points, comparison.high_basis_points]
         .map(|basis_points| basis_points as f64 / 10_000.0);
@@ -174,7 +191,11 @@ fn against_number(valid: &Valid, gate: &Gate, workload: &str, count: usize, subj
         return Decided { result, on_inconclusive: gate.on_inconclusive, to_do: None };
     };
     let wide = || own_as_one_of(valid, &gate.arm, workload, gate.metric, count);
-    let (outcome, wide) = together(outcome(interval.low, interval.high, limit), limit, count, wide);
+    let (outcome, wide) = match limit {
+        // What must never be was once: no interval makes that a matter of chance.
+        Limit::AtMost(0.0) if interval.high > 0.0 => (GateOutcome::Missed, None),
+        _ => together(outcome(interval.low, interval.high, limit), limit, count, wide),
+    };
     let looked_at = wide.unwrap_or(interval);
     let shown =
         wide.map(|wide| format!("; {} to {} as one of {count} decisions", in_unit(wide.low), in_unit(wide.high)));

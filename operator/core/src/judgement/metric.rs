@@ -9,10 +9,10 @@ use storebench_crds::status::LatencySummary;
 use crate::record::{TrialRecord, WorkloadMeasurement};
 use crate::statistics::median;
 
-/// The metric's value in one trial, in the metric's unit; `None` where it was not measured or is zero, which has no ratio.
+/// The metric's value in one trial, in the metric's unit; `None` where it was not measured. It may be zero, which has no ratio.
 pub(super) fn value(trial: &TrialRecord, workload: &str, metric: Metric) -> Option<f64> {
     let measurement = trial.workloads.iter().find(|measurement| measurement.summary.name == workload)?;
-    metric.value(measurement).filter(|value| value.is_finite() && *value > 0.0)
+    metric.value(measurement).filter(|value| value.is_finite() && *value >= 0.0)
 }
 
 /// The metric's value over trials, in the metric's unit. What one trial does not know, all of them together do not know.

@@ -139,7 +139,7 @@ pub fn worth_measuring(record: &RunRecord) -> Vec<&str> {
     if lacking(record).is_some() { Vec::new() } else { available(record) }
 }
 
-/// A metric of an arm in every counted trial, in order, in the metric's unit; `None` where any of them lacks it.
+/// A metric of an arm in every counted trial, in order, in the metric's unit; `None` where any of them lacks it, or has zero, which has no ratio.
 pub(crate) fn paired_values(
     record: &RunRecord,
     arm: &str,
@@ -147,13 +147,19 @@ pub(crate) fn paired_values(
     metric: storebench_crds::Metric,
 ) -> Option<Vec<f64>> {
     let valid = Valid::of(record);
-    valid.trials(arm).into_iter().map(|trial| metric::value(trial, workload, metric)).collect()
+    let of = |trial| metric::value(trial, workload, metric).filter(|value| *value > 0.0);
+    valid.trials(arm).into_iter().map(of).collect()
 }
 
 /// A metric of an arm over all trials that count, in the metric's unit: what reports show. `None` where any of them lacks it.
 pub(crate) fn figure(record: &RunRecord, arm: &str, workload: &str, metric: storebench_crds::Metric) -> Option<f64> {
     let trials = summary::measurements(&Valid::of(record), arm, workload);
     metric::over_trials(metric, &trials, &metric::pooled(&trials))
+}
+
+/// Why the loader was the limit of an arm in a workload, so that nothing is decided; `None`: it had time to spare.
+pub(crate) fn limited_by_loader(record: &RunRecord, arm: &str, workload: &str) -> Option<String> {
+    limit::of_arm(&Valid::of(record), arm, workload)
 }
 
 /// How many trials of an arm count.

@@ -152,13 +152,15 @@ fn not_of_one_run(valid: &Valid) -> Option<String> {
 fn passed(comparisons: &[Comparison], gates: &[Decided]) -> String {
     let undecided: Vec<&str> = gates
         .iter()
-        .filter(|gate| gate.result.outcome != GateOutcome::Met && gate.on_inconclusive == OnInconclusive::Warn)
+        .filter(|gate| gate.result.outcome != GateOutcome::Met)
         .map(|gate| gate.result.gate.as_str())
         .collect();
-    let judged = match gates.len() {
-        0 => NOTHING_JUDGED.into(),
-        1 => "the gate was met".into(),
-        count => format!("all {count} gates were met"),
+    let judged = match (gates.len(), gates.len() - undecided.len()) {
+        (0, _) => NOTHING_JUDGED.into(),
+        (1, 0) => "the gate was not decided".into(),
+        (1, _) => "the gate was met".into(),
+        (count, met) if met == count => format!("all {count} gates were met"),
+        (count, met) => format!("{met} of {count} gates {} met", if met == 1 { "was" } else { "were" }),
     };
     let undecided = (!undecided.is_empty()).then(|| format!("undecided: {}", undecided.join(", ")));
     [Some(judged), undecided, findings(comparisons)].into_iter().flatten().collect::<Vec<String>>().join("; ")
@@ -186,7 +188,8 @@ fn findings(comparisons: &[Comparison]) -> Option<String> {
     let counts = [
         ("higher", count(|one| one == Standing::Higher)),
         ("lower", count(|one| one == Standing::Lower)),
-        (no_different.as_str(), count(|one| matches!(one, Standing::Tie(_) | Standing::WithinFloor))),
+        (no_different.as_str(), count(|one| matches!(one, Standing::Tie(_)))),
+        ("within the noise floor", count(|one| one == Standing::WithinFloor)),
         ("undecided", count(|one| one == Standing::Undecided)),
         ("not ranked", count(|one| one == Standing::NotRanked)),
         ("of the baseline and itself", count(|one| one == Standing::NoiseFloor)),

@@ -1,10 +1,14 @@
 //! The report as JSON: complete, so that it can be judged and rendered again elsewhere.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::Report;
 use crate::across::Figures;
 use crate::record::RECORD_VERSION;
+
+/// The largest count that a report may have: sums of those of a run are far below what a number holds, and JSON has them exactly.
+const COUNT_MAX: u64 = 9_007_199_254_740_991;
 
 /// Why a report could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +19,14 @@ pub enum JsonError {
     /// Not JSON, or JSON of something else: names the line, the column and what is wrong there.
     #[error("this is not a storebench report in JSON: {0}")]
     NotAReport(#[source] serde_json::Error),
+    /// A count that no run has come to.
+    #[error("this is not a storebench report: {field} is {number}, and no count is above {COUNT_MAX}")]
+    TooLarge {
+        /// The field.
+        field: String,
+        /// What it has.
+        number: String,
+    },
     /// Written by a newer storebench, whose fields might mean something else.
     #[error(
         "this report has recordVersion {found}, and this storebench reads up to {RECORD_VERSION}: use storebench {written_by} or newer"
@@ -68,6 +80,7 @@ pub fn json_list(reports: &[Report]) -> Result<String, JsonError> {
 pub fn list_from_json(text: &str) -> Result<Vec<Report>, JsonError> {
     match text.trim_start().starts_with('[') {
         true => {
+            check_numbers(text)?;
             let probes: Vec<Probe> = serde_json::from_str(text).map_err(JsonError::NotAReport)?;
             probes.into_iter().try_for_each(check_version)?;
             serde_json::from_str(text).map_err(JsonError::NotAReport)
@@ -81,6 +94,7 @@ pub fn list_from_json(text: &str) -> Result<Vec<Report>, JsonError> {
 /// # Errors
 /// [`JsonError::NotAReport`] for anything else, [`JsonError::Newer`] for a report of a newer format.
 pub fn from_json(text: &str) -> Result<Report, JsonError> {
+    check_numbers(text)?;
     check_version(serde_json::from_str(text).map_err(JsonError::NotAReport)?)?;
     serde_json::from_str(text).map_err(JsonError::NotAReport)
 }
@@ -90,8 +104,28 @@ pub fn from_json(text: &str) -> Result<Report, JsonError> {
 /// # Errors
 /// As [`from_json`].
 pub fn figures_from_json(text: &str) -> Result<Figures, JsonError> {
+    check_numbers(text)?;
     check_version(serde_json::from_str(text).map_err(JsonError::NotAReport)?)?;
     serde_json::from_str(text).map_err(JsonError::NotAReport)
+}
+
+/// Refuses numbers that no run has counted: they are added up. Moments and seeds are not.
+fn check_numbers(text: &str) -> Result<(), JsonError> {
+    const NOT_COUNTED: [&str; 2] = ["startedUnixNanos", "seed"];
+    fn largest_in(value: &Value, field: &str) -> Result<(), JsonError> {
+        match value {
+            Value::Number(number) if number.as_u64().is_some_and(|number| number > COUNT_MAX) => {
+                Err(JsonError::TooLarge { field: field.to_owned(), number: number.to_string() })
+            }
+            Value::Array(values) => values.iter().try_for_each(|value| largest_in(value, field)),
+            Value::Object(fields) => {
+                let mut counted = fields.iter().filter(|(name, _)| !NOT_COUNTED.contains(&name.as_str()));
+                counted.try_for_each(|(name, value)| largest_in(value, name))
+            }
+            _ => Ok(()),
+        }
+    }
+    largest_in(&serde_json::from_str(text).map_err(JsonError::NotAReport)?, "")
 }
 
 fn check_version(probe: Probe) -> Result<(), JsonError> {
@@ -107,6 +141,19 @@ mod tests {
     use super::super::fixture;
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_count_that_no_run_has_come_to_is_named() {
+        let text = json(&fixture::two_arms()).unwrap();
+        assert!(from_json(&text).is_ok());
+        let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        value["record"]["trials"][0]["workloads"][0]["summary"]["operations"] = u64::MAX.into();
+        let refused =
+            [value.to_string(), format!("[{value}]")].map(|text| list_from_json(&text).unwrap_err().to_string());
+        for refused in refused {
+            assert!(refused.contains("operations is 18446744073709551615, and no count is above"), "{refused}");
+        }
+    }
 
     #[test]
     fn every_fixture_survives() {
@@ -148,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_and_any_number_survives(name in any::<String>(), caveats in prop::collection::vec(any::<String>(), 0..4), number in any::<u64>()) {
+        fn any_text_and_any_number_survives(name in any::<String>(), caveats in prop::collection::vec(any::<String>(), 0..4), number in 0..=COUNT_MAX) {
             let mut report = fixture::two_arms();
             report.record.name = name;
             report.judgement.caveats = caveats;
