@@ -291,6 +291,7 @@ impl<S: Storage> State<S> {
                     self.users = Arc::new(users);
                     if let Some(name) = removed {
                         self.owners.release(&mut self.storage, &name, time_millis)?;
+                        self.room.release(&name);
                     }
                 }
                 Ok(applied(changed.map(|()| nothing)))
