@@ -127,6 +127,34 @@ impl Refusal {
         Self::NoGrant,
     ];
 
+    /// Whether the same may be done later, when others, or the client itself, have given room back. Nothing has happened.
+    pub const fn passes(self) -> bool {
+        match self {
+            Self::TooManyAnswers
+            | Self::NoRoomForAnswers
+            | Self::TooManySessions
+            | Self::TooManyOwnSessions
+            | Self::TooManyLeases
+            | Self::TooManyOwnLeases => true,
+            Self::NoSession
+            | Self::Forgotten
+            | Self::NotACounter
+            | Self::CounterOverflow
+            | Self::AnswerTooLarge
+            | Self::Malformed
+            | Self::MemberRemoved
+            | Self::NoLease
+            | Self::TooManyLeaseKeys
+            | Self::TooManyRevokedKeys
+            | Self::Denied
+            | Self::NoUser
+            | Self::UserExists
+            | Self::NoAdmin
+            | Self::TooManyUsers
+            | Self::NoGrant => false,
+        }
+    }
+
     /// Its number; never 0.
     pub(super) fn number(self) -> u8 {
         self as u8
