@@ -23,7 +23,7 @@ use super::storage::{Rows, Storage, StorageError, Table};
 use super::users::{Principal, UserChange, Users, owner_of};
 
 /// What a transaction reads at most, bytes: every member makes the answer, also when it replays the log.
-const ANSWER_BYTES_MAX: usize = 4 << 20;
+pub(super) const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// Changes of a batch that there is always room for.
 const CHANGES_ROOM: usize = 1024;
