@@ -182,6 +182,15 @@ async fn a_member_that_lost_its_log_is_refused_and_the_others_go_on() {
     assert!(!status.success() && said.contains("it is gone"), "{status}: {said}");
 }
 
+/// It said so as long as it believed that it leads; `/readyz` did not.
+#[tokio::test]
+async fn a_member_whose_majority_is_gone_does_not_say_that_it_is_ready() {
+    let mut group = Group::start(2);
+    let leader = group.leader().await;
+    group.kill(3 - leader);
+    assert!(!group.status(leader).await.unwrap().is_ready);
+}
+
 #[tokio::test]
 async fn a_member_alone_keeps_everything_over_kills_and_ends_at_once_when_asked() {
     let mut group = Group::start(1);
