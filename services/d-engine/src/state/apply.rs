@@ -60,7 +60,7 @@ pub enum Refusal {
     #[error("the sum has more than 64 bits")]
     CounterOverflow = 6,
     /// A transaction reads too much.
-    #[error("the transaction reads more than 4 MiB")]
+    #[error("the transaction reads more than 4 MiB, or compares values of more than 64 MiB: send several")]
     AnswerTooLarge = 7,
     /// It is no command.
     #[error("the entry is no command")]
@@ -414,7 +414,10 @@ impl<S: Storage> State<S> {
         let mut overlay = Overlay::new(&self.storage, index, time_millis).of(owner_of(who));
         let mut succeeded = true;
         for compare in &transaction.compares {
-            succeeded &= overlay.is_true(&compare.key, &compare.condition)?;
+            match overlay.is_true(&compare.key, &compare.condition)? {
+                Ok(is_true) => succeeded &= is_true,
+                Err(refusal) => return Ok(Err(refusal)),
+            }
         }
         let operations = if succeeded { &transaction.then } else { &transaction.otherwise };
         let mut results = Vec::with_capacity(operations.len());

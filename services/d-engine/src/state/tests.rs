@@ -609,6 +609,19 @@ fn what_takes_long_is_known_before() {
     assert!(!is_long(&state, std::slice::from_ref(&close)) && is_long(&state, &[close.clone(), close]));
 }
 
+#[test]
+fn a_transaction_compares_values_of_so_many_bytes() {
+    let mut state = state();
+    let large = Operation::Put { key: "k".into(), value: vec![0; 1 << 20].into(), ttl_millis: 0 };
+    state.apply(1, 1, 0, write(vec![large])).unwrap();
+    let compares = |count| {
+        let compares = vec![Compare { key: "k".into(), condition: Condition::Exists(true) }; count];
+        Command::Write(Transaction { compares, ..Transaction::put("done", "v") }, None).encode()
+    };
+    assert!(state.apply(2, 1, 0, compares(64)).unwrap().outcome.unwrap().succeeded);
+    assert_eq!(state.apply(3, 1, 0, compares(65)).unwrap().outcome, Err(Refusal::AnswerTooLarge));
+}
+
 /// Fifteen transactions of a thousand compares on values of a mebibyte held up the protocol for six seconds, and their leader was no leader
 /// any more.
 #[test]
