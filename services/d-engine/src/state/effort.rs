@@ -109,3 +109,65 @@ fn rows_of_operations(storage: &impl Storage, operations: &[Operation], is_kept:
     }
     Ok(rows)
 }
+
+#[cfg(test)]
+mod tests {
+    use d_engine_client::{Compare, Condition, Scan, Stamp};
+
+    use super::*;
+    use crate::state::{Disk, Memory, Refusal, State};
+
+    fn write(transaction: Transaction) -> Bytes {
+        Command::Write(transaction, None).encode()
+    }
+
+    fn compares(count: usize) -> Bytes {
+        let compares = vec![Compare { key: "k".into(), condition: Condition::Exists(true) }; count];
+        write(Transaction { compares, ..Transaction::put("done", "v") })
+    }
+
+    fn gets(count: usize) -> Transaction {
+        Transaction { then: vec![Operation::Get { key: "k".into() }; count], ..Transaction::default() }
+    }
+
+    fn is_long(state: &State<impl Storage>, commands: &[Bytes]) -> bool {
+        state.takes_long(commands.iter()).unwrap()
+    }
+
+    #[test]
+    fn what_is_compared_is_looked_at_and_what_a_session_keeps_is_copied() {
+        let state = State::new(Memory::default()).unwrap();
+        assert!(!is_long(&state, &vec![compares(1_000); 4]) && is_long(&state, &vec![compares(1_000); 5]));
+        let in_session = |sequence| {
+            let stamp = Stamp { session: 1, sequence, awaited_from: 1 };
+            Command::Write(gets(10), Some(stamp)).encode()
+        };
+        assert!(!is_long(&state, &vec![write(gets(10)); 100]));
+        assert!(is_long(&state, &(1..=100).map(in_session).collect::<Vec<_>>()));
+    }
+
+    /// Fifteen transactions of a thousand compares on values of a mebibyte held up the protocol for six seconds, and their leader was no leader
+    /// any more.
+    #[test]
+    fn what_may_read_much_from_a_disk_takes_long_with_few_commands() {
+        let root = harness::folder();
+        let state = State::new(Disk::open(root.path(), 1 << 20).unwrap()).unwrap();
+        assert!(!is_long(&state, &vec![write(Transaction::put("k", "v")); 100]));
+        assert!(is_long(&state, &[compares(200)]) && is_long(&state, &[write(gets(200))]));
+        let rows = state.view();
+        let keys = |count| Query::GetMany(vec!["k".into(); count]);
+        assert!(!is_long_query(&*rows, &keys(50)) && is_long_query(&*rows, &keys(51)));
+        let rows = State::new(Memory::default()).unwrap().view();
+        assert!(!is_long_query(&*rows, &keys(2_000)) && is_long_query(&*rows, &keys(2_001)));
+        let scan = |limit, keys_only| Query::Scan(Scan { limit, keys_only, ..Scan::default() });
+        assert!(!is_long_query(&*rows, &scan(0, false)) && is_long_query(&*rows, &scan(100_000, true)));
+    }
+
+    #[test]
+    fn a_transaction_compares_values_of_so_many_bytes() {
+        let mut state = State::new(Memory::default()).unwrap();
+        state.apply(1, 1, 0, write(Transaction::put("k", vec![0; 1 << 20]))).unwrap();
+        assert!(state.apply(2, 1, 0, compares(64)).unwrap().outcome.unwrap().succeeded);
+        assert_eq!(state.apply(3, 1, 0, compares(65)).unwrap().outcome, Err(Refusal::AnswerTooLarge));
+    }
+}

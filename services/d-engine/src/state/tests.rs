@@ -585,18 +585,6 @@ fn what_takes_long_is_known_before() {
     let large = Operation::Put { key: "k".into(), value: vec![0; 1 << 20].into(), ttl_millis: 0 };
     assert!(!is_long(&state, &[write(vec![large])]));
     assert!(is_long(&state, &vec![Command::Expire.encode(); 6]));
-    // What is compared is looked at, and what a session keeps is copied.
-    let compare = |key: u32| Compare { key: key.to_string().into(), condition: Condition::RevisionAbove(0) };
-    let compares = |count| {
-        let compares = (0..count).map(compare).collect();
-        Command::Write(Transaction { compares, ..Transaction::put("k", "v") }, None).encode()
-    };
-    assert!(!is_long(&state, &vec![compares(1_000); 4]) && is_long(&state, &vec![compares(1_000); 5]));
-    let gets = Transaction { then: vec![Operation::Get { key: "k".into() }; 10], ..Transaction::default() };
-    let stamp = |sequence| Stamp { session: last + 1, sequence, awaited_from: 1 };
-    let in_session = |sequence| Command::Write(gets.clone(), Some(stamp(sequence))).encode();
-    assert!(!is_long(&state, &vec![Command::Write(gets.clone(), None).encode(); 100]));
-    assert!(is_long(&state, &(1..=100).map(in_session).collect::<Vec<_>>()));
     // A session that keeps many answers.
     state.apply(last + 1, 1, 0, Command::OpenSession.encode()).unwrap();
     for sequence in 1..=3_000 {
@@ -607,41 +595,6 @@ fn what_takes_long_is_known_before() {
     }
     let close = Command::CloseSession(last + 1).encode();
     assert!(!is_long(&state, std::slice::from_ref(&close)) && is_long(&state, &[close.clone(), close]));
-}
-
-#[test]
-fn a_transaction_compares_values_of_so_many_bytes() {
-    let mut state = state();
-    let large = Operation::Put { key: "k".into(), value: vec![0; 1 << 20].into(), ttl_millis: 0 };
-    state.apply(1, 1, 0, write(vec![large])).unwrap();
-    let compares = |count| {
-        let compares = vec![Compare { key: "k".into(), condition: Condition::Exists(true) }; count];
-        Command::Write(Transaction { compares, ..Transaction::put("done", "v") }, None).encode()
-    };
-    assert!(state.apply(2, 1, 0, compares(64)).unwrap().outcome.unwrap().succeeded);
-    assert_eq!(state.apply(3, 1, 0, compares(65)).unwrap().outcome, Err(Refusal::AnswerTooLarge));
-}
-
-/// Fifteen transactions of a thousand compares on values of a mebibyte held up the protocol for six seconds, and their leader was no leader
-/// any more.
-#[test]
-fn what_may_read_much_from_a_disk_takes_long_with_few_commands() {
-    let root = harness::folder();
-    let state = State::new(Disk::open(root.path(), 1 << 20).unwrap()).unwrap();
-    let puts = vec![put("k", 0).encode(); 100];
-    assert!(!state.takes_long(puts.iter()).unwrap());
-    let compares = vec![Compare { key: "k".into(), condition: Condition::Exists(true) }; 200];
-    let compared = Command::Write(Transaction { compares, ..Transaction::put("k", "v") }, None).encode();
-    assert!(state.takes_long([compared].iter()).unwrap());
-    let gets = vec![Operation::Get { key: "k".into() }; 200];
-    assert!(state.takes_long([write(gets)].iter()).unwrap());
-    let rows = state.view();
-    let keys = |count| Query::GetMany(vec!["k".into(); count]);
-    assert!(!is_long_query(&*rows, &keys(50)) && is_long_query(&*rows, &keys(51)));
-    let rows = self::state().view();
-    assert!(!is_long_query(&*rows, &keys(2_000)) && is_long_query(&*rows, &keys(2_001)));
-    let scan = |limit, keys_only| Query::Scan(Scan { limit, keys_only, ..Scan::default() });
-    assert!(!is_long_query(&*rows, &scan(0, false)) && is_long_query(&*rows, &scan(100_000, true)));
 }
 
 #[test]
