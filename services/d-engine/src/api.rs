@@ -35,15 +35,20 @@ use d_engine_client::wire;
 use http::HeaderValue;
 use prost::Message;
 use service_kit::grpc::{self, Caller, Code, Decompress, Requests, Responses, Service, Status, Stream, Unary};
-use tokio::sync::Semaphore;
 
-use crate::engine::{Node, NotLeading, denied};
+use crate::engine::{Node, NotLeading};
 use crate::state::Principal;
 pub use access::SignedIn;
 use access::Who;
 
-/// Scans without pages of a thread at a time, each with up to 64 MiB: others wait in line.
-const SCANS_MAX: usize = 1;
+/// How long a member that is asked whether it is ready waits for a majority.
+pub(crate) const MAJORITY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What is streamed may wait so many times as long for the client to take it as an answer may take.
+const TAKEN_PATIENCES: u32 = 10;
+
+/// What is said about members at a time, bytes.
+const SHORT_BYTES_MAX: usize = 64 << 10;
 
 /// All of a state may have to be read and written.
 const DEFRAGMENT_PATIENCE: Duration = Duration::from_secs(3600);
@@ -97,14 +102,14 @@ impl Method {
 pub fn understand(method: Method, message: Bytes) -> Result<(), Status> {
     use d_engine_client::proto::{d_engine, raft};
     match method {
-        Method::First(first::Method::Write) => first::transaction(decode(message)?).map(drop),
-        Method::First(first::Method::Read) => decode(message).map(first::query).map(drop),
-        Method::First(_) => decode::<raft::cluster::ClusterConfChangeRequest>(message).map(drop),
+        Method::First(first::Method::Write) => first::transaction(decode_items(message)?).map(drop),
+        Method::First(first::Method::Read) => decode_items(message).map(first::query).map(drop),
+        Method::First(_) => decode_short::<raft::cluster::ClusterConfChangeRequest>(message).map(drop),
         Method::Second(second::Method::Write) => second::transaction(decode(message)?).map(drop),
-        Method::Second(second::Method::Read) => decode(message).map(second::query).map(drop),
+        Method::Second(second::Method::Read) => decode_items(message).map(second::query).map(drop),
         Method::Second(second::Method::Scan) => decode::<d_engine::client::ScanRequest>(message).map(drop),
         Method::Second(second::Method::Watch) => second::watched(decode(message)?).map(drop),
-        Method::Second(_) => decode::<d_engine::server::cluster::ClusterConfChangeRequest>(message).map(drop),
+        Method::Second(_) => decode_short::<d_engine::server::cluster::ClusterConfChangeRequest>(message).map(drop),
         Method::Own(operate::Method::ChangeMembers) => {
             decode::<d_engine_client::wire::ChangeMembersRequest>(message).map(drop)
         }
@@ -121,16 +126,13 @@ pub struct Api {
     patience: Duration,
     /// What becomes of the dialects' writes where this member does not lead.
     not_leading: NotLeading,
-    /// Whoever scans without pages.
-    scans: Arc<Semaphore>,
     signed_in: Arc<SignedIn>,
 }
 
 impl Api {
     /// Of a member, whose threads share who has signed in. Who calls is nobody until it says who it is.
     pub fn new(node: Node, signed_in: Arc<SignedIn>, patience: Duration, not_leading: NotLeading) -> Self {
-        let scans = Arc::new(Semaphore::new(SCANS_MAX));
-        Self { node: node.acting_for(Principal::Nobody), patience, not_leading, scans, signed_in }
+        Self { node: node.acting_for(Principal::Nobody), patience, not_leading, signed_in }
     }
 
     /// The same for a caller.
@@ -140,25 +142,12 @@ impl Api {
 
     /// Answers a caller that is known.
     fn answer(&self, method: Method, message: Bytes) -> Unary {
-        let changes_members = matches!(
-            method,
-            Method::Own(operate::Method::ChangeMembers)
-                | Method::First(first::Method::Cluster(
-                    cluster::Method::JoinCluster | cluster::Method::UpdateClusterConf
-                ))
-                | Method::Second(second::Method::Cluster(
-                    cluster::Method::JoinCluster | cluster::Method::UpdateClusterConf
-                ))
-        );
-        if changes_members && !self.node.users().is_admin(self.node.principal()) {
-            return Unary::Now(Err(errors::status(denied())));
-        }
         let answer = match method {
             Method::First(method) => first::unary(self, method, message),
             Method::Second(method) => second::unary(self, method, message),
             Method::Own(operate::Method::ChangeMembers) => decode(message).map(|request| {
                 let node = self.node.clone();
-                later(self.patience, async move { Ok(operate::change_members(node, request).await) })
+                later(self.patience, async move { operate::change_members(node, request).await })
             }),
             Method::Own(operate::Method::ChangeUsers) => decode(message).map(|request| {
                 let node = self.node.clone();
@@ -169,7 +158,10 @@ impl Api {
                 let node = self.node.clone();
                 later(DEFRAGMENT_PATIENCE, async move { Ok(operate::defragment(node).await) })
             }),
-            Method::Own(_) => Ok(now(Ok(operate::status(&self.node)))),
+            Method::Own(_) => {
+                let node = self.node.clone();
+                Ok(later(self.patience + MAJORITY_TIMEOUT, async move { Ok(operate::status(&node).await) }))
+            }
         };
         answer.unwrap_or_else(|status| Unary::Now(Err(status)))
     }
@@ -180,12 +172,13 @@ impl Api {
         let ending = node.ending();
         let stream: Stream = match method {
             // It ends by itself, with what it was asked answered.
-            Method::Own(operate::Method::Operate) => return Box::pin(operate::operate(node, requests, responses)),
+            Method::Own(operate::Method::Operate) => {
+                return Box::pin(operate::operate(node, requests, responses, TAKEN_PATIENCES * self.patience));
+            }
             Method::Second(second::Method::Watch) => Box::pin(second::watch(node, requests, responses)),
             Method::Second(_) => Box::pin(cluster::watch(node, requests, responses)),
             Method::Own(operate::Method::Snapshot) => {
-                let patience = snapshot::PIECE_PATIENCES * self.patience;
-                Box::pin(snapshot::send(node, requests, responses, patience))
+                Box::pin(snapshot::send(node, requests, responses, TAKEN_PATIENCES * self.patience))
             }
             Method::Own(operate::Method::Watch) => Box::pin(operate::watch(node, requests, responses)),
             Method::First(_) | Method::Own(_) => Box::pin(async { Err(Status::is_no_stream()) }),
@@ -227,6 +220,21 @@ fn now<M: Message>(answer: Result<M, Status>) -> Unary {
 
 fn decode<M: Message + Default>(message: Bytes) -> Result<M, Status> {
     M::decode(message).map_err(malformed)
+}
+
+/// A request that is a list: what each item takes once it is decoded is a multiple of its bytes.
+fn decode_items<M: Message + Default>(message: Bytes) -> Result<M, Status> {
+    fields::bound(&message, &[])?;
+    decode(message)
+}
+
+/// A request that names members, and may have a list of very many.
+fn decode_short<M: Message + Default>(message: Bytes) -> Result<M, Status> {
+    if message.len() > SHORT_BYTES_MAX {
+        let text = format!("a request about members has more than {SHORT_BYTES_MAX} bytes: send several");
+        return Err(Status::new(Code::InvalidArgument, text));
+    }
+    decode(message)
 }
 
 fn malformed(error: impl std::fmt::Display) -> Status {

@@ -33,11 +33,12 @@ use replog::Membership;
 use replog::runtime::tcp::{Peers, Tcp, TcpOptions};
 use replog::runtime::{Forwarder, Handle, Leadership, Limits, Member, MemberError, Origin, Start};
 use service_kit::directory::make_private;
+use service_kit::grpc::{Memory, Room};
 use tokio::sync::{Semaphore, watch};
 use wal::files::RealDirectory;
 
 use crate::machine::{Machine, Reply, Shown};
-use crate::state::{self, BackupError, Disk, Memory, Principal, Storage, StorageError, Users};
+use crate::state::{self, BackupError, Disk, Principal, Storage, StorageError, Users};
 
 use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
@@ -54,6 +55,12 @@ const TICK_MICROS: u64 = 20_000;
 
 /// The directory of a state on disk, in the engine's own.
 const STATE: &str = "state";
+
+/// What answers to writes on streams may take that clients have not taken, bytes, besides a little of each stream.
+const ANSWERS_BYTES_MAX: usize = 256 << 20;
+
+/// Long looks at the state at a time: each takes a thread, and makes an answer of up to 64 MiB.
+const LONG_LOOKS_MAX: usize = 4;
 
 /// Between two looks whether an engine is ready: that it is not may be told at once.
 const READY_PAUSE: Duration = Duration::from_millis(10);
@@ -121,6 +128,12 @@ struct Inner {
     /// Set once it is about to stop.
     is_ending: watch::Sender<bool>,
     counters: Counters,
+    /// What commands take that wait for a leader, or for its answer.
+    forwarding: Memory,
+    /// What answers take that clients of streams have not taken.
+    answers: Memory,
+    /// Whoever looks at much.
+    long_looks: Arc<Semaphore>,
     /// Whoever rewrites the files of the state: one at a time.
     defragmenting: Arc<Semaphore>,
 }
@@ -134,6 +147,11 @@ impl Node {
     /// On whose behalf it is asked.
     pub fn principal(&self) -> &Principal {
         &self.1
+    }
+
+    /// Whether it is asked by somebody who administers.
+    pub(crate) fn administers(&self) -> Result<(), Error> {
+        self.users().is_admin(&self.1).then_some(()).ok_or_else(door::denied)
     }
 
     /// The users of now.
@@ -159,6 +177,11 @@ impl Node {
     /// What it was started with.
     pub fn options(&self) -> &Options {
         &self.0.options
+    }
+
+    /// Room for answers that a client has not taken.
+    pub(crate) fn room_for_answers(&self) -> Room {
+        self.0.answers.room()
     }
 
     /// Who leads, and each change of it.
@@ -211,7 +234,7 @@ impl Engine {
     /// Starts with the state where the options say. Blocks while it reads its log.
     pub fn start(options: Options) -> Result<Self, EngineError> {
         match options.storage {
-            StateStorage::Memory => Self::begin(options, |_| Ok(Memory::default())),
+            StateStorage::Memory => Self::begin(options, |_| Ok(state::Memory::default())),
             StateStorage::Disk { cache_bytes } => Self::begin(options, |options| {
                 let directory = options.directory.join(STATE);
                 make_private(&directory)
@@ -284,6 +307,9 @@ impl Engine {
             options,
             is_ending: watch::Sender::new(false),
             counters: Counters::default(),
+            forwarding: Memory::new(forward::FORWARDING_BYTES_MAX),
+            answers: Memory::new(ANSWERS_BYTES_MAX),
+            long_looks: Arc::new(Semaphore::new(LONG_LOOKS_MAX)),
             defragmenting: Arc::new(Semaphore::new(1)),
         });
         let node = Node(inner, Principal::Process);

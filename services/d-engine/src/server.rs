@@ -16,7 +16,7 @@ use service_kit::url::Url;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::api::{Api, SignedIn};
+use crate::api::{Api, MAJORITY_TIMEOUT, SignedIn};
 use crate::engine::{Engine, EngineError, Node};
 use crate::metrics::registry;
 use crate::settings::{PeerTls, Settings};
@@ -29,8 +29,6 @@ const STREAMS_MAX: u32 = 10_000;
 const WINDOW_BYTES: u32 = 1 << 20;
 /// How often a server looks whether its engine has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long `/readyz` waits for a majority.
-const MAJORITY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The check of who leads, by its name in `/readyz`.
 const LEADER: &str = "leader";
 

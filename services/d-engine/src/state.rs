@@ -49,6 +49,7 @@ pub use backup::{Backup, BackupError, restore as restore_backup, save as save_ba
 pub use codec::Malformed;
 pub use command::{Command, CommandError, EXPIRED_MAX, LimitError, Limits, Place, check};
 pub use disk::Disk;
+pub use effort::{answer_bytes_max, is_long_query};
 pub use memory::Memory;
 pub use query::{QueryError, answer, known_members, next_expiry};
 pub use rows::Known;

@@ -292,14 +292,14 @@ impl wire::Error {
         let message = error.to_string();
         let (code, leader, number) = match error {
             Error::NotLeader(leader) => (Code::NotLeader, leader.unwrap_or_default(), 0),
-            Error::Busy => (Code::Busy, Leader::default(), 0),
+            Error::Busy | Error::NotNow(_) => (Code::Busy, Leader::default(), 0),
             Error::Invalid(_) => (Code::Invalid, Leader::default(), 0),
             Error::NoSession(_) => (Code::NoSession, Leader::default(), 0),
             Error::UnknownOutcome(_) => (Code::UnknownOutcome, Leader::default(), 0),
             Error::Denied(_) => (Code::Denied, Leader::default(), 0),
             Error::NoQuorum => (Code::NoQuorum, Leader::default(), 0),
             Error::TooOld(revision) => (Code::TooOld, Leader::default(), revision),
-            Error::Unreachable(_) | Error::Stopped => (Code::Stopped, Leader::default(), 0),
+            Error::Unreachable(_) | Error::Failed(_) | Error::Stopped => (Code::Stopped, Leader::default(), 0),
         };
         Self {
             code: code.into(),
@@ -318,12 +318,14 @@ impl wire::Error {
                 let leader = Leader { id: self.leader_id, address: self.leader_address };
                 Error::NotLeader((leader.id != 0).then_some(leader))
             }
-            Code::Busy => Error::Busy,
+            Code::Busy if self.message == Error::Busy.to_string() => Error::Busy,
+            Code::Busy => Error::NotNow(self.message),
             Code::Invalid => Error::Invalid(self.message),
             Code::NoQuorum => Error::NoQuorum,
             Code::NoSession => Error::NoSession(self.message),
             Code::TooOld => Error::TooOld(self.oldest_revision),
-            Code::Stopped => Error::Stopped,
+            Code::Stopped if self.message == Error::Stopped.to_string() => Error::Stopped,
+            Code::Stopped => Error::Failed(self.message),
             Code::Denied => Error::Denied(self.message),
             // Of a later version: who knows.
             Code::Unspecified | Code::UnknownOutcome => Error::UnknownOutcome(self.message),
@@ -446,6 +448,8 @@ mod tests {
             Error::TooOld(7),
             Error::Denied("no".into()),
             Error::Stopped,
+            Error::NotNow("the session keeps too many answers".into()),
+            Error::Failed("the state's storage: its disk has no room".into()),
         ];
         for error in errors {
             assert_eq!(wire::Error::of(error.clone()).parse(), error);

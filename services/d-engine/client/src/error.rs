@@ -18,6 +18,12 @@ pub enum Error {
     /// Nothing has happened: too much is waiting.
     #[error("busy, try again")]
     Busy,
+    /// Nothing has happened: it cannot be done now, and may be later.
+    #[error("{0}")]
+    NotNow(String),
+    /// Nothing has happened: the member cannot do it any more, and another one may.
+    #[error("{0}")]
+    Failed(String),
     /// Nothing has happened, and nothing will with this request.
     #[error("{0}")]
     Invalid(String),

@@ -138,8 +138,8 @@ impl Remote {
             };
             let next = match &error {
                 Error::NotLeader(leader) => leader.as_ref().map(|leader| leader.address.clone()),
-                Error::Busy | Error::NoQuorum => Some(target.clone()),
-                Error::Unreachable(_) | Error::Stopped => None,
+                Error::Busy | Error::NotNow(_) | Error::NoQuorum => Some(target.clone()),
+                Error::Unreachable(_) | Error::Failed(_) | Error::Stopped => None,
                 Error::UnknownOutcome(_) if may_repeat => None,
                 Error::UnknownOutcome(_) => {
                     self.forget(&target);

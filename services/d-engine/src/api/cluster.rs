@@ -12,7 +12,7 @@ use d_engine_client::proto::raft::cluster as old;
 use d_engine_client::proto::raft::common as old_words;
 use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
 
-use super::{Api, decode, gone, later, now, only};
+use super::{Api, decode_short, errors, gone, later, now, only};
 use crate::engine::{Address, MemberChange, Node};
 use crate::settings::address_of;
 
@@ -83,11 +83,11 @@ macro_rules! dialect {
             let node = &doors.node;
             Ok(match method {
                 Method::GetClusterMetadata => {
-                    let $words::MetadataRequest {} = decode(message)?;
+                    let $words::MetadataRequest {} = decode_short(message)?;
                     now(Ok($membership(node)))
                 }
                 Method::DiscoverLeader => {
-                    let $words::LeaderDiscoveryRequest { .. } = decode(message)?;
+                    let $words::LeaderDiscoveryRequest { .. } = decode_short(message)?;
                     let said = leader(node);
                     now(said.map(|(leader_id, leader_address, term)| $words::LeaderDiscoveryResponse {
                         leader_id,
@@ -96,13 +96,18 @@ macro_rules! dialect {
                     }))
                 }
                 Method::JoinCluster => {
-                    let $words::JoinRequest { node_id, address, .. } = decode(message)?;
+                    let $words::JoinRequest { node_id, address, .. } = decode_short(message)?;
                     let node = node.clone();
                     later(doors.patience, async move {
                         let joined = join(&node, node_id, &address).await;
                         let leader_id = known(&node).leader.map_or(0, small);
                         Ok(match joined {
-                            Err(error) => $words::JoinResponse { error, leader_id, ..$words::JoinResponse::default() },
+                            Err(error @ Error::Denied(_)) => return Err(errors::status(error)),
+                            Err(error) => $words::JoinResponse {
+                                error: error.to_string(),
+                                leader_id,
+                                ..$words::JoinResponse::default()
+                            },
                             Ok(()) => $words::JoinResponse {
                                 success: true,
                                 config: Some($membership(&node)),
@@ -116,7 +121,7 @@ macro_rules! dialect {
                 Method::UpdateClusterConf => {
                     use $words::cluster_conf_update_response::ErrorCode;
                     use $words::membership_change::Change;
-                    let $words::ClusterConfChangeRequest { id, term, change, .. } = decode(message)?;
+                    let $words::ClusterConfChangeRequest { id, term, change, .. } = decode_short(message)?;
                     let promoted =
                         |ids: Vec<u32>| ids.into_iter().map(|id| Ok(MemberChange::Promote(id.into()))).collect();
                     let removed =
@@ -136,6 +141,7 @@ macro_rules! dialect {
                         let known_term = known(&node).term;
                         let error = match change_all(&node, term, known_term, changes).await {
                             None => ErrorCode::None,
+                            Some(Wrong::Denied(error)) => return Err(errors::status(error)),
                             Some(Wrong::NotLeader) => ErrorCode::NotLeader,
                             Some(Wrong::TermOutdated) => ErrorCode::TermOutdated,
                             Some(Wrong::Invalid) => ErrorCode::InvalidChange,
@@ -190,13 +196,14 @@ fn added(id: u32, address: &str) -> Result<MemberChange, Error> {
     Ok(MemberChange::Add(id.into(), address))
 }
 
-async fn join(node: &Node, id: u32, address: &str) -> Result<(), String> {
-    let joined = async { node.change_members(added(id, address)?).await };
-    joined.await.map_err(|error| error.to_string())
+async fn join(node: &Node, id: u32, address: &str) -> Result<(), Error> {
+    node.administers()?;
+    node.change_members(added(id, address)?).await
 }
 
 /// Why members were not changed.
 enum Wrong {
+    Denied(Error),
     NotLeader,
     TermOutdated,
     Invalid,
@@ -212,9 +219,13 @@ async fn change_all(
 ) -> Option<Wrong> {
     let wrong = |error| match error {
         Error::NotLeader(_) => Wrong::NotLeader,
-        Error::Invalid(_) => Wrong::Invalid,
+        // They have no word for what may be done later.
+        Error::Invalid(_) | Error::NotNow(_) => Wrong::Invalid,
         _ => Wrong::Other,
     };
+    if let Err(error) = node.administers() {
+        return Some(Wrong::Denied(error));
+    }
     if !node.leads() {
         return Some(Wrong::NotLeader);
     }

@@ -2,6 +2,12 @@
 
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use service_kit::grpc::{Code, Status};
+
+use super::malformed;
+
+/// Compares and operations of a write, keys of a read: what is more is not decoded. What a member takes is less.
+const ITEMS_MAX: usize = 10_000;
 
 /// The fields of a message, one after the other: their numbers, and what those have that are bytes, text or a message.
 pub(super) struct Fields<'a>(&'a [u8]);
@@ -46,7 +52,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// How many fields the messages at the end of a path of field numbers have together, counted no further than `most`.
-pub(super) fn count(message: &[u8], path: &[u32], most: usize) -> Result<usize, DecodeError> {
+fn count(message: &[u8], path: &[u32], most: usize) -> Result<usize, DecodeError> {
     let mut found = 0;
     for field in Fields::of(message) {
         let (number, content) = field?;
@@ -60,6 +66,15 @@ pub(super) fn count(message: &[u8], path: &[u32], most: usize) -> Result<usize, 
         }
     }
     Ok(found)
+}
+
+/// Refuses a request with more than [`ITEMS_MAX`] things where a path ends.
+pub(super) fn bound(request: &[u8], path: &[u32]) -> Result<(), Status> {
+    if count(request, path, ITEMS_MAX + 1).map_err(malformed)? > ITEMS_MAX {
+        let text = format!("a request has more than {ITEMS_MAX} compares, operations or keys: send several");
+        return Err(Status::new(Code::InvalidArgument, text));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use d_engine_client::proto::raft::error::{ErrorCode, ErrorMetadata};
 use d_engine_client::{Answer, Error, Operation, Query, ReadLevel, Transaction};
 use service_kit::grpc::{Code, Status, Unary};
 
-use super::{Api, cluster, decode, errors, later, now};
+use super::{Api, cluster, decode_items, errors, later, now};
 
 /// Its methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +33,12 @@ pub(super) fn unary(doors: &Api, method: Method, message: Bytes) -> Result<Unary
     let node = &doors.node;
     match method {
         Method::Write => {
-            let transaction = transaction(decode(message)?)?;
+            let transaction = transaction(decode_items(message)?)?;
             let written = node.write_later(transaction, None, doors.not_leading);
             Ok(later(doors.patience, async { acknowledgement(written.await.map(|_| ())) }))
         }
         Method::Read => {
-            let (query, level) = query(decode(message)?);
+            let (query, level) = query(decode_items(message)?);
             if let Some(answer) = node.read_now(&query, level.into()) {
                 return Ok(now(answer.map(|seen| results(seen.value)).map_err(errors::status)));
             }

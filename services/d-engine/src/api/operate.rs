@@ -1,33 +1,38 @@
 //! Our own dialect: many operations a frame, replies out of order. See `proto/storebench/dengine/v1.proto`.
 //!
 //! What waits is bounded by the number of requests without a reply, not by the size of replies: a read looks at the state only when
-//! there is room to send what it finds. A frame is cut into requests, and each of them is decoded when its turn comes: many small things
+//! there is room to send what it finds. What a write has read is known when it is applied: a stream has few such writes on their way, and
+//! long answers that no client takes are bounded at the whole member. A frame is cut into requests, and each of them is decoded when its turn comes: many small things
 //! in a frame take many times its bytes once they are decoded.
 
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use d_engine_client::wire::{self, request::Body};
 use d_engine_client::{Error, Query, ReadLevel, ReadOptions};
 use prost::Message;
-use service_kit::grpc::{self, Code, Requests, Responses, Status};
+use service_kit::grpc::{self, Code, Requests, Responses, Room, Status};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::fields::{self, Fields};
-use super::{access, gone, malformed, only};
+use super::{MAJORITY_TIMEOUT, access, errors, gone, malformed, only};
 use crate::engine::{Address, Begun, Durability, MemberChange, Node};
 use crate::settings::is_address;
-use crate::state::Defragmented;
+use crate::state::{Defragmented, answer_bytes_max};
 
 /// Requests without a reply on a stream, and requests of a frame. Beyond, the client is not listened to, and the frame is refused.
 const OUTSTANDING_MAX: usize = 10_000;
-/// Compares and operations of a write, keys of a read: what is more is not decoded. What a member takes is less.
-const ITEMS_MAX: usize = 10_000;
 /// What reads without a reply hold in memory, bytes: beyond, no other request is begun.
 const READS_BYTES_MAX: usize = 16 << 20;
+/// What writes without a reply may have read, bytes: beyond, no other request is begun.
+const ANSWERS_BYTES_MAX: usize = 64 << 20;
+/// A longer reply to a write takes room of all streams until it is sent.
+const SHORT_BYTES: usize = 1 << 10;
 /// Replies that a stream always has room for, however few there are.
 const READY_ROOM: usize = 16;
 /// A frame of replies is sent when it has so many bytes.
@@ -73,6 +78,14 @@ impl Method {
 /// What has become ready.
 enum Ready {
     Reply(wire::Reply),
+    /// To a write.
+    Written {
+        reply: wire::Reply,
+        /// What it may have read at most.
+        answer_bytes: usize,
+        /// What a long one takes.
+        room: Option<Room>,
+    },
     /// The state is fresh enough for this read, or will not be.
     Look {
         id: u64,
@@ -80,6 +93,22 @@ enum Ready {
         options: ReadOptions,
         ticket: Result<replog::runtime::Ticket, Error>,
     },
+}
+
+impl Ready {
+    /// A reply to a write, if there is room for it; without, the client can ask again.
+    fn written(reply: wire::Reply, answer_bytes: usize, mut room: Room) -> Self {
+        let bytes = reply.encoded_len();
+        if bytes <= SHORT_BYTES {
+            return Self::Written { reply, answer_bytes, room: None };
+        }
+        if room.grow(bytes) {
+            return Self::Written { reply, answer_bytes, room: Some(room) };
+        }
+        let text = "it was done, but its answer finds no room: clients take too few of theirs; in a session, ask again";
+        let reply = wire::Reply::of_error(reply.id, Error::UnknownOutcome(text.into()));
+        Self::Written { reply, answer_bytes, room: None }
+    }
 }
 
 /// What has become ready and was not sent.
@@ -152,13 +181,8 @@ fn understood(request: &Bytes) -> Result<wire::Request, Status> {
     const WRITE: u32 = 2;
     const READ: u32 = 3;
     const GET_MANY: u32 = 7;
-    let items = [&[WRITE][..], &[READ, GET_MANY]].map(|path| fields::count(request, path, ITEMS_MAX + 1));
-    for items in items {
-        if items.map_err(malformed)? > ITEMS_MAX {
-            let text = format!("a request has more than {ITEMS_MAX} compares, operations or keys: send several");
-            return Err(Status::new(Code::InvalidArgument, text));
-        }
-    }
+    fields::bound(request, &[WRITE])?;
+    fields::bound(request, &[READ, GET_MANY])?;
     let is_read = Fields::of(request).any(|field| matches!(field, Ok((READ, _))));
     let request = if is_read { Bytes::copy_from_slice(request) } else { request.clone() };
     wire::Request::decode(request).map_err(malformed)
@@ -176,7 +200,14 @@ fn bytes_of(query: &Query) -> usize {
 }
 
 /// Serves a stream of operations.
-pub(super) async fn operate(node: Node, mut requests: Requests, responses: Responses) -> Result<(), Status> {
+///
+/// A client that takes no reply for longer than `patience` is not served any more: it holds room that others need.
+pub(super) async fn operate(
+    node: Node,
+    mut requests: Requests,
+    responses: Responses,
+    patience: Duration,
+) -> Result<(), Status> {
     responses.open().map_err(gone)?;
     let done = Arc::new(Done::default());
     let (mut outstanding, mut is_over) = (Outstanding::default(), false);
@@ -186,15 +217,14 @@ pub(super) async fn operate(node: Node, mut requests: Requests, responses: Respo
     loop {
         done.take(&mut ready);
         if !ready.is_empty() {
-            send(&node, &mut ready, &done, &responses, &mut outstanding).await?;
+            send(&node, &mut ready, &done, (&responses, patience), &mut outstanding).await?;
             ready.shrink_to(READY_ROOM);
             continue;
         }
         while outstanding.has_room()
             && let Some(request) = frame.pop_front()
         {
-            outstanding.requests += 1;
-            outstanding.reads_bytes += begin(&node, understood(&request)?, &done, &mut begun);
+            begin(&node, understood(&request)?, &done, &mut begun, &mut outstanding);
         }
         node.submit(&mut begun);
         if is_over && frame.is_empty() && outstanding.requests == 0 {
@@ -224,33 +254,44 @@ struct Outstanding {
     requests: usize,
     /// What the reads among them hold.
     reads_bytes: usize,
+    /// What the writes among them may have read.
+    answers_bytes: usize,
 }
 
 impl Outstanding {
     fn has_room(&self) -> bool {
-        self.requests < OUTSTANDING_MAX && self.reads_bytes < READS_BYTES_MAX
+        self.requests < OUTSTANDING_MAX && self.reads_bytes < READS_BYTES_MAX && self.answers_bytes < ANSWERS_BYTES_MAX
     }
 }
 
-/// Begins a request; it ends by one [`Ready`]. What it holds until then, bytes, if it is a read.
-fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done>, begun: &mut Begun) -> usize {
-    let mut held = 0;
+/// Begins a request; it ends by one [`Ready`].
+fn begin(
+    node: &Node,
+    wire::Request { id, body }: wire::Request,
+    done: &Arc<Done>,
+    begun: &mut Begun,
+    outstanding: &mut Outstanding,
+) {
+    outstanding.requests += 1;
     let done = Arc::clone(done);
     // Who writes is told where that is quicker.
     let leader = || node.leader_elsewhere().map(|leader| leader.address).unwrap_or_default();
     match body {
         Some(Body::Write(write)) => match write.parse() {
             Ok((transaction, stamp)) => {
-                let leader = leader();
+                let (leader, room) = (leader(), node.room_for_answers());
+                let answer_bytes = answer_bytes_max(&transaction);
+                outstanding.answers_bytes += answer_bytes;
                 node.write_then(begun, transaction, stamp, move |written| {
-                    done.push_later(Ready::Reply(wire::Reply::of_write(id, written).forwarded_to(leader)))
+                    let reply = wire::Reply::of_write(id, written).forwarded_to(leader);
+                    done.push_later(Ready::written(reply, answer_bytes, room))
                 });
             }
             Err(error) => done.push(Ready::Reply(wire::Reply::of_error(id, error))),
         },
         Some(Body::Read(read)) => match read.parse() {
             Ok((query, options)) => {
-                held = bytes_of(&query);
+                outstanding.reads_bytes += bytes_of(&query);
                 node.read_then(options, move |ticket| done.push(Ready::Look { id, query, options, ticket }));
             }
             Err(error) => done.push(Ready::Reply(wire::Reply::of_error(id, error))),
@@ -271,7 +312,6 @@ fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done
             done.push(Ready::Reply(wire::Reply::of_error(id, error)));
         }
     }
-    held
 }
 
 /// Sends what is ready, which is outstanding no more.
@@ -279,19 +319,29 @@ async fn send(
     node: &Node,
     ready: &mut Vec<Ready>,
     done: &Arc<Done>,
-    responses: &Responses,
+    (responses, patience): (&Responses, Duration),
     outstanding: &mut Outstanding,
 ) -> Result<(), Status> {
-    let mut bytes = 0;
+    let late = |_| Status::new(Code::DeadlineExceeded, format!("no reply was taken within {patience:?}: ask again"));
+    let send = async |frame: &wire::Replies| {
+        let sent = timeout(patience, responses.send(grpc::encode(frame))).await;
+        sent.map_err(late)?.map_err(gone)
+    };
+    let (mut bytes, mut rooms) = (0, Vec::new());
     let mut frame = wire::Replies { replies: Vec::with_capacity(ready.len()) };
     for ready in ready.drain(..) {
         let reply = match ready {
             Ready::Reply(reply) => reply,
+            Ready::Written { reply, answer_bytes, room } => {
+                outstanding.answers_bytes -= answer_bytes;
+                rooms.extend(room);
+                reply
+            }
             Ready::Look { id, query, options, ticket } => {
                 let held = bytes_of(&query);
                 let reply = match ticket {
                     Err(error) => wire::Reply::of_error(id, error),
-                    Ok(ticket) => match node.look_with(&query, ticket) {
+                    Ok(ticket) => match node.look_with(&query, ticket).await {
                         Some(seen) => wire::Reply::of_read(id, seen),
                         None => {
                             // The lease is over: a round will tell.
@@ -312,12 +362,13 @@ async fn send(
         bytes += reply.encoded_len();
         frame.replies.push(reply);
         if bytes >= FRAME_BYTES {
-            responses.send(grpc::encode(&std::mem::take(&mut frame))).await.map_err(gone)?;
+            send(&std::mem::take(&mut frame)).await?;
+            rooms.clear();
             bytes = 0;
         }
     }
     if !frame.replies.is_empty() {
-        responses.send(grpc::encode(&frame)).await.map_err(gone)?;
+        send(&frame).await?;
     }
     Ok(())
 }
@@ -349,7 +400,10 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
 }
 
 /// Changes the members; what is wrong is in the answer.
-pub(super) async fn change_members(node: Node, request: wire::ChangeMembersRequest) -> wire::ChangeMembersReply {
+pub(super) async fn change_members(
+    node: Node,
+    request: wire::ChangeMembersRequest,
+) -> Result<wire::ChangeMembersReply, Status> {
     use wire::change_members_request::Change;
     let change = match request.change {
         Some(Change::Add(wire::AddMember { id, client_address, peer_address })) => {
@@ -367,7 +421,10 @@ pub(super) async fn change_members(node: Node, request: wire::ChangeMembersReque
         Ok(change) => node.change_members(change).await,
         Err(error) => Err(error),
     };
-    wire::ChangeMembersReply { error: changed.err().map(wire::Error::of) }
+    match changed {
+        Err(error @ Error::Denied(_)) => Err(errors::status(error)),
+        changed => Ok(wire::ChangeMembersReply { error: changed.err().map(wire::Error::of) }),
+    }
 }
 
 /// Rewrites the files of the member's state.
@@ -381,7 +438,9 @@ pub(super) async fn defragment(node: Node) -> wire::DefragmentReply {
 }
 
 /// What the member is.
-pub(super) fn status(node: &Node) -> wire::StatusReply {
+pub(super) async fn status(node: &Node) -> wire::StatusReply {
+    let knows_leader = node.leadership().borrow().leader.is_some();
+    let is_ready = knows_leader && matches!(timeout(MAJORITY_TIMEOUT, node.is_ready()).await, Ok(Ok(())));
     let status = node.handle().status();
     let options = node.options();
     let leader = node.leader(status.leader).unwrap_or_default();
@@ -393,7 +452,6 @@ pub(super) fn status(node: &Node) -> wire::StatusReply {
         address: address.client.clone(),
         is_voter: status.membership.voters.contains(id),
     };
-    let leadership = *node.leadership().borrow();
     wire::StatusReply {
         member_id: options.id,
         cluster_id: options.group_number(),
@@ -407,12 +465,14 @@ pub(super) fn status(node: &Node) -> wire::StatusReply {
         durability: options.durability.name().into(),
         syncs,
         sync_mean_micros: times.sum_nanos.checked_div(syncs).unwrap_or_default() / 1000,
-        is_ready: leadership.leader.is_some() && (leadership.leader != Some(options.id) || leadership.is_ready_leader),
+        is_ready,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use d_engine_client::{Applied, KeyValue, Operation, OperationResult, Transaction, Written};
+
     use super::*;
 
     fn frame_of(requests: usize, request: &[u8]) -> Bytes {
@@ -452,6 +512,45 @@ mod tests {
         for refused in [write(4_001, 6_000), read(10_001), twice(write(0, 5_001)), twice(read(6_000))] {
             assert_eq!(understood(&refused).map_err(|refused| refused.code), Err(Code::InvalidArgument));
         }
+    }
+
+    #[test]
+    fn long_answers_that_clients_do_not_take_have_a_bound_and_short_ones_are_always_given() {
+        let memory = service_kit::grpc::Memory::new(10_000);
+        let reply = |bytes: usize| {
+            let value = vec![0; bytes].into();
+            let got = KeyValue { key: "k".into(), value, revision: 1, expires_millis: 0, lease: 0 };
+            let applied = Applied { succeeded: true, results: vec![OperationResult::Got(Some(got))] };
+            wire::Reply::of_write(7, Ok(Written { revision: 3, term: 1, applied }))
+        };
+        let written = |bytes| Ready::written(reply(bytes), 1, memory.room());
+        let outcome = |ready: &Ready| match ready {
+            Ready::Written { reply, .. } => reply.clone().into_written().map(drop),
+            _ => panic!("it was a write"),
+        };
+        let first = written(6_000);
+        assert_eq!(outcome(&first), Ok(()));
+        let refused = outcome(&written(6_000)).unwrap_err();
+        assert!(
+            matches!(&refused, Error::UnknownOutcome(text) if text.contains("in a session, ask again")),
+            "{refused}"
+        );
+        assert_eq!(outcome(&written(1_000)), Ok(()));
+        drop(first);
+        assert_eq!(outcome(&written(6_000)), Ok(()));
+    }
+
+    #[test]
+    fn few_writes_that_may_read_much_are_on_their_way_at_a_time() {
+        let get = Operation::Get { key: "k".into() };
+        let much = Transaction { then: vec![get; 4], ..Transaction::default() };
+        let mut outstanding = Outstanding::default();
+        while outstanding.has_room() {
+            outstanding.requests += 1;
+            outstanding.answers_bytes += answer_bytes_max(&much);
+        }
+        assert_eq!(outstanding.requests, 16);
+        assert_eq!(answer_bytes_max(&Transaction::put("k", "v")), 0);
     }
 
     #[test]

@@ -1,21 +1,17 @@
 //! Release 0.2.4 of the original: packages `d_engine.*`. Who does not lead says so with a status.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use d_engine_client::proto::d_engine::client as wire;
 use d_engine_client::proto::d_engine::error::ErrorCode;
 use d_engine_client::{
-    Answer, Error, Event, EventKind, Operation, Query, ReadLevel, Scan, Transaction, WatchOptions, Written,
-    end_of_prefix,
+    Answer, Error, Event, EventKind, Operation, Query, ReadLevel, Transaction, WatchOptions, Written, end_of_prefix,
 };
 use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
-use tokio::sync::Semaphore;
 
-use super::{Api, cluster, decode, errors, gone, later, now, only};
-use crate::engine::{Node, denied};
-use crate::machine::View;
+use super::{Api, cluster, decode, decode_items, errors, gone, later, now, only};
+use crate::engine::Node;
 
 /// How often somebody who watches is told how far the state is. The original's too.
 const PROGRESS: Duration = Duration::from_secs(30);
@@ -60,7 +56,7 @@ pub(super) fn unary(doors: &Api, method: Method, message: Bytes) -> Result<Unary
             Ok(later(doors.patience, async { written.await.map(|written| result(&written)).map_err(errors::status) }))
         }
         Method::Read => {
-            let (query, level) = query(decode(message)?);
+            let (query, level) = query(decode_items(message)?);
             if let Some(answer) = node.read_now(&query, level.into()) {
                 return Ok(now(answer.map(|seen| results(seen.value)).map_err(errors::status)));
             }
@@ -69,8 +65,8 @@ pub(super) fn unary(doors: &Api, method: Method, message: Bytes) -> Result<Unary
         }
         Method::Scan => {
             let request: wire::ScanRequest = decode(message)?;
-            let (node, scans) = (node.clone(), Arc::clone(&doors.scans));
-            Ok(later(doors.patience, async move { scan(&node, &scans, request.prefix).await }))
+            let node = node.clone();
+            Ok(later(doors.patience, async move { scan(&node, request.prefix).await }))
         }
         Method::Cluster(method) => cluster::second(doors, method, message),
         Method::Watch | Method::WatchMembership => Err(Status::new(Code::Internal, "it is a stream")),
@@ -129,44 +125,16 @@ fn entries(answer: Answer) -> Vec<wire::ClientResult> {
 }
 
 /// All that begins so, of one moment; linearizable, unlike the original's. An empty prefix finds nothing, as there.
-async fn scan(node: &Node, scans: &Arc<Semaphore>, prefix: Bytes) -> Result<wire::ScanResponse, Status> {
-    let gone = |error: &dyn std::fmt::Display| Status::new(Code::Internal, format!("the scan has ended: {error}"));
-    let place = Arc::clone(scans).acquire_owned().await.map_err(|error| gone(&error))?;
-    let read = node.handle().read_async(replog::ReadLevel::Linearizable, 0).await;
-    read.map_err(|_| errors::status(Error::NoQuorum))?;
-    let view = node.shown().view();
-    let end = end_of_prefix(&prefix);
-    if !prefix.is_empty() && !view.users.may_read_range(node.principal(), &prefix, end.as_deref()) {
-        return Err(errors::status(denied()));
+async fn scan(node: &Node, prefix: Bytes) -> Result<wire::ScanResponse, Status> {
+    let seen = match prefix.is_empty() {
+        true => node.read_later(Query::GetMany(Vec::new()), ReadLevel::Linearizable.into()).await,
+        false => node.scan_all(prefix, SCAN_BYTES_MAX).await,
+    };
+    let seen = seen.map_err(errors::status)?;
+    if seen.value.has_more {
+        return Err(Status::new(Code::ResourceExhausted, "more than 64 MiB begin so: choose a longer prefix"));
     }
-    // All other clients of this thread would wait for as long as it takes.
-    let found = tokio::task::spawn_blocking(move || {
-        let _place = place;
-        scan_view(&view, prefix)
-    });
-    found.await.map_err(|error| gone(&error))?
-}
-
-fn scan_view(view: &View, prefix: Bytes) -> Result<wire::ScanResponse, Status> {
-    let mut found = wire::ScanResponse { entries: Vec::new(), revision: view.applied };
-    let mut page = Scan { limit: u32::MAX, ..Scan::prefix(prefix.clone()) };
-    let mut bytes = 0;
-    while !prefix.is_empty() {
-        let answer = crate::state::answer(&*view.rows, &Query::Scan(page.clone()));
-        // Where its storage has failed, another member may know.
-        let answer = answer.map_err(|error| errors::status(Error::Unreachable(error.to_string())))?;
-        let has_more = answer.has_more;
-        page.after = answer.items.last().map(|item| item.key.clone());
-        bytes += answer.items.iter().map(|item| item.key.len() + item.value.len()).sum::<usize>();
-        if bytes > SCAN_BYTES_MAX {
-            return Err(Status::new(Code::ResourceExhausted, "more than 64 MiB begin so: choose a longer prefix"));
-        }
-        found.entries.extend(entries(answer));
-        if !has_more {
-            break;
-        }
-    }
-    Ok(found)
+    Ok(wire::ScanResponse { entries: entries(seen.value), revision: seen.index })
 }
 
 /// What a watch asks for. A prefix begins and ends with `/`.

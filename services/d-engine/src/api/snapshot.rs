@@ -11,14 +11,11 @@ use service_kit::grpc::{self, Code, Requests, Responses, Status};
 use tokio::sync::mpsc;
 
 use super::{errors, gone, only};
-use crate::engine::{Node, denied};
+use crate::engine::Node;
 use crate::state::save_backup;
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 256 << 10;
-
-/// A piece may take as many times what an answer may.
-pub(super) const PIECE_PATIENCES: u32 = 10;
 
 /// Collects what is written into pieces.
 struct Pieces {
@@ -49,9 +46,7 @@ pub(super) async fn send(
     patience: Duration,
 ) -> Result<(), Status> {
     let wire::SnapshotRequest {} = only(&mut requests).await?;
-    if !node.users().is_admin(node.principal()) {
-        return Err(errors::status(denied()));
-    }
+    node.administers().map_err(errors::status)?;
     // What was acknowledged before shall be in it.
     node.is_ready().await.map_err(errors::status)?;
     let (rows, applied) = {

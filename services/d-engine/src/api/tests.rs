@@ -7,6 +7,7 @@ use d_engine_client::proto::raft::client as first;
 use d_engine_client::proto::raft::cluster as old;
 use d_engine_client::{Applied, Error, Event, EventKind, KeyValue, Leader, Operation, Query, ReadLevel, Written};
 use prost::Message;
+use service_kit::grpc::Code;
 
 use super::{Method, cluster, operate};
 
@@ -194,6 +195,35 @@ fn members_in_both_dialects() {
     let why = old::cluster_conf_update_response::ErrorCode::InvalidChange.into();
     let answer = old::ClusterConfUpdateResponse { id: 1, term: 2, version: 3, success: false, error_code: why };
     assert_eq!(answer.encode_to_vec(), [number(1, 1), number(2, 2), number(3, 3), number(5, 4)].concat());
+}
+
+/// Eight kilobytes of gzip were eight mebibytes of empty commands, and those hundreds of mebibytes once they were decoded.
+#[test]
+fn a_request_of_very_many_small_things_is_refused_before_it_is_decoded_in_every_dialect() {
+    let code = |path: &str, message: Vec<u8>| {
+        super::understand(Method::of(path).unwrap(), message.into()).err().map(|status| (status.code, status.message))
+    };
+    let deletes = |count| bytes(2, bytes(2, "")).repeat(count);
+    let keys = |count| bytes(2, "").repeat(count);
+    let write = "/raft.client.RaftClientService/HandleClientWrite";
+    assert_eq!(code(write, deletes(10_000)), None);
+    let refused = |path, message| {
+        let (code, text) = code(path, message).unwrap_or_else(|| panic!("{path} takes all of it"));
+        assert_eq!((code, text.ends_with(": send several")), (Code::InvalidArgument, true), "{text}");
+    };
+    refused(write, deletes(10_001));
+    for read in
+        ["/raft.client.RaftClientService/HandleClientRead", "/d_engine.client.RaftClientService/HandleClientRead"]
+    {
+        assert_eq!(code(read, keys(10_000)), None);
+        refused(read, keys(10_001));
+    }
+    for change in [
+        "/raft.cluster.ClusterManagementService/UpdateClusterConf",
+        "/d_engine.server.cluster.ClusterManagementService/UpdateClusterConf",
+    ] {
+        refused(change, vec![0; 64 << 10].into_iter().chain([0]).collect());
+    }
 }
 
 proptest::proptest! {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use d_engine_client::Error;
 
-use super::{Node, denied};
+use super::Node;
 use crate::state::Defragmented;
 
 impl Node {
@@ -12,9 +12,7 @@ impl Node {
     /// the disk room of both, and as long as all of the state takes to be read and written. For administrators, one at a time; on a tokio
     /// runtime.
     pub async fn defragment(&self) -> Result<Defragmented, Error> {
-        if !self.users().is_admin(self.principal()) {
-            return Err(denied());
-        }
+        self.administers()?;
         let Some(rewrite) = self.shown().defragmentation() else {
             return Err(Error::Invalid("the state of this member is in memory: it has no files to defragment".into()));
         };

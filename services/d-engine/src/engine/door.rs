@@ -5,16 +5,16 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use d_engine_client::{
-    Answer, BoxFuture, Door, Error, Event, Query, ReadLevel, ReadOptions, ReadPath, Seen, Stamp, Transaction, Watch,
-    WatchOptions, Written,
+    Answer, BoxFuture, Door, Error, Event, Query, ReadLevel, ReadOptions, ReadPath, Scan, Seen, Stamp, Transaction,
+    Watch, WatchOptions, Written,
 };
 use replog::runtime::{Committed, Proposal, ProposeError, ReadError, Ticket};
 use tokio::sync::watch;
 
 use super::Node;
 use crate::history::{Step, TooOld, Watcher};
-use crate::machine::Reply;
-use crate::state::{Command, Principal, QueryError, Refusal, UserChange, Users, answer, check};
+use crate::machine::{Reply, View};
+use crate::state::{Command, Principal, QueryError, Refusal, UserChange, Users, answer, check, is_long_query};
 
 /// Keys that are asked for at a time.
 const KEYS_MAX: usize = 10_000;
@@ -95,7 +95,8 @@ impl Node {
         if self.leads() {
             begun.0.push(Proposal::new(command, move |outcome| done(node.written(outcome))));
         } else {
-            tokio::spawn(async { wake(done(node.forward(command).await)) });
+            let written = node.forward(command);
+            tokio::spawn(async { wake(done(written.await)) });
         }
     }
 
@@ -129,8 +130,7 @@ impl Node {
         };
         match applied.outcome {
             Ok(results) => Ok(Written { revision: applied.index, term: applied.term, applied: results }),
-            // Nothing has happened, and room comes with what clients say that they have, and with sessions that end.
-            Err(Refusal::NoRoomForAnswers | Refusal::TooManySessions) => Err(Error::Busy),
+            Err(refusal) if refusal.passes() => Err(Error::NotNow(refusal.to_string())),
             Err(refusal @ (Refusal::NoSession | Refusal::Forgotten)) => Err(Error::NoSession(refusal.to_string())),
             Err(refusal @ Refusal::Denied) => Err(Error::Denied(refusal.to_string())),
             Err(refusal) => Err(Error::Invalid(refusal.to_string())),
@@ -170,7 +170,12 @@ impl Node {
     /// Answers at once, where nothing has to be waited for.
     pub fn read_now(&self, query: &Query, options: ReadOptions) -> Option<Result<Seen<Answer>, Error>> {
         let ticket = self.handle().try_read(level(options.level), options.at_least)?;
-        self.look_with(query, ticket)
+        let view = self.shown().view();
+        if is_long_query(&*view.rows, query) {
+            return None;
+        }
+        let found = self.look_at(&view, query);
+        self.told(ticket, found)
     }
 
     /// Calls `done` when the state is fresh enough; then [`Node::look_with`]. It must be quick.
@@ -179,11 +184,66 @@ impl Node {
         self.handle().read(level(options.level), options.at_least, ticket);
     }
 
-    /// Answers with a ticket; `None`: it is not worth anything any more.
-    pub fn look_with(&self, query: &Query, ticket: Ticket) -> Option<Result<Seen<Answer>, Error>> {
-        let found = self.look(query);
+    /// Answers with a ticket; `None`: it is not worth anything any more. On a tokio runtime.
+    pub async fn look_with(&self, query: &Query, ticket: Ticket) -> Option<Result<Seen<Answer>, Error>> {
+        let view = self.shown().view();
+        let found = match is_long_query(&*view.rows, query) {
+            false => self.look_at(&view, query),
+            true => {
+                let (node, query) = (self.clone(), query.clone());
+                drop(view);
+                self.beside(move || node.look_at(&node.shown().view(), &query)).await
+            }
+        };
+        self.told(ticket, found)
+    }
+
+    /// After the look: whether what was found may be told.
+    fn told(&self, ticket: Ticket, found: Result<Answer, Error>) -> Option<Result<Seen<Answer>, Error>> {
         let is_good = self.handle().confirm(&ticket);
         is_good.then(|| found.map(|answer| self.seen(ticket, answer)))
+    }
+
+    /// Looks at much: all other clients of this thread would wait for as long as it takes. Few do so at a time; others wait in line, and take the
+    /// state as it is when their turn comes: who keeps an older one keeps what was there in memory.
+    async fn beside<T: Send + 'static>(
+        &self,
+        look: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let place = Arc::clone(&self.0.long_looks).acquire_owned().await.map_err(|_| Error::Stopped)?;
+        let looked = tokio::task::spawn_blocking(move || {
+            // Until it is done, also where nobody waits for it any more.
+            let _place = place;
+            look()
+        });
+        looked.await.map_err(|_| Error::Stopped)?
+    }
+
+    /// All that begins so, of one moment and linearizable, page by page; `has_more`: there is more than so many bytes. On a tokio runtime.
+    pub async fn scan_all(&self, prefix: Bytes, bytes_max: usize) -> Result<Seen<Answer>, Error> {
+        let ticket = self.handle().read_async(replog::ReadLevel::Linearizable, 0).await.map_err(read_error)?;
+        let node = self.clone();
+        let scan = move || {
+            let view = node.shown().view();
+            Ok((node.scan_at(&view, prefix, bytes_max)?, view.applied))
+        };
+        let (answer, index) = self.beside(scan).await?;
+        Ok(Seen { index, ..self.seen(ticket, answer) })
+    }
+
+    fn scan_at(&self, view: &View, prefix: Bytes, bytes_max: usize) -> Result<Answer, Error> {
+        let mut page = Scan { limit: u32::MAX, ..Scan::prefix(prefix) };
+        let (mut all, mut bytes) = (Answer::default(), 0);
+        loop {
+            let Answer { items, has_more } = self.look_at(view, &Query::Scan(page.clone()))?;
+            page.after = items.last().map(|item| item.key.clone());
+            bytes += items.iter().map(|item| item.key.len() + item.value.len()).sum::<usize>();
+            all.items.extend(items);
+            all.has_more = bytes > bytes_max;
+            if all.has_more || !has_more {
+                return Ok(all);
+            }
+        }
     }
 
     /// Answers when the state is fresh enough.
@@ -196,21 +256,24 @@ impl Node {
         let checked = check_query(&query);
         async move {
             checked?;
-            let looked = node.handle().look(level(options.level), options.at_least, || node.look(&query)).await;
-            let (ticket, found) = looked.map_err(read_error)?;
-            found.map(|answer| node.seen(ticket, answer))
+            let ticket = node.handle().read_async(level(options.level), options.at_least).await.map_err(read_error)?;
+            if let Some(seen) = node.look_with(&query, ticket).await {
+                return seen;
+            }
+            // The lease has run out meanwhile: a round tells.
+            let ticket = node.handle().read_async(replog::ReadLevel::Linearizable, options.at_least).await;
+            node.look_with(&query, ticket.map_err(read_error)?).await.unwrap_or(Err(Error::NoQuorum))
         }
     }
 
-    fn look(&self, query: &Query) -> Result<Answer, Error> {
+    fn look_at(&self, view: &View, query: &Query) -> Result<Answer, Error> {
         check_query(query)?;
-        let view = self.shown().view();
         if !view.users.may_read(self.principal(), query) {
             return Err(denied());
         }
         answer(&*view.rows, query).map_err(|error| match error {
             QueryError::TooLarge => Error::Invalid(error.to_string()),
-            QueryError::Storage(error) => Error::Unreachable(error.to_string()),
+            QueryError::Storage(error) => Error::Failed(error.to_string()),
         })
     }
 

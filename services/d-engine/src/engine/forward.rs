@@ -17,6 +17,11 @@ use crate::state::{Applied, Known, Principal, known_members};
 const BROKEN: u8 = 0;
 const APPLIED: u8 = 1;
 
+/// What commands that wait for a leader or for its answer may take at a member, bytes: beyond, nobody is kept waiting.
+pub(super) const FORWARDING_BYTES_MAX: usize = 64 << 20;
+/// What such a command costs besides its bytes, about.
+const COMMAND_BYTES: usize = 1 << 10;
+
 /// What this store brings along so that commands can be given to any member.
 pub(super) struct Leader;
 
@@ -102,8 +107,21 @@ impl Host for Neighbour {
 
 impl Node {
     /// Hands a command to whoever leads, waits until it was applied there and here, and says what it came to. It is sent to one leader
-    /// at most. On a tokio runtime.
-    pub(super) async fn forward(self, command: Bytes) -> Result<Written, Error> {
+    /// at most. Its room is taken before this returns: a command that waits for none is not held. On a tokio runtime.
+    pub(super) fn forward(self, command: Bytes) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
+        let mut room = self.0.forwarding.room();
+        let command = room.grow(COMMAND_BYTES + command.len()).then_some(command);
+        async move {
+            let written = match command {
+                Some(command) => self.hand_over(command).await,
+                None => Err(Error::Busy),
+            };
+            drop(room);
+            written
+        }
+    }
+
+    async fn hand_over(&self, command: Bytes) -> Result<Written, Error> {
         let patience = self.options().forward_timeout;
         let mut leadership = self.leadership();
         // An election takes no longer, most of the time. Who finds no leader by then has sent nothing, and says so.

@@ -91,8 +91,9 @@ impl Node {
         }
     }
 
-    /// Changes the members, if this one leads. What was done already is no error.
+    /// Changes the members, if this one leads. What was done already is no error. For administrators.
     pub async fn change_members(&self, change: MemberChange) -> Result<(), Error> {
+        self.administers()?;
         let leads = self.leads();
         if !leads {
             return Err(Error::NotLeader(self.leader_elsewhere()));
@@ -205,10 +206,10 @@ impl Node {
             RequestError::Rejected(Rejected::NotLeader(leader)) => Error::NotLeader(self.leader(leader)),
             RequestError::Rejected(Rejected::Busy) => Error::Busy,
             RequestError::Rejected(Rejected::NotCaughtUp(id)) => {
-                Error::Invalid(format!("member {id} has not caught up: is it running? Try again"))
+                Error::NotNow(format!("member {id} has not caught up: is it running? Try again"))
             }
             RequestError::Rejected(Rejected::NotNow) => {
-                Error::Invalid("another change of the members is under way: try again".into())
+                Error::NotNow("another change of the members is under way: try again".into())
             }
             RequestError::Rejected(rejected @ Rejected::TooLarge(_)) => Error::Invalid(rejected.to_string()),
             RequestError::Unknown => Error::UnknownOutcome("leadership was lost meanwhile".into()),

@@ -23,7 +23,7 @@ use super::storage::{Rows, Storage, StorageError, Table};
 use super::users::{Principal, UserChange, Users, owner_of};
 
 /// What a transaction reads at most, bytes: every member makes the answer, also when it replays the log.
-const ANSWER_BYTES_MAX: usize = 4 << 20;
+pub(super) const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// Changes of a batch that there is always room for.
 const CHANGES_ROOM: usize = 1024;
@@ -60,7 +60,7 @@ pub enum Refusal {
     #[error("the sum has more than 64 bits")]
     CounterOverflow = 6,
     /// A transaction reads too much.
-    #[error("the transaction reads more than 4 MiB")]
+    #[error("the transaction reads more than 4 MiB, or compares values of more than 64 MiB: send several")]
     AnswerTooLarge = 7,
     /// It is no command.
     #[error("the entry is no command")]
@@ -126,6 +126,34 @@ impl Refusal {
         Self::TooManyUsers,
         Self::NoGrant,
     ];
+
+    /// Whether the same may be done later, when others, or the client itself, have given room back. Nothing has happened.
+    pub const fn passes(self) -> bool {
+        match self {
+            Self::TooManyAnswers
+            | Self::NoRoomForAnswers
+            | Self::TooManySessions
+            | Self::TooManyOwnSessions
+            | Self::TooManyLeases
+            | Self::TooManyOwnLeases => true,
+            Self::NoSession
+            | Self::Forgotten
+            | Self::NotACounter
+            | Self::CounterOverflow
+            | Self::AnswerTooLarge
+            | Self::Malformed
+            | Self::MemberRemoved
+            | Self::NoLease
+            | Self::TooManyLeaseKeys
+            | Self::TooManyRevokedKeys
+            | Self::Denied
+            | Self::NoUser
+            | Self::UserExists
+            | Self::NoAdmin
+            | Self::TooManyUsers
+            | Self::NoGrant => false,
+        }
+    }
 
     /// Its number; never 0.
     pub(super) fn number(self) -> u8 {
@@ -291,6 +319,7 @@ impl<S: Storage> State<S> {
                     self.users = Arc::new(users);
                     if let Some(name) = removed {
                         self.owners.release(&mut self.storage, &name, time_millis)?;
+                        self.room.release(&name);
                     }
                 }
                 Ok(applied(changed.map(|()| nothing)))
@@ -385,7 +414,10 @@ impl<S: Storage> State<S> {
         let mut overlay = Overlay::new(&self.storage, index, time_millis).of(owner_of(who));
         let mut succeeded = true;
         for compare in &transaction.compares {
-            succeeded &= overlay.is_true(&compare.key, &compare.condition)?;
+            match overlay.is_true(&compare.key, &compare.condition)? {
+                Ok(is_true) => succeeded &= is_true,
+                Err(refusal) => return Ok(Err(refusal)),
+            }
         }
         let operations = if succeeded { &transaction.then } else { &transaction.otherwise };
         let mut results = Vec::with_capacity(operations.len());

@@ -149,10 +149,13 @@ impl Command {
         if has_leases { VERSION_LEASES } else { VERSION }
     }
 
-    /// Whether what begins so may change many rows, however short it is: it is of leases or users,
-    /// ends a session, or ends what is over.
-    pub(super) fn may_be_long(bytes: &[u8]) -> bool {
-        matches!(bytes, [VERSION_LEASES | VERSION_USERS | VERSION_OWNERS, ..] | [_, 4 | 5, ..])
+    /// How many operations a write has that compares nothing, is of no session, and knows nothing of leases and users; `None`: it is another
+    /// command.
+    pub(super) fn operations(bytes: &[u8]) -> Option<usize> {
+        let [VERSION, 1, lists @ ..] = bytes else { return None };
+        let (compares, rest) = lists.split_first_chunk::<4>()?;
+        let (then, _) = rest.split_first_chunk::<4>()?;
+        (*compares == [0; 4]).then_some(u32::from_le_bytes(*then) as usize)
     }
 
     /// Whether parts of what begins so stay in memory: names of users do.

@@ -43,6 +43,8 @@ const MEMTABLES_WAITING: usize = 2;
 const FILES_WAITING: usize = 16;
 /// How long memtables may take to be written before files are merged on demand.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A value of a mebibyte that is not in the cache: 0.4 ms.
+const ROWS_OF_A_LOOK: usize = 40;
 /// Threads that write memtables and merge files.
 const WORKERS: usize = 2;
 
@@ -94,6 +96,10 @@ impl Committed {
 }
 
 impl Rows for Committed {
+    fn rows_of_a_look(&self) -> usize {
+        ROWS_OF_A_LOOK
+    }
+
     /// An iterator of the tree below fjall keeps what it reads, and nothing else.
     fn detach(&self) -> Option<AllRows> {
         // No values lie apart from their keys.
@@ -310,6 +316,10 @@ fn move_aside(directory: &Path) -> io::Result<PathBuf> {
 }
 
 impl Rows for Disk {
+    fn rows_of_a_look(&self) -> usize {
+        ROWS_OF_A_LOOK
+    }
+
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
         let key = key_of(table, key);
         self.pending.get(&key).map_or_else(|| self.written.get(&key), |value| Ok(value.clone()))

@@ -12,6 +12,9 @@ use super::leases::{self, KEYS_MAX, Leased, REVOKED_MAX};
 use super::rows::{END_MAX, Value, numbered, numbers, of_numbered};
 use super::storage::{Storage, Table};
 
+/// What values have that a transaction compares, bytes: all that comes after it in the log waits until they were read, perhaps from a disk.
+const COMPARED_BYTES_MAX: usize = 64 << 20;
+
 /// What something had, and will have.
 pub(super) struct Changed<T> {
     pub(super) before: Option<T>,
@@ -38,6 +41,8 @@ pub(super) struct Overlay<'a, S> {
     attached: BTreeMap<u64, Vec<Bytes>>,
     /// Keys that leases have ended with.
     revoked: usize,
+    /// What values have that were compared, bytes.
+    compared: usize,
 }
 
 type Done = Result<OperationResult, Refusal>;
@@ -45,7 +50,7 @@ type Done = Result<OperationResult, Refusal>;
 impl<'a, S: Storage> Overlay<'a, S> {
     pub(super) fn new(storage: &'a S, index: u64, time_millis: u64) -> Self {
         let (pending, attached) = (Pending::default(), BTreeMap::new());
-        Self { storage, index, time_millis, owner: Bytes::new(), pending, attached, revoked: 0 }
+        Self { storage, index, time_millis, owner: Bytes::new(), pending, attached, revoked: 0, compared: 0 }
     }
 
     /// The same for a user.
@@ -160,16 +165,20 @@ impl<'a, S: Storage> Overlay<'a, S> {
         Ok(())
     }
 
-    pub(super) fn is_true(&self, key: &Bytes, condition: &Condition) -> Result<bool, StateError> {
+    pub(super) fn is_true(&mut self, key: &Bytes, condition: &Condition) -> Result<Result<bool, Refusal>, StateError> {
         let value = self.get(key)?;
         let revision = value.as_ref().map_or(0, |value| value.revision);
-        Ok(match condition {
+        self.compared += value.as_ref().map_or(0, |value| value.value.len());
+        if self.compared > COMPARED_BYTES_MAX {
+            return Ok(Err(Refusal::AnswerTooLarge));
+        }
+        Ok(Ok(match condition {
             Condition::ValueIs(expected) => value.is_some_and(|value| value.value == *expected),
             Condition::Exists(exists) => value.is_some() == *exists,
             Condition::RevisionIs(other) => revision == *other,
             Condition::RevisionBelow(other) => revision < *other,
             Condition::RevisionAbove(other) => revision > *other,
-        })
+        }))
     }
 
     fn end(&self, ttl_millis: u64) -> u64 {

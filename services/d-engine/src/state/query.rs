@@ -64,8 +64,14 @@ pub fn answer(rows: &dyn Rows, query: &Query) -> Result<Answer, QueryError> {
     }
 }
 
-fn page(rows: &dyn Rows, Scan { start, end, limit, after, keys_only }: &Scan) -> Result<Answer, QueryError> {
-    let limit = if *limit == 0 { PAGE_DEFAULT } else { (*limit as usize).min(PAGE_MAX) };
+/// Keys of a page at most.
+pub(super) fn page_keys(scan: &Scan) -> usize {
+    if scan.limit == 0 { PAGE_DEFAULT } else { (scan.limit as usize).min(PAGE_MAX) }
+}
+
+fn page(rows: &dyn Rows, scan: &Scan) -> Result<Answer, QueryError> {
+    let limit = page_keys(scan);
+    let Scan { start, end, after, keys_only, .. } = scan;
     // The first key behind `after` is that key and a zero.
     let behind = after.as_ref().map(|after| [after, &[0][..]].concat());
     let first = behind.as_deref().map_or(&**start, |behind| behind.max(start));

@@ -27,6 +27,8 @@ const ANSWERS_MAX: u32 = 4096;
 /// What the answers of a session take, and those of all, bytes: beyond, a session's writes wait. The last one may be larger than its room.
 const SESSION_BYTES_MAX: u64 = 16 << 20;
 const ALL_BYTES_MAX: u64 = 256 << 20;
+/// Of it, what the answers of a user's sessions take: none fills the room of all.
+const USER_BYTES_MAX: u64 = 32 << 20;
 /// What an answer takes besides its row.
 const ANSWER_BYTES: u64 = 64;
 
@@ -71,43 +73,71 @@ impl Session {
     }
 }
 
-/// What the answers of sessions take: of each session that has some, and of all. It follows from the table of answers, so that members
-/// with the same tables decide alike.
+/// What the answers of sessions take: of each session that has some, of each user's sessions, and of all. It follows from the tables of
+/// answers and of sessions, so that members with the same tables decide alike.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     sessions: BTreeMap<u64, u64>,
+    users: BTreeMap<Bytes, u64>,
     all: u64,
 }
 
 impl Room {
     /// Of what is kept.
     pub(super) fn of(storage: &impl Storage) -> Result<Self, StorageError> {
-        let mut room = Self::default();
+        let (mut room, mut owners) = (Self::default(), BTreeMap::new());
+        each(storage, |number, session| {
+            if !session.owner.is_empty() {
+                owners.insert(number, session.owner);
+            }
+        })?;
+        let nobody = Bytes::new();
         storage.scan(Table::Answers, &[], None, &mut |key, answer| {
-            room.take(numbers(key).0, answer);
+            let session = numbers(key).0;
+            room.take(session, owners.get(&session).unwrap_or(&nobody), answer);
             ControlFlow::Continue(())
         })?;
         Ok(room)
     }
 
-    fn take(&mut self, session: u64, answer: &Bytes) {
+    fn take(&mut self, session: u64, owner: &Bytes, answer: &Bytes) {
         let bytes = answer.len() as u64 + ANSWER_BYTES;
         *self.sessions.entry(session).or_default() += bytes;
         self.all += bytes;
-    }
-
-    fn give(&mut self, session: u64, bytes: u64) {
-        self.all = self.all.saturating_sub(bytes);
-        if let Some(of_session) = self.sessions.get_mut(&session) {
-            *of_session = of_session.saturating_sub(bytes);
-            if *of_session == 0 {
-                self.sessions.remove(&session);
-            }
+        if owner.is_empty() {
+            return;
+        }
+        match self.users.get_mut(owner) {
+            Some(of_user) => *of_user += bytes,
+            // Its name alone, and not the row that it came with.
+            None => drop(self.users.insert(Bytes::copy_from_slice(owner), bytes)),
         }
     }
 
-    fn has_some(&self, session: u64) -> bool {
-        self.all < ALL_BYTES_MAX && self.sessions.get(&session).is_none_or(|bytes| *bytes < SESSION_BYTES_MAX)
+    fn give(&mut self, session: u64, owner: &Bytes, bytes: u64) {
+        self.all = self.all.saturating_sub(bytes);
+        give_of(&mut self.sessions, &session, bytes);
+        give_of(&mut self.users, owner, bytes);
+    }
+
+    fn has_some(&self, session: u64, owner: &Bytes) -> bool {
+        self.all < ALL_BYTES_MAX
+            && self.sessions.get(&session).is_none_or(|bytes| *bytes < SESSION_BYTES_MAX)
+            && self.users.get(owner).is_none_or(|bytes| *bytes < USER_BYTES_MAX)
+    }
+
+    /// A user is removed: what its sessions keep is nobody's until they end.
+    pub(super) fn release(&mut self, owner: &Bytes) {
+        self.users.remove(owner);
+    }
+}
+
+fn give_of<K: Ord>(room: &mut BTreeMap<K, u64>, whose: &K, bytes: u64) {
+    if let Some(taken) = room.get_mut(whose) {
+        *taken = taken.saturating_sub(bytes);
+        if *taken == 0 {
+            room.remove(whose);
+        }
     }
 }
 
@@ -146,11 +176,17 @@ pub(super) fn close(
     storage.delete(Table::Sessions, &single(number))?;
     storage.delete(Table::Idle, &pair(session.used_millis, number))?;
     owners.closed(&session.owner);
-    forget(storage, room, number, 0, u64::MAX).map(Some)
+    forget(storage, room, (number, &session.owner), 0, u64::MAX).map(Some)
 }
 
 /// Takes out the answers to writes from one to before another; how many.
-fn forget(storage: &mut impl Storage, room: &mut Room, number: u64, from: u64, to: u64) -> Result<u32, StorageError> {
+fn forget(
+    storage: &mut impl Storage,
+    room: &mut Room,
+    (number, owner): (u64, &Bytes),
+    from: u64,
+    to: u64,
+) -> Result<u32, StorageError> {
     let (mut gone, mut bytes) = (Vec::new(), 0);
     storage.scan(Table::Answers, &pair(number, from), Some(&pair(number, to)), &mut |key, answer| {
         gone.push(key.clone());
@@ -160,7 +196,7 @@ fn forget(storage: &mut impl Storage, room: &mut Room, number: u64, from: u64, t
     for key in &gone {
         storage.delete(Table::Answers, key)?;
     }
-    room.give(number, bytes);
+    room.give(number, owner, bytes);
     Ok(gone.len() as u32)
 }
 
@@ -189,11 +225,12 @@ pub(super) fn begin(
     }
     // Nobody waits for what is below; and never above this very write.
     let awaited_from = stamp.awaited_from.clamp(session.awaited_from, stamp.sequence);
-    session.kept -= forget(storage, room, stamp.session, session.awaited_from, awaited_from)?.min(session.kept);
+    let whose = (stamp.session, &session.owner);
+    session.kept -= forget(storage, room, whose, session.awaited_from, awaited_from)?.min(session.kept);
     session.awaited_from = awaited_from;
     let refusal = match session.kept >= ANSWERS_MAX {
         true => Some(Refusal::TooManyAnswers),
-        false => (!room.has_some(stamp.session)).then_some(Refusal::NoRoomForAnswers),
+        false => (!room.has_some(stamp.session, &session.owner)).then_some(Refusal::NoRoomForAnswers),
     };
     if let Some(refusal) = refusal {
         storage.put(Table::Sessions, single(stamp.session), session.encode())?;
@@ -216,7 +253,7 @@ pub(super) fn finish(
     storage.put(Table::Sessions, single(stamp.session), session.encode())?;
     storage.put(Table::Idle, pair(session.used_millis, stamp.session), Bytes::new())?;
     let answer = encode(applied);
-    room.take(stamp.session, &answer);
+    room.take(stamp.session, &session.owner, &answer);
     storage.put(Table::Answers, pair(stamp.session, stamp.sequence), answer)
 }
 
@@ -412,14 +449,34 @@ mod tests {
     #[test]
     fn answers_of_many_sessions_are_bounded_together() {
         let mut room = Room::default();
-        let answer = Bytes::from(vec![0; 4 << 20]);
+        let (answer, nobody) = (Bytes::from(vec![0; 4 << 20]), Bytes::new());
         for session in 0..64 {
-            assert!(room.has_some(session));
-            room.take(session, &answer);
+            assert!(room.has_some(session, &nobody));
+            room.take(session, &nobody, &answer);
         }
-        assert!(!room.has_some(0) && !room.has_some(99));
-        room.give(7, answer.len() as u64 + ANSWER_BYTES);
-        assert!(room.has_some(99) && !room.sessions.contains_key(&7));
+        assert!(!room.has_some(0, &nobody) && !room.has_some(99, &nobody));
+        room.give(7, &nobody, answer.len() as u64 + ANSWER_BYTES);
+        assert!(room.has_some(99, &nobody) && !room.sessions.contains_key(&7));
+    }
+
+    /// Sixty-five small writes, and everybody was refused for an hour, administrators too.
+    #[test]
+    fn a_user_whose_sessions_keep_much_does_not_fill_the_room_of_others() {
+        let mut room = Room::default();
+        let (answer, anna, bob) = (Bytes::from(vec![0; 4 << 20]), Bytes::from("anna"), Bytes::from("bob"));
+        let mut sessions = 0;
+        while room.has_some(sessions, &anna) {
+            room.take(sessions, &anna, &answer);
+            sessions += 1;
+        }
+        assert_eq!(sessions, 8);
+        assert!(room.has_some(99, &bob) && room.has_some(99, &Bytes::new()));
+        room.give(0, &anna, answer.len() as u64 + ANSWER_BYTES);
+        assert!(room.has_some(99, &anna));
+        // Who is given her name has nothing of hers.
+        room.take(0, &anna, &answer);
+        room.release(&anna);
+        assert!(room.has_some(99, &anna) && room.all > USER_BYTES_MAX);
     }
 
     proptest! {

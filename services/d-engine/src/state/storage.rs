@@ -82,6 +82,11 @@ pub trait Rows {
     /// Rows in order: from `start`, inclusive, to `end`, exclusive; `None` is the end of the table.
     fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError>;
 
+    /// To look at a row may take as long as to change so many in memory: its value may be large, and have to come from a disk.
+    fn rows_of_a_look(&self) -> usize {
+        1
+    }
+
     /// All of them, to be read once and slowly, while the view itself may go; `None`: who reads keeps the view. For a storage whose memory
     /// grows with what is committed while a view is kept.
     fn detach(&self) -> Option<AllRows> {

@@ -1,6 +1,6 @@
 //! Both dialects of the original, as their clients speak them; the same data behind all doors.
 
-use std::time::Duration;
+use std::pin::pin;
 
 use d_engine_client::grpc::{Answers, Channel, GrpcError};
 use d_engine_client::proto::d_engine::client as second;
@@ -68,7 +68,20 @@ struct Health {
     status: i32,
 }
 
+/// What is written until a watch tells of it.
+const BEGUN: &str = "/w/begun";
+
+/// The next event that is of something else.
 async fn next(answers: &mut Answers<second::WatchResponse>) -> (i32, String, String, u64) {
+    loop {
+        let event = next_of_any(answers).await;
+        if event.1 != BEGUN {
+            return event;
+        }
+    }
+}
+
+async fn next_of_any(answers: &mut Answers<second::WatchResponse>) -> (i32, String, String, u64) {
     let event = tokio::time::timeout(PATIENCE, answers.next()).await.unwrap().unwrap().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (event.event_type, text(&event.key), text(&event.value), event.revision)
@@ -85,8 +98,15 @@ async fn three_members_serve_both_dialects_and_the_streaming_door() {
     // Release 0.2.4.
     let watched = second::WatchRequest { client_id: 1, key: "/w/".into(), prefix: true, prev_kv: true };
     let (_question, mut events) = at_follower.stream(WATCH, &watched, true).await.unwrap();
-    // The head of the answer says that the watch has begun; it is asked for with the first event, so let it arrive.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    {
+        // The head of the answer says that the watch has begun; it is asked for with the first event.
+        let mut event = pin!(next_of_any(&mut events));
+        while futures::poll!(&mut event).is_pending() {
+            assert!(write(&at_leader, insert(BEGUN, "", 0)).await);
+        }
+    }
+    let delete = second::write_command::Operation::Delete(second::write_command::Delete { key: BEGUN.into() });
+    assert!(write(&at_leader, command(delete)).await);
     assert!(write(&at_leader, insert("/w/a", "1", 0)).await);
     assert!(!write(&at_leader, swap("/w/a", Some("2"), "3")).await);
     assert!(write(&at_leader, swap("/w/a", Some("1"), "3")).await);

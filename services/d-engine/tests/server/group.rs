@@ -217,6 +217,24 @@ impl Group {
         tokio::time::timeout(Duration::from_secs(15), ask).await.ok()?.ok()
     }
 
+    /// Waits until all others have heard that a member has acknowledged entries: it shall not come back without them.
+    pub fn wait_until_seen(&self, id: usize) {
+        #[derive(serde::Deserialize)]
+        struct Introduction {
+            seen: Vec<usize>,
+        }
+        let has_heard = |peer: &String| {
+            let said = replog::runtime::tcp::ask(peer, None).unwrap();
+            serde_json::from_slice::<Introduction>(&said).unwrap().seen.contains(&id)
+        };
+        let deadline = Instant::now() + PATIENCE;
+        let others: Vec<&String> = self.peers.iter().filter(|peer| **peer != self.peers[id - 1]).collect();
+        while !others.iter().all(|peer| has_heard(peer)) {
+            assert!(Instant::now() < deadline, "nobody has written down that member {id} has entries");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Waits until a member can be asked.
     pub async fn wait_until_it_serves(&self, id: usize) {
         let deadline = Instant::now() + PATIENCE;

@@ -167,16 +167,8 @@ async fn a_member_that_lost_its_log_is_refused_and_the_others_go_on() {
     let client = group.client().await;
     client.put("k", "v").await.unwrap();
     let lost = leader % 3 + 1;
-    // Until it is written down who has acknowledged entries.
-    let seen_by_now = client.put("k", "w").await.unwrap();
-    for _ in 0..100 {
-        let applied = group.status(leader).await.unwrap().applied;
-        if applied > seen_by_now {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    client.put("k", "w").await.unwrap();
+    group.wait_until_seen(lost);
     group.kill(lost);
     fs::remove_dir_all(group.directory(lost)).unwrap();
     let (status, said) = group.refused(lost);
@@ -188,6 +180,15 @@ async fn a_member_that_lost_its_log_is_refused_and_the_others_go_on() {
     fs::remove_dir_all(&wal).unwrap();
     let (status, said) = group.refused(leader);
     assert!(!status.success() && said.contains("it is gone"), "{status}: {said}");
+}
+
+/// It said so as long as it believed that it leads; `/readyz` did not.
+#[tokio::test]
+async fn a_member_whose_majority_is_gone_does_not_say_that_it_is_ready() {
+    let mut group = Group::start(2);
+    let leader = group.leader().await;
+    group.kill(3 - leader);
+    assert!(!group.status(leader).await.unwrap().is_ready);
 }
 
 #[tokio::test]

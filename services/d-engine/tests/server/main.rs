@@ -17,4 +17,5 @@ mod many_keys;
 mod members;
 mod rolling;
 mod tls;
+mod untaken;
 mod users;

@@ -87,6 +87,8 @@ impl TcpOptions {
 struct Senders {
     addresses: BTreeMap<u64, String>,
     running: BTreeMap<u64, (Arc<Sender>, JoinHandle<()>)>,
+    /// Threads that end as soon as they notice: one that is connecting may take seconds.
+    leaving: Vec<JoinHandle<()>>,
     is_started: bool,
     is_stopped: bool,
 }
@@ -204,20 +206,20 @@ impl Peers {
         self.0.is_removed.load(Ordering::Relaxed)
     }
 
-    /// A member is at this address from now on; `None`: it is not to be reached any more, and is hung up on.
+    /// A member is at this address from now on; `None`: it is not to be reached any more, and is hung up on. Waits for nothing.
     pub fn set(&self, id: u64, address: Option<&str>) -> io::Result<()> {
         let mut senders = self.0.lock();
         let Some(address) = address else {
             senders.addresses.remove(&id);
-            let removed = senders.running.remove(&id);
+            if let Some((sender, thread)) = senders.running.remove(&id) {
+                sender.close();
+                senders.leaving.retain(|thread| !thread.is_finished());
+                senders.leaving.push(thread);
+            }
             drop(senders);
             if let Some(here) = self.0.neighbours().here.get(&id) {
                 // It may have ended by itself.
                 let _ = here.socket.shutdown(std::net::Shutdown::Both);
-            }
-            if let Some((sender, thread)) = removed {
-                sender.close();
-                drop(thread.join());
             }
             return Ok(());
         };
@@ -306,13 +308,13 @@ impl Transport for Tcp {
     }
 
     fn stop(&mut self) {
-        let running = {
+        let (running, leaving) = {
             let mut senders = self.shared.lock();
             senders.is_stopped = true;
-            std::mem::take(&mut senders.running)
+            (std::mem::take(&mut senders.running), std::mem::take(&mut senders.leaving))
         };
         running.values().for_each(|(sender, _)| sender.close());
-        running.into_values().for_each(|(_, thread)| drop(thread.join()));
+        running.into_values().map(|(_, thread)| thread).chain(leaving).for_each(|thread| drop(thread.join()));
         if let Some((receiver, threads)) = self.accepting.take() {
             receiver.close();
             for listener in &self.listeners {

@@ -208,6 +208,44 @@ fn a_member_that_is_no_longer_told_of_is_not_reached() {
     assert!(!alone.commands().contains(&"without it".to_owned()));
 }
 
+/// A port whose machine answers no further connection, as one that is gone: what waits to be accepted is as much as it takes.
+fn silent() -> (TcpListener, Vec<TcpStream>, SocketAddr) {
+    let (listener, address) = listen();
+    rustix::net::listen(&listener, 0).unwrap();
+    let waiting = std::iter::from_fn(|| TcpStream::connect_timeout(&address, Duration::from_millis(300)).ok());
+    let waiting = waiting.collect();
+    (listener, waiting, address)
+}
+
+/// Whether somebody waits for an answer from this port.
+fn is_connecting(to: SocketAddr) -> bool {
+    let (port, sockets) = (format!(":{:04X}", to.port()), std::fs::read_to_string("/proc/net/tcp").unwrap());
+    let mut sockets = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    sockets.any(|fields| fields.get(2).is_some_and(|remote| remote.ends_with(&port)) && fields.get(3) == Some(&"02"))
+}
+
+/// Who removed a member whose machine was gone waited for its thread, up to five seconds, and everybody beside it did.
+#[test]
+fn who_lets_a_member_go_does_not_wait_for_a_connection_to_it() {
+    let three = Three::start(|_| (GROUP, None));
+    three.all_apply("first");
+    let (listener, waiting, address) = silent();
+    let peers = &three.members[0].1;
+    peers.set(4, Some(&address.to_string())).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_connecting(address) {
+        assert!(Instant::now() < deadline, "nobody connects");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let begin = Instant::now();
+    peers.set(4, None).unwrap();
+    let (is_still_connecting, took) = (is_connecting(address), begin.elapsed());
+    assert!(is_still_connecting, "it waited for the connection: {took:?}");
+    assert!(!peers.known().contains(&4));
+    drop((listener, waiting));
+    three.all_apply("without it");
+}
+
 /// A hello took as long as bytes came, and strangers took the places of members: a group lost its majority with the next restart.
 #[test]
 fn strangers_that_send_a_byte_now_and_then_keep_no_member_out() {

@@ -225,7 +225,14 @@ impl Sender {
 
     fn connect(&self, address: &str) -> io::Result<Box<dyn Stream>> {
         connect(address, self.local_address, |socket| {
-            self.lock().socket = Some(socket.try_clone()?);
+            {
+                let mut waiting = self.lock();
+                if waiting.is_closed {
+                    // Who was closed meanwhile has found no socket to cut.
+                    return Err(ErrorKind::ConnectionAborted.into());
+                }
+                waiting.socket = Some(socket.try_clone()?);
+            }
             self.greet(tls::connect(socket, self.tls.as_ref(), address)?)
         })
     }
