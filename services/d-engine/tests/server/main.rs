@@ -16,5 +16,6 @@ mod locks;
 mod many_keys;
 mod members;
 mod rolling;
+mod stopped;
 mod tls;
 mod users;
