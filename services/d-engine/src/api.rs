@@ -37,7 +37,7 @@ use prost::Message;
 use service_kit::grpc::{self, Caller, Code, Decompress, Requests, Responses, Service, Status, Stream, Unary};
 use tokio::sync::Semaphore;
 
-use crate::engine::{Node, NotLeading, denied};
+use crate::engine::{Node, NotLeading, denied_but_to_administrators};
 use crate::state::Principal;
 pub use access::SignedIn;
 use access::Who;
@@ -151,7 +151,7 @@ impl Api {
                 ))
         );
         if changes_members && !self.node.users().is_admin(self.node.principal()) {
-            return Unary::Now(Err(errors::status(denied())));
+            return Unary::Now(Err(errors::status(denied_but_to_administrators())));
         }
         let answer = match method {
             Method::First(method) => first::unary(self, method, message),

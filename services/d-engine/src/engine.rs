@@ -43,8 +43,8 @@ use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
 
 pub use counters::{Counted, Counters};
-pub(crate) use door::denied;
 pub use door::{Begun, NotLeading, Watching};
+pub(crate) use door::{denied, denied_but_to_administrators};
 pub use identity::IdentityError;
 pub use members::{MemberChange, Members};
 pub use options::{Address, Durability, Options, StateStorage};

@@ -11,7 +11,7 @@ use service_kit::grpc::{self, Code, Requests, Responses, Status};
 use tokio::sync::mpsc;
 
 use super::{errors, gone, only};
-use crate::engine::{Node, denied};
+use crate::engine::{Node, denied_but_to_administrators};
 use crate::state::save_backup;
 
 /// Bytes of a piece.
@@ -50,7 +50,7 @@ pub(super) async fn send(
 ) -> Result<(), Status> {
     let wire::SnapshotRequest {} = only(&mut requests).await?;
     if !node.users().is_admin(node.principal()) {
-        return Err(errors::status(denied()));
+        return Err(errors::status(denied_but_to_administrators()));
     }
     // What was acknowledged before shall be in it.
     node.is_ready().await.map_err(errors::status)?;

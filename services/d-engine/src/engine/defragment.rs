@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use d_engine_client::Error;
 
-use super::{Node, denied};
+use super::{Node, denied_but_to_administrators};
 use crate::state::Defragmented;
 
 impl Node {
@@ -13,7 +13,7 @@ impl Node {
     /// runtime.
     pub async fn defragment(&self) -> Result<Defragmented, Error> {
         if !self.users().is_admin(self.principal()) {
-            return Err(denied());
+            return Err(denied_but_to_administrators());
         }
         let Some(rewrite) = self.shown().defragmentation() else {
             return Err(Error::Invalid("the state of this member is in memory: it has no files to defragment".into()));
