@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod backup;
+mod bench;
 mod closed_pipes;
 mod command_line;
 mod compressed;
