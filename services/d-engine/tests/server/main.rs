@@ -7,6 +7,7 @@ mod bench;
 mod closed_pipes;
 mod command_line;
 mod compressed;
+mod ctl;
 mod dashboard;
 mod dialects;
 mod disk;
