@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::group::{Group, PATIENCE};
 
-/// Of every request here: less than the members together need to elect another leader would be too little.
+/// For each request: more than members need to elect another leader.
 const TIME: Duration = Duration::from_secs(10);
 
 async fn client(addresses: &[String]) -> Client {
