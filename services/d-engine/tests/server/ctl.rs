@@ -112,6 +112,8 @@ fn a_password_is_not_read_from_a_terminal_that_shows_it() {
     unlockpt(&terminal).unwrap();
     let name = ptsname(&terminal, Vec::new()).unwrap();
     let end = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    // Whoever reads it all the same does not wait for ever.
+    rustix::io::write(&terminal, b"secret\n").unwrap();
     let mut ctl = harness::command(PROGRAM);
     ctl.args(["ctl", "user", "add", "anna"]).stdin(Stdio::from(end));
     let output = ctl.output().unwrap();
