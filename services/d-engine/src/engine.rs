@@ -44,8 +44,8 @@ use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
 
 pub use counters::{Counted, Counters};
-pub(crate) use door::denied;
 pub use door::{Begun, NotLeading, Watching};
+pub(crate) use door::{denied, denied_but_to_administrators};
 pub use identity::IdentityError;
 pub use members::{MemberChange, Members};
 pub use options::{Address, Durability, Options, StateStorage};
@@ -151,7 +151,7 @@ impl Node {
 
     /// Whether it is asked by somebody who administers.
     pub(crate) fn administers(&self) -> Result<(), Error> {
-        self.users().is_admin(&self.1).then_some(()).ok_or_else(door::denied)
+        self.users().is_admin(&self.1).then_some(()).ok_or_else(denied_but_to_administrators)
     }
 
     /// The users of now.

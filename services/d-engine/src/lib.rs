@@ -20,3 +20,5 @@ pub mod settings;
 pub mod state;
 
 pub use engine::{Address, Durability, Engine, EngineError, MemberChange, NotLeading, Options, StateStorage};
+/// Who leads, as [`Engine::leadership`] tells it.
+pub use replog::runtime::Leadership;

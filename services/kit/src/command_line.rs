@@ -12,7 +12,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     near.min_by_key(|(edits, _)| *edits).map(|(_, known)| known)
 }
 
-/// clap's message as one line: what is wrong, what is missing, and the word that it says is similar, where there is one.
+/// clap's message as one line: what is wrong, what is missing, what is possible, and a word that it says is similar; where there is none, how
+/// to say that what looks like a flag is a value.
 pub fn one_line(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).skip_while(|line| line.is_empty());
     let first = lines.next().unwrap_or_default();
@@ -22,8 +23,13 @@ pub fn one_line(text: &str) -> String {
         let missing: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
         first = format!("{first} {}", missing.join(" "));
     }
-    let similar = lines.filter_map(|line| line.strip_prefix("tip: ")).find(|tip| tip.contains("similar"));
-    match similar {
+    let rest: Vec<&str> = lines.collect();
+    if let Some(possible) = rest.iter().find(|line| line.starts_with("[possible values: ")) {
+        first = format!("{first} {possible}");
+    }
+    let tips = || rest.iter().filter_map(|line| line.strip_prefix("tip: "));
+    let tip = tips().find(|tip| tip.contains("similar")).or_else(|| tips().find(|tip| tip.contains("'-- ")));
+    match tip {
         Some(tip) => format!("{first}; {tip}"),
         None => first,
     }
@@ -66,7 +72,9 @@ mod tests {
         let text = "error: unexpected argument '--lisen' found\n\n  tip: a similar argument exists: '--listen'\n\nUsage: echo [OPTIONS]\n";
         assert_eq!(one_line(text), "unexpected argument '--lisen' found; a similar argument exists: '--listen'");
         let text = "error: unexpected argument '--x' found\n\n  tip: to pass '--x' as a value, use '-- --x'\n";
-        assert_eq!(one_line(text), "unexpected argument '--x' found");
+        assert_eq!(one_line(text), "unexpected argument '--x' found; to pass '--x' as a value, use '-- --x'");
+        let text = "error: invalid value 'x' for '--door <DOOR>'\n  [possible values: unary, first]\n\nFor more information, try '--help'.\n";
+        assert_eq!(one_line(text), "invalid value 'x' for '--door <DOOR>' [possible values: unary, first]");
         let text = "error: the following required arguments were not provided:\n  --to <TO>\n  <RUN>\n\nUsage: echo --to <TO> <RUN>\n";
         assert_eq!(one_line(text), "the following required arguments were not provided: --to <TO> <RUN>");
         assert_eq!(one_line(""), "");

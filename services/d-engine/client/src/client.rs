@@ -11,6 +11,8 @@ use crate::{
 };
 
 /// A store, near or far. Clones are the same one.
+///
+/// A far one ([`Client::connect`]) finds the leader by itself, and goes to another member when one cannot be reached, does not answer, or hangs.
 #[derive(Clone)]
 pub struct Client {
     door: Arc<dyn Door>,
@@ -23,6 +25,12 @@ impl Client {
     }
 
     /// Of servers at these addresses, `host:port` with or without `http://`; at least one must be reached. On a tokio runtime.
+    ///
+    /// What is sent again, within [`Options::request_timeout`]: everything that nobody has taken; and also when nobody knows what came of
+    /// it, what is done once however often it is sent: reads, writes of a [`Session`], keep-alives of leases, and the opening and closing of
+    /// sessions. A third of the time is left for each member to answer these. Every other write that was sent and not answered is
+    /// [`Error::UnknownOutcome`], and it is the caller's to say whether it may happen twice. A connection on which nothing comes for 2 s,
+    /// though the member is asked by a ping, is closed, and what waits on it hears so.
     pub async fn connect(endpoints: &[String], options: Options) -> Result<Self, Error> {
         Ok(Self::through(Arc::new(Remote::connect(endpoints, options).await?)))
     }

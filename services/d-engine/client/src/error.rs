@@ -13,7 +13,7 @@ pub struct Leader {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Nothing has happened: the member that was asked does not lead.
-    #[error("not the leader{}", .0.as_ref().map(|leader| format!(", which is member {} at {}", leader.id, leader.address)).unwrap_or_default())]
+    #[error("{}", .0.as_ref().map_or("no leader is known: is a majority running?".to_owned(), |leader| format!("not the leader, which is member {} at {}", leader.id, leader.address)))]
     NotLeader(Option<Leader>),
     /// Nothing has happened: too much is waiting.
     #[error("busy, try again")]
@@ -37,7 +37,7 @@ pub enum Error {
     #[error("the outcome is not known: {0}")]
     UnknownOutcome(String),
     /// A read has found no quorum in time.
-    #[error("no quorum was found in time, try again")]
+    #[error("no quorum was found in time: is a majority running?")]
     NoQuorum,
     /// The events from there on are not kept any more.
     #[error("events before revision {0} are not kept any more: read, and watch from what was read")]

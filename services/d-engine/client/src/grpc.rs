@@ -1,22 +1,26 @@
 //! A small gRPC client on the `h2` crate: unary calls and streams over one connection, all of them at a time, with TLS or without.
 //!
-//! Whatever a server sends, a call ends in an answer or a [`GrpcError`]. Nothing is repeated. Source of the protocol:
-//! grpc/grpc `doc/PROTOCOL-HTTP2.md`.
+//! Whatever a server sends, a call ends in an answer or a [`GrpcError`], and so it does where the server hangs: one that is silent for 2 s
+//! though it is asked is left. Nothing is repeated. Source of the protocol: grpc/grpc `doc/PROTOCOL-HTTP2.md`.
 
 use std::future::poll_fn;
 use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures::future::BoxFuture;
 use h2::client::{Builder, ResponseFuture, SendRequest};
-use h2::{RecvStream, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Request, StatusCode, Uri, Version};
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 
+use crate::pulse::{Heard, Pulse, SILENCE_MAX};
 use crate::{Credentials, Error, Tls};
 
 /// Bytes in front of a message: whether it is compressed, and its length.
@@ -27,6 +31,8 @@ const MESSAGE_BYTES_MAX: usize = 256 << 20;
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 /// The same of a connection.
 const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
+/// For the first bytes of a server that has taken the connection.
+const FIRST_WORD: Duration = Duration::from_secs(10);
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,6 +81,7 @@ pub struct Channel {
     scheme: Scheme,
     authority: Authority,
     authorization: Option<HeaderValue>,
+    pulse: Arc<Pulse>,
 }
 
 /// A socket, or TLS on one.
@@ -83,16 +90,48 @@ trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
 
 // Whatever it is written to, HTTP/2 is compiled once.
-async fn handshake(socket: Box<dyn Socket>) -> Result<SendRequest<Bytes>, h2::Error> {
+async fn handshake(socket: Box<dyn Socket>, pulse: &Arc<Pulse>) -> Result<SendRequest<Bytes>, h2::Error> {
     let mut builder = Builder::new();
     builder
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-    let (requests, connection) = builder.handshake(socket).await?;
+    let (requests, mut connection) = builder.handshake(Heard { socket, pulse: Arc::clone(pulse) }).await?;
+    let pings = connection.ping_pong();
+    // A server speaks first. One that hangs, or speaks something else, shows before anything is sent to it.
+    tokio::select! {
+        biased;
+        ended = &mut connection => return Err(ended.err().unwrap_or(Reason::PROTOCOL_ERROR.into())),
+        () = pulse.heard() => {}
+        () = sleep(FIRST_WORD) => return Err(Reason::SETTINGS_TIMEOUT.into()),
+    }
     // Its error is told to every call.
-    tokio::spawn(async move { drop(connection.await) });
+    let connection = tokio::spawn(async move { drop(connection.await) });
+    if let Some(pings) = pings {
+        tokio::spawn(Arc::clone(pulse).watch(pings, connection.abort_handle()));
+    }
     Ok(requests)
+}
+
+/// The address of an endpoint: `host:port` without what may stand around it; or what is wrong with it.
+pub fn address_of(endpoint: &str) -> Result<&str, String> {
+    let trimmed = endpoint.trim();
+    let address = trimmed.strip_prefix("https://").or_else(|| trimmed.strip_prefix("http://")).unwrap_or(trimmed);
+    let address = address.trim_end_matches('/');
+    let has_port = |authority: Authority| authority.port_u16().is_some() && !authority.host().is_empty();
+    let is_address = !address.contains('@') && Authority::try_from(address).is_ok_and(has_port);
+    is_address.then_some(address).ok_or_else(|| format!("{endpoint:?} is no address of a member: expected HOST:PORT"))
+}
+
+/// The same, if it can be spoken to so.
+pub(crate) fn address_by<'a>(endpoint: &'a str, tls: Option<&Tls>) -> Result<&'a str, String> {
+    let address = address_of(endpoint)?;
+    if tls.is_none() && endpoint.trim().starts_with("https://") {
+        return Err(format!(
+            "{address} is spoken to by TLS: say who signs its certificate (--tls-authority, Options::tls)"
+        ));
+    }
+    Ok(address)
 }
 
 impl Channel {
@@ -103,19 +142,33 @@ impl Channel {
 
     /// The same, with TLS where that is given: then also `https://` may stand in front.
     pub async fn connect_with(endpoint: &str, tls: Option<&Tls>) -> Result<Self, GrpcError> {
-        let prefix = if tls.is_some() { "https://" } else { "http://" };
-        let address = endpoint.strip_prefix(prefix).unwrap_or(endpoint).trim_end_matches('/');
+        let address = address_by(endpoint, tls).map_err(GrpcError::Connect)?;
         let said = |error: &dyn std::fmt::Display| GrpcError::Connect(format!("{address}: {error}"));
         let authority = Authority::try_from(address).map_err(|error| said(&error))?;
         let socket = TcpStream::connect(address).await.map_err(|error| said(&error))?;
         // Requests are written whole: waiting for more would only delay them.
         socket.set_nodelay(true).map_err(|error| said(&error))?;
+        let pulse = Arc::default();
         let requests = match tls {
-            None => handshake(Box::new(socket)).await,
-            Some(tls) => handshake(Box::new(tls.connect(socket, authority.host()).await?)).await,
+            None => handshake(Box::new(socket), &pulse).await,
+            Some(tls) => {
+                let socket = tls.connect(socket, authority.host()).await;
+                handshake(Box::new(socket.map_err(|error| said(&error))?), &pulse).await
+            }
         };
+        let requests = requests.map_err(|error| {
+            let hint = match tls {
+                None => "is this the port for clients, and does the member speak without TLS (else name --tls-authority, Options::tls)?",
+                Some(_) => "is this the port for clients, and does the member take certificates such as the one that was shown, if any was?",
+            };
+            said(&format!("no HTTP/2 is spoken there ({error}): {hint}"))
+        })?;
         let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
-        Ok(Self { requests: requests.map_err(|error| said(&error))?, scheme, authority, authorization: None })
+        Ok(Self { requests, scheme, authority, authorization: None, pulse })
+    }
+
+    pub(crate) fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
     }
 
     /// The same connection, with these credentials in every call.
@@ -130,8 +183,9 @@ impl Channel {
         path: &'static str,
         request: &impl Message,
     ) -> Result<B, GrpcError> {
+        let _waiting = self.pulse.wait();
         let (response, _) = self.open(path, frame(request), true).await?;
-        let mut answers = Answers::<B>::new(response);
+        let mut answers = Answers::<B>::new(response, Arc::clone(&self.pulse));
         let answer = answers.next().await?.ok_or_else(|| GrpcError::Broken("success without a message".into()))?;
         // The status comes behind the message.
         match answers.next().await? {
@@ -148,7 +202,8 @@ impl Channel {
         is_only: bool,
     ) -> Result<(Questions<A>, Answers<B>), GrpcError> {
         let (response, body) = self.open(path, frame(first), is_only).await?;
-        Ok((Questions { body, kind: PhantomData }, Answers::new(response)))
+        let pulse = Arc::clone(&self.pulse);
+        Ok((Questions { body, kind: PhantomData }, Answers::new(response, pulse)))
     }
 
     async fn open(
@@ -222,16 +277,27 @@ enum State {
 pub struct Answers<B> {
     state: State,
     received: BytesMut,
+    pulse: Arc<Pulse>,
     kind: PhantomData<fn() -> B>,
 }
 
 impl<B: Message + Default> Answers<B> {
-    fn new(response: ResponseFuture) -> Self {
-        Self { state: State::Waiting(Box::pin(response)), received: BytesMut::new(), kind: PhantomData }
+    fn new(response: ResponseFuture, pulse: Arc<Pulse>) -> Self {
+        Self { state: State::Waiting(Box::pin(response)), received: BytesMut::new(), pulse, kind: PhantomData }
     }
 
     /// The next answer; `None`: there was the last one, and the call has succeeded.
     pub async fn next(&mut self) -> Result<Option<B>, GrpcError> {
+        let next = self.take_next().await;
+        next.map_err(|error| match error {
+            GrpcError::Broken(_) if self.pulse.is_dead() => {
+                GrpcError::Broken(format!("the member was silent for {} s", SILENCE_MAX.as_secs()))
+            }
+            error => error,
+        })
+    }
+
+    async fn take_next(&mut self) -> Result<Option<B>, GrpcError> {
         loop {
             match &mut self.state {
                 State::Over => return Ok(None),

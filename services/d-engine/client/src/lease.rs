@@ -1,4 +1,4 @@
-//! Leases that this process keeps alive: keys that are attached to one are there for as long as it is.
+//! Leases that this process keeps alive; what they promise stands at [`LeaseGuard`].
 
 use std::time::Duration;
 
@@ -14,7 +14,11 @@ const KEEP_ALIVES: u32 = 3;
 /// Before a keep-alive that came to nothing is sent again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// A lease that is kept alive until it is revoked or dropped. Dropped, it ends by itself.
+/// A lease that is kept alive until it is revoked or dropped: keys that are attached to it ([`Client::put_with_lease`]) are there for as
+/// long as it is. Dropped, it ends by itself.
+///
+/// It is kept alive three times within its time to live, by whichever members answer. It ends, and its keys with it, when none of these
+/// arrives for so long: then [`LeaseGuard::is_alive`] is false soon, but not before others may have seen the end.
 pub struct LeaseGuard {
     client: Client,
     number: u64,
@@ -134,6 +138,12 @@ impl Drop for LeaseGuard {
 }
 
 impl Transaction {
+    /// Whether it comes to the same however often it is done: it reads, and has leases begin anew.
+    pub(crate) fn changes_nothing_twice(&self) -> bool {
+        let mut operations = self.then.iter().chain(&self.otherwise);
+        operations.all(|operation| matches!(operation, Operation::KeepAlive { .. } | Operation::Get { .. }))
+    }
+
     /// Gives a key a value that ends with a lease.
     pub fn put_with_lease(key: impl Into<Bytes>, value: impl Into<Bytes>, lease: u64) -> Self {
         let key = key.into();

@@ -7,6 +7,26 @@
 //! Promises: an error says whether the write may have happened ([`Error::may_have_happened`]). A write is sent again only when
 //! nothing has happened, or within a [`Session`], where sending it again does not do it again.
 //!
+//! ```no_run
+//! # async fn example() -> Result<(), d_engine_client::Error> {
+//! use d_engine_client::{Client, Operation, Options, Transaction};
+//! use std::time::Duration;
+//!
+//! let members = ["127.0.0.1:9081".to_owned(), "127.0.0.1:9082".to_owned()];
+//! let client = Client::connect(&members, Options::default()).await?;
+//! let revision = client.put("greeting", "hello").await?;
+//! assert_eq!(client.get("greeting").await?.map(|found| found.revision), Some(revision));
+//!
+//! // Done once, however often it must be sent.
+//! let session = client.session().await?;
+//! let add = Transaction::of(Operation::Add { key: "visits".into(), delta: 1 });
+//! session.transact(add, Duration::from_secs(10)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `services/d-engine/examples/remote.rs` has more: a lock, a fenced write, a watch.
+//!
 //! [`proto`] has the messages of all dialects, [`grpc`] a small client for unary calls and streams.
 
 mod client;
@@ -16,7 +36,9 @@ mod door;
 mod error;
 pub mod grpc;
 mod lease;
+mod link;
 mod lock;
+mod pulse;
 mod read;
 mod remote;
 mod session;

@@ -1,11 +1,4 @@
-//! Locks, fair and with fencing tokens.
-//!
-//! A lock is a prefix. Who wants it puts a key below it that ends with a lease of its own; who has the oldest one has the lock, and the
-//! others wait for the end of the one before theirs. Tokens are revisions, and rise with each holder. The lock `jobs` has the keys `jobs/` with
-//! 16 hexadecimal digits behind and a lease; other keys below `jobs/`, and locks as `jobs/1`, are nothing to it.
-//!
-//! A lease may end while its holder does not notice: it was stopped, or its clock is wrong. So a lock keeps others out for certain only
-//! where a token is looked at: within the store by [`Lock::fence`], elsewhere by whoever refuses a token below one that it has seen.
+//! Locks, fair and with fencing tokens; what they promise stands at [`Lock`].
 
 use std::time::Duration;
 
@@ -23,7 +16,15 @@ const DIGITS: usize = 16;
 /// Before something that nobody could do is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// A lock that is held, until it is released or dropped, or its lease has ended. Dropped, it is free when its lease has ended.
+/// A lock that is held, until it is released or dropped, or its lease has ended. Dropped, it is free when its lease has ended. Locks are
+/// fair, and have fencing tokens.
+///
+/// A lease may end while its holder does not notice: it was stopped, or its clock is wrong. So a lock keeps others out for certain only
+/// where a token is looked at: within the store by [`Lock::fence`], elsewhere by whoever refuses a token below one that it has seen.
+///
+/// A lock is a prefix. Who wants it puts a key below it that ends with a lease of its own; who has the oldest one has the lock, and the
+/// others wait for the end of the one before theirs. Tokens are revisions, and rise with each holder. The lock `jobs` has the keys `jobs/` with
+/// 16 hexadecimal digits behind and a lease; other keys below `jobs/`, and locks as `jobs/1`, are nothing to it.
 pub struct Lock {
     lease: LeaseGuard,
     key: Bytes,

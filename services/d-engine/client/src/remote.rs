@@ -1,35 +1,34 @@
 //! A store far away: finds the leader, keeps one stream to each member that it talks to, and sends what waits together.
 //!
-//! What is sent again: reads; and writes that nobody has taken. A write that was sent and not answered is
-//! [`Error::UnknownOutcome`], and is left to a [`crate::Session`].
+//! What is sent again is told at [`Client::connect`](crate::Client::connect). A member that does not answer is left: what may be repeated is
+//! asked of the next one after a part of its time, and everything else hears of it when the connection has been silent for too long.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use futures::FutureExt;
+use futures::future::Shared;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::door::{BoxFuture, Door};
-use crate::grpc::{Answers, Channel, GrpcError, Questions};
+use crate::grpc::{Answers, Channel, GrpcError, Questions, address_by};
+use crate::link::Link;
 use crate::wire::{self, request::Body};
 use crate::{
     Answer, Credentials, Error, Event, Query, ReadLevel, ReadOptions, Seen, Stamp, Tls, Transaction, Watch,
     WatchOptions, Written,
 };
 
-const OPERATE: &str = "/storebench.dengine.v1.Store/Operate";
 const WATCH: &str = "/storebench.dengine.v1.Store/Watch";
 
 /// Before somebody else is asked, where nobody is named.
 const RETRY: Duration = Duration::from_millis(20);
-/// How long the reason may take why nothing can be sent any more.
-const LAST_WORD: Duration = Duration::from_millis(200);
-/// Requests that wait to be sent on a stream.
-const WAITING_MAX: usize = 4096;
-/// Requests of one frame.
-const FRAME_REQUESTS_MAX: usize = 1024;
+/// What may be repeated is asked of so many members within its time, one after the other, where none answers.
+const ATTEMPTS: u32 = 3;
+/// For so long after it could not be reached a member is asked only if there is no other.
+const AWAY: Duration = Duration::from_millis(500);
 
 /// How patient a client is.
 #[derive(Clone, Debug)]
@@ -61,21 +60,33 @@ impl Options {
     }
 }
 
+/// A stream that is there, or is being opened by whoever wanted it first; or when it could not be, and why.
+type Opening = Shared<BoxFuture<'static, Result<Arc<Link>, (GrpcError, Instant)>>>;
+
+/// Whether a request may be sent again when nobody knows what came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeat {
+    /// It is done once, however often it is sent.
+    Freely,
+    /// It would be done twice.
+    Never,
+}
+
 /// A store far away.
 pub(crate) struct Remote {
     endpoints: Vec<String>,
     options: Options,
-    links: Mutex<HashMap<String, Arc<Link>>>,
+    links: Mutex<HashMap<String, Opening>>,
     leader: Mutex<Option<String>>,
     turn: AtomicUsize,
 }
 
 impl Remote {
     pub(crate) async fn connect(endpoints: &[String], options: Options) -> Result<Self, Error> {
-        let scheme = if options.tls.is_some() { "https://" } else { "http://" };
-        let plain = |endpoint: &String| endpoint.trim_start_matches(scheme).trim_end_matches('/').to_owned();
+        let by = options.tls.as_ref();
+        let plain = |endpoint: &String| address_by(endpoint, by).map(str::to_owned).map_err(Error::Invalid);
         let remote = Self {
-            endpoints: endpoints.iter().map(plain).collect(),
+            endpoints: endpoints.iter().map(plain).collect::<Result<_, _>>()?,
             options,
             links: Mutex::default(),
             leader: Mutex::default(),
@@ -91,7 +102,7 @@ impl Remote {
         Err(Error::Unreachable(problem))
     }
 
-    fn links(&self) -> MutexGuard<'_, HashMap<String, Arc<Link>>> {
+    fn links(&self) -> MutexGuard<'_, HashMap<String, Opening>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,34 +110,88 @@ impl Remote {
         self.leader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next of the addresses that were given.
-    fn any(&self) -> String {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        self.endpoints.get(turn % self.endpoints.len().max(1)).cloned().unwrap_or_default()
+    /// The addresses that were given, the one whose turn it is first, those behind that nothing has come from lately. To these a way is
+    /// opened meanwhile, so that nobody has to wait to learn that one answers again.
+    fn in_turn(&self) -> Vec<&String> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.endpoints.len().max(1);
+        let (before, from) = self.endpoints.split_at(turn);
+        let links = self.links();
+        let (mut ready, others): (Vec<_>, Vec<_>) =
+            from.iter().chain(before).partition(|&address| is_ready(links.get(address)));
+        drop(links);
+        for address in &others {
+            if !self.is_away(address) {
+                drop(self.open(address));
+            }
+        }
+        ready.extend(others);
+        ready
+    }
+
+    /// Whom to ask next, if possible another one than this.
+    fn another(&self, than: Option<&str>) -> String {
+        let all = self.in_turn();
+        let other = all.iter().find(|&&address| Some(address.as_str()) != than);
+        other.or(all.first()).map(|&address| address.clone()).unwrap_or_default()
+    }
+
+    /// Whether one of the members that were given answers.
+    fn is_any_ready(&self) -> bool {
+        let links = self.links();
+        self.endpoints.iter().any(|address| is_ready(links.get(address)))
+    }
+
+    /// Whether it is known that nobody answers at this address just now.
+    fn is_away(&self, address: &str) -> bool {
+        match self.links().get(address).and_then(|opening| opening.peek()) {
+            Some(Ok(link)) => !link.is_closed() && link.is_quiet(),
+            Some(Err((_, at))) => at.elapsed() < AWAY,
+            None => false,
+        }
+    }
+
+    /// The stream to this address. It is opened once, however many want it.
+    fn open(&self, address: &str) -> Opening {
+        let mut links = self.links();
+        if let Some(opening) = links.get(address)
+            && opening.peek().is_none_or(|opened| opened.as_ref().is_ok_and(|link| !link.is_closed()))
+        {
+            return opening.clone();
+        }
+        let (endpoint, options) = (address.to_owned(), self.options.clone());
+        let opening = async move {
+            let deadline = Instant::now() + options.connect_timeout;
+            let opened = timeout_at(deadline, async { Link::open(options.channel(&endpoint).await?).await }).await;
+            let late = GrpcError::Connect(format!("{endpoint}: no answer within {:?}", options.connect_timeout));
+            opened.unwrap_or(Err(late)).map(Arc::new).map_err(|error| (error, Instant::now()))
+        };
+        let opening = opening.boxed().shared();
+        links.insert(address.to_owned(), opening.clone());
+        // Also if who wanted it gives up.
+        tokio::spawn(opening.clone());
+        opening
     }
 
     async fn link(&self, address: &str) -> Result<Arc<Link>, GrpcError> {
-        if let Some(link) = self.links().get(address).filter(|link| !link.is_closed()) {
-            return Ok(Arc::clone(link));
-        }
-        let deadline = Instant::now() + self.options.connect_timeout;
-        let opened = timeout_at(deadline, Link::open(address, &self.options)).await;
-        let link = Arc::new(opened.unwrap_or_else(|_| Err(GrpcError::Connect(format!("{address}: timed out"))))?);
-        self.links().insert(address.to_owned(), Arc::clone(&link));
-        Ok(link)
+        self.open(address).await.map_err(|(error, _)| error)
     }
 
-    /// Sends a request until somebody takes it, and waits for the reply. What `may_repeat` is sent again also where it was lost.
-    async fn call(&self, body: Body, wants_leader: bool, may_repeat: bool) -> Result<wire::Reply, Error> {
+    /// Sends a request until somebody takes it, and waits for the reply. Also what was lost is sent again, if it may be repeated; then the
+    /// outcome is unknown for as long as no reply says what it is.
+    async fn call(&self, body: Body, wants_leader: bool, repeat: Repeat) -> Result<wire::Reply, Error> {
         let deadline = Instant::now() + self.options.request_timeout;
-        let known = self.leader().clone().filter(|_| wants_leader);
-        let mut target = known.unwrap_or_else(|| self.any());
+        let known = self.leader().clone().filter(|leader| wants_leader && !self.is_away(leader));
+        let mut target = known.unwrap_or_else(|| self.another(None));
         // Members that could not be reached, one after the other.
         let mut away = 0;
+        let mut lost = None;
         loop {
-            let error = match timeout_at(deadline, self.attempt(&target, body.clone())).await {
-                Err(_) if may_repeat => return Err(Error::Unreachable("no answer came in time".into())),
-                Err(_) => return Err(Error::UnknownOutcome("no answer came in time".into())),
+            let until = match repeat {
+                Repeat::Freely => deadline.min(Instant::now() + self.options.request_timeout / ATTEMPTS),
+                Repeat::Never => deadline,
+            };
+            let error = match timeout_at(until, self.attempt(&target, body.clone())).await {
+                Err(_) => Error::UnknownOutcome(format!("{target}: no answer came in time")),
                 Ok(Ok(reply)) => match refusal(&reply) {
                     None => {
                         self.learn(&reply.leader_address);
@@ -138,24 +203,28 @@ impl Remote {
             };
             let next = match &error {
                 Error::NotLeader(leader) => leader.as_ref().map(|leader| leader.address.clone()),
-                Error::Busy | Error::NotNow(_) | Error::NoQuorum => Some(target.clone()),
-                Error::Unreachable(_) | Error::Failed(_) | Error::Stopped => None,
-                Error::UnknownOutcome(_) if may_repeat => None,
+                Error::Busy | Error::NotNow(_) => Some(target.clone()),
+                Error::NoQuorum | Error::Unreachable(_) | Error::Failed(_) | Error::Stopped => None,
                 Error::UnknownOutcome(_) => {
                     self.forget(&target);
-                    return Err(error);
+                    if repeat == Repeat::Never {
+                        return Err(error);
+                    }
+                    lost = Some(error.clone());
+                    None
                 }
-                _ => return Err(error),
+                // That nothing has happened is true of the last attempt alone.
+                _ => return Err(lost.unwrap_or(error)),
             };
-            let next = next.filter(|address| !address.is_empty() && self.may_ask(address));
+            let next = next.filter(|address| !address.is_empty() && self.may_ask(address) && !self.is_away(address));
             let is_named = matches!(&error, Error::NotLeader(_)) && next.is_some();
             away = if matches!(&error, Error::Unreachable(_)) { away + 1 } else { 0 };
             if wants_leader {
                 *self.leader() = next.clone();
             }
-            target = next.unwrap_or_else(|| self.any());
+            target = next.unwrap_or_else(|| self.another(Some(&target)));
             if Instant::now() + RETRY >= deadline {
-                return Err(error);
+                return Err(lost.unwrap_or(error));
             }
             // Who cannot be reached keeps nobody from asking the next one, until all have been asked.
             let is_next = away > 0 && away <= self.endpoints.len();
@@ -187,6 +256,12 @@ impl Remote {
     }
 }
 
+/// Whether there is a stream, the other end of which answers.
+fn is_ready(opening: Option<&Opening>) -> bool {
+    let known = opening.and_then(|opening| opening.peek());
+    known.is_some_and(|known| known.as_ref().is_ok_and(|link| !link.is_closed() && !link.is_quiet()))
+}
+
 /// A reply after which somebody else may be asked.
 fn refusal(reply: &wire::Reply) -> Option<Error> {
     match &reply.body {
@@ -197,36 +272,45 @@ fn refusal(reply: &wire::Reply) -> Option<Error> {
 
 impl Door for Remote {
     fn write(&self, transaction: Transaction, stamp: Option<Stamp>) -> BoxFuture<'_, Result<Written, Error>> {
+        let is_done_once = stamp.is_some() || transaction.changes_nothing_twice();
+        let repeat = if is_done_once { Repeat::Freely } else { Repeat::Never };
         let body = Body::Write(wire::Write::of(transaction, stamp));
-        Box::pin(async move { self.call(body, true, false).await?.into_written() })
+        Box::pin(async move { self.call(body, true, repeat).await?.into_written() })
     }
 
     fn read(&self, query: Query, options: ReadOptions) -> BoxFuture<'_, Result<Seen<Answer>, Error>> {
         // Others take a round where the leader has a lease.
         let wants_leader = matches!(options.level, ReadLevel::Lease | ReadLevel::Linearizable);
         let body = Body::Read(wire::Read::of(query, options));
-        Box::pin(async move { self.call(body, wants_leader, true).await?.into_seen() })
+        Box::pin(async move {
+            match self.call(body, wants_leader, Repeat::Freely).await {
+                Ok(reply) => reply.into_seen(),
+                // Nothing happens by a read. Who answers pings, and not this, looks for others.
+                Err(Error::UnknownOutcome(_)) if wants_leader && self.is_any_ready() => Err(Error::NoQuorum),
+                Err(Error::UnknownOutcome(why)) => Err(Error::Unreachable(why)),
+                Err(error) => Err(error),
+            }
+        })
     }
 
     fn open_session(&self) -> BoxFuture<'_, Result<u64, Error>> {
         // One that nobody knows of ends by itself.
         let body = Body::OpenSession(wire::OpenSession {});
-        Box::pin(async move { self.call(body, true, true).await?.into_session() })
+        Box::pin(async move { self.call(body, true, Repeat::Freely).await?.into_session() })
     }
 
     fn close_session(&self, session: u64) -> BoxFuture<'_, Result<(), Error>> {
         let body = Body::CloseSession(wire::CloseSession { session });
-        Box::pin(async move { self.call(body, true, true).await?.into_session().map(|_| ()) })
+        Box::pin(async move { self.call(body, true, Repeat::Freely).await?.into_session().map(|_| ()) })
     }
 
     fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<Watch, Error>> {
         Box::pin(async move {
             let request = wire::WatchRequest::of(options);
             let mut problem = Error::Unreachable("no address was given".into());
-            for _ in &self.endpoints {
-                let address = self.any();
+            for address in self.in_turn() {
                 let opened = async {
-                    let channel = self.options.channel(&address).await?;
+                    let channel = self.options.channel(address).await?;
                     let (questions, mut answers) = channel.stream(WATCH, &request, true).await?;
                     // The first answer says that nothing is missed from here on.
                     let first: Option<wire::Events> = answers.next().await?;
@@ -238,7 +322,12 @@ impl Door for Remote {
                         Some(denied) => return Err(denied),
                         None => problem = Error::Unreachable(error.to_string()),
                     },
-                    Err(_) => problem = Error::Unreachable(format!("{address}: timed out")),
+                    Err(_) => {
+                        problem = Error::Unreachable(format!(
+                            "{address}: no answer within {:?}",
+                            self.options.connect_timeout
+                        ))
+                    }
                 }
             }
             Err(problem)
@@ -274,109 +363,4 @@ fn events(
         let events: Vec<Event> = batch.events.into_iter().map(wire::Event::parse).collect();
         Some((Ok(events), (Step::Later, answers, questions)))
     })))
-}
-
-type Waiter = oneshot::Sender<Result<wire::Reply, Error>>;
-
-/// A stream to a member.
-struct Link {
-    requests: mpsc::Sender<(Body, Waiter)>,
-    waiting: Arc<Mutex<Waiting>>,
-}
-
-/// Who waits for replies.
-#[derive(Default)]
-struct Waiting {
-    waiters: HashMap<u64, Waiter>,
-    is_closed: bool,
-}
-
-fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Tells everybody that nobody knows.
-fn close(waiting: &Mutex<Waiting>, why: Error) {
-    let mut waiting = lock(waiting);
-    waiting.is_closed = true;
-    for (_, waiter) in waiting.waiters.drain() {
-        // Who waits no longer does not want to know.
-        let _ = waiter.send(Err(why.clone()));
-    }
-}
-
-fn lost(error: &GrpcError) -> Error {
-    Error::UnknownOutcome(error.to_string())
-}
-
-impl Link {
-    async fn open(address: &str, options: &Options) -> Result<Self, GrpcError> {
-        let channel = options.channel(address).await?;
-        let (questions, answers) = channel.stream(OPERATE, &wire::Requests::default(), false).await?;
-        let waiting = Arc::new(Mutex::new(Waiting::default()));
-        let (requests, receiver) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(write(receiver, questions, Arc::clone(&waiting)));
-        tokio::spawn(read(answers, Arc::clone(&waiting)));
-        Ok(Self { requests, waiting })
-    }
-
-    fn is_closed(&self) -> bool {
-        lock(&self.waiting).is_closed
-    }
-
-    async fn call(&self, body: Body) -> Result<wire::Reply, Error> {
-        let (waiter, reply) = oneshot::channel();
-        let sent = self.requests.send((body, waiter)).await;
-        sent.map_err(|_| Error::Unreachable("the connection has ended".into()))?;
-        reply.await.unwrap_or_else(|_| Err(Error::UnknownOutcome("the connection has ended".into())))
-    }
-}
-
-async fn write(
-    mut requests: mpsc::Receiver<(Body, Waiter)>,
-    mut questions: Questions<wire::Requests>,
-    waiting: Arc<Mutex<Waiting>>,
-) {
-    let mut next_id = 0;
-    let mut taken = Vec::with_capacity(FRAME_REQUESTS_MAX);
-    while requests.recv_many(&mut taken, FRAME_REQUESTS_MAX).await > 0 {
-        let mut frame = wire::Requests::default();
-        {
-            let mut waiting = lock(&waiting);
-            if waiting.is_closed {
-                for (_, waiter) in taken.drain(..) {
-                    let _ = waiter.send(Err(Error::Unreachable("the connection has ended".into())));
-                }
-                return;
-            }
-            for (body, waiter) in taken.drain(..) {
-                next_id += 1;
-                waiting.waiters.insert(next_id, waiter);
-                frame.requests.push(wire::Request { id: next_id, body: Some(body) });
-            }
-        }
-        if let Err(error) = questions.send(&frame).await {
-            // Who reads hears why, most of the time.
-            sleep(LAST_WORD).await;
-            return close(&waiting, lost(&error));
-        }
-    }
-    // The client was dropped: nobody waits.
-}
-
-async fn read(mut answers: Answers<wire::Replies>, waiting: Arc<Mutex<Waiting>>) {
-    loop {
-        match answers.next().await {
-            Ok(Some(frame)) => {
-                let mut waiting = lock(&waiting);
-                for reply in frame.replies {
-                    if let Some(waiter) = waiting.waiters.remove(&reply.id) {
-                        let _ = waiter.send(Ok(reply));
-                    }
-                }
-            }
-            Ok(None) => return close(&waiting, Error::UnknownOutcome("the member has ended the stream".into())),
-            Err(error) => return close(&waiting, error.denied().unwrap_or_else(|| lost(&error))),
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! Exactly once: writes of a session are numbered, and the state machine remembers what it answered.
+//! Exactly once; what a session promises stands at [`Session`].
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,9 @@ use crate::{Door, Error, Stamp, Transaction, Written};
 /// Before a write whose outcome is not known is sent again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// A session. Clones are the same one, and may write at the same time.
+/// A session, in which each write is done once, however often it must be sent: its writes are numbered, and the state machine remembers what
+/// it answered. Clones are the same one, and may write at the same time. It ends after an hour without use, and then its writes fail with
+/// [`Error::NoSession`].
 #[derive(Clone)]
 pub struct Session {
     door: Arc<dyn Door>,

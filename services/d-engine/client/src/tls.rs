@@ -10,8 +10,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::grpc::GrpcError;
-
 /// Files that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -54,11 +52,17 @@ impl Tls {
         Self(Arc::new(config))
     }
 
-    pub(crate) async fn connect(&self, socket: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, GrpcError> {
-        let failed = |error: &dyn std::fmt::Display| GrpcError::Connect(format!("{host}: TLS: {error}"));
+    pub(crate) async fn connect(&self, socket: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, String> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(&error))?;
-        TlsConnector::from(Arc::clone(&self.0)).connect(name, socket).await.map_err(|error| failed(&error))
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| format!("TLS: {error}"))?;
+        let connected = TlsConnector::from(Arc::clone(&self.0)).connect(name, socket).await;
+        connected.map_err(|error| match error.get_ref().and_then(|error| error.downcast_ref()) {
+            None | Some(rustls::Error::InvalidMessage(_)) => {
+                format!("TLS: {error}: is this the port for clients, and does the member speak TLS?")
+            }
+            // It says what is wrong with a certificate.
+            Some(_) => format!("TLS: {error}"),
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Watches: what happens to keys, in order, without a gap or an end that says so.
+//! Watches; what they promise stands at [`Watch`].
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -65,7 +65,9 @@ impl WatchOptions {
 /// Events as they come, several at a time.
 pub type Batches = Pin<Box<dyn Stream<Item = Result<Vec<Event>, Error>> + Send>>;
 
-/// A watch that goes on until it is dropped or has ended.
+/// A watch, until it is dropped or has ended: what happens to keys, in the order of the log, without a gap. Where that cannot be, it ends with an
+/// error that says so. It does not go to another member by itself: begin another one with [`WatchOptions::from_revision`] one above the
+/// last event's, and it misses nothing, or says [`Error::TooOld`].
 pub struct Watch {
     batches: Batches,
     ready: VecDeque<Event>,

@@ -167,7 +167,7 @@ impl Transaction {
         Self::of(Operation::Delete { key: key.into() })
     }
 
-    /// Gives a key a value if it has another, or none.
+    /// Gives a key a value if it has the expected one; `None`: if it does not exist.
     pub fn compare_and_swap(key: impl Into<Bytes>, expected: Option<Bytes>, value: impl Into<Bytes>) -> Self {
         let key = key.into();
         let condition = expected.map_or(Condition::Exists(false), Condition::ValueIs);

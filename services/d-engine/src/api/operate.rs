@@ -465,6 +465,7 @@ pub(super) async fn status(node: &Node) -> wire::StatusReply {
         durability: options.durability.name().into(),
         syncs,
         sync_mean_micros: times.sum_nanos.checked_div(syncs).unwrap_or_default() / 1000,
+        sync_sum_micros: if is_synced { times.sum_nanos / 1000 } else { 0 },
         is_ready,
     }
 }

@@ -6,7 +6,7 @@ use service_kit::grpc::Status;
 use wire::change_users_request::Change;
 
 use super::errors;
-use crate::engine::{Node, denied};
+use crate::engine::{Node, denied_but_to_administrators};
 use crate::state::{Access, NAME_BYTES_MAX, UserChange};
 
 /// How dear it is to guess a password: a check takes tens of milliseconds.
@@ -73,7 +73,7 @@ pub(super) async fn change(node: Node, request: wire::ChangeUsersRequest) -> wir
         if let Some(password) = password {
             // Before the work, which is what somebody would want who means harm. Who may do so decides the log.
             if !node.users().knows(node.principal()) {
-                return Err(denied());
+                return Err(denied_but_to_administrators());
             }
             let hashed = tokio::task::spawn_blocking(move || bcrypt::hash(password, COST)).await;
             let new = hashed.ok().and_then(Result::ok).ok_or(Error::Stopped)?;
@@ -90,7 +90,7 @@ pub(super) async fn change(node: Node, request: wire::ChangeUsersRequest) -> wir
 pub(super) fn list(node: &Node) -> Result<wire::ListUsersReply, Status> {
     let users = node.users();
     if !users.is_admin(node.principal()) {
-        return Err(errors::status(denied()));
+        return Err(errors::status(denied_but_to_administrators()));
     }
     let granted = |(prefix, access): (&Bytes, &Access)| wire::Granted {
         prefix: prefix.clone(),

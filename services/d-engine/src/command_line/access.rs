@@ -1,28 +1,39 @@
 //! How `ctl` and `bench` reach members: the flags for TLS and users, and connections by them.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
-use d_engine_client::grpc::{Channel, GrpcError};
+use d_engine_client::grpc::{Channel, GrpcError, address_of};
 use d_engine_client::{Client, Credentials, Options, Tls};
+use tokio::time::timeout;
+
+/// For a connection to a member.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Flags for TLS and users.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
     /// Who signs members' certificates, PEM: members are spoken to by TLS.
-    #[arg(long, env = "D_ENGINE_CLIENT_TLS_AUTHORITY", value_name = "FILE")]
+    #[arg(long, global = true, env = "D_ENGINE_CLIENT_TLS_AUTHORITY", value_name = "FILE")]
     tls_authority: Option<PathBuf>,
     /// Certificate shown to members that ask for one, PEM.
-    #[arg(long, env = "D_ENGINE_CLIENT_TLS_CERTIFICATE", value_name = "FILE", requires_all = ["tls_authority", "tls_key"])]
+    #[arg(
+        long,
+        global = true,
+        env = "D_ENGINE_CLIENT_TLS_CERTIFICATE",
+        value_name = "FILE",
+        requires_all = ["tls_authority", "tls_key"]
+    )]
     tls_certificate: Option<PathBuf>,
     /// Its key, PEM.
-    #[arg(long, env = "D_ENGINE_CLIENT_TLS_KEY", value_name = "FILE", requires = "tls_certificate")]
+    #[arg(long, global = true, env = "D_ENGINE_CLIENT_TLS_KEY", value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
     /// The user to sign in as, where members ask for users.
-    #[arg(long, env = "D_ENGINE_USER", value_name = "NAME")]
+    #[arg(long, global = true, env = "D_ENGINE_USER", value_name = "NAME")]
     user: Option<String>,
     /// A file with its password in the first line; without it, the variable D_ENGINE_PASSWORD has it.
-    #[arg(long, value_name = "FILE", requires = "user")]
+    #[arg(long, global = true, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
 }
 
@@ -56,13 +67,30 @@ impl Flags {
 impl Access {
     /// A connection to a member.
     pub async fn channel(&self, endpoint: &str) -> Result<Channel, GrpcError> {
-        Ok(Channel::connect_with(endpoint, self.tls.as_ref()).await?.signed_in(self.credentials.as_ref()))
+        let connected = timeout(CONNECT_TIMEOUT, Channel::connect_with(endpoint, self.tls.as_ref())).await;
+        let late = GrpcError::Connect(format!("{endpoint}: no answer within {CONNECT_TIMEOUT:?}"));
+        Ok(connected.unwrap_or(Err(late))?.signed_in(self.credentials.as_ref()))
     }
 
     /// A client of members.
     pub async fn client(&self, endpoints: &[String]) -> anyhow::Result<Client> {
         let options = Options { tls: self.tls.clone(), credentials: self.credentials.clone(), ..Options::default() };
         Client::connect(endpoints, options).await.context("no connection")
+    }
+}
+
+/// Where a member is, as a flag says it.
+pub(super) fn endpoint(text: &str) -> Result<String, String> {
+    // Whether it says https:// is looked at when it is connected to.
+    address_of(text).map(|_| text.trim().to_owned())
+}
+
+/// An error, once with the address where it was met.
+pub(super) fn met_at(endpoint: &str, error: &GrpcError) -> anyhow::Error {
+    match error {
+        // It has it.
+        GrpcError::Connect(said) => anyhow::anyhow!("{said}"),
+        error => anyhow::anyhow!("{endpoint}: {error}"),
     }
 }
 

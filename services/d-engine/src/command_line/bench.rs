@@ -7,6 +7,8 @@
 use std::io;
 
 use d_engine_client::ReadLevel;
+use d_engine_client::wire::StatusReply;
+use hdrhistogram::Histogram;
 use service_kit::console;
 
 use super::keys::Keys;
@@ -20,36 +22,43 @@ const SYNC_MICROS_MIN: u64 = 50;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Addresses of members; once for each, or with commas.
-    #[arg(long = "endpoints", default_value = "http://127.0.0.1:9081", value_delimiter = ',')]
+    #[arg(
+        long = "endpoints",
+        global = true,
+        default_value = "http://127.0.0.1:9081",
+        value_delimiter = ',',
+        value_name = "HOST:PORT",
+        value_parser = access::endpoint
+    )]
     endpoints: Vec<String>,
     /// Connections.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, global = true, default_value_t = 1)]
     conns: usize,
     /// Clients: each makes one request after the other.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, global = true, default_value_t = 1)]
     clients: usize,
     /// Requests of all clients together.
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, global = true, default_value_t = 10_000)]
     total: u64,
     /// Bytes of a key.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, global = true, default_value_t = 8)]
     key_size: usize,
     /// Bytes of a value.
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, global = true, default_value_t = 256)]
     value_size: usize,
     /// Keys in order, from 99999999 down.
-    #[arg(long)]
+    #[arg(long, global = true)]
     sequential_keys: bool,
     /// Different keys; by default as many as requests.
-    #[arg(long)]
+    #[arg(long, global = true)]
     key_space: Option<u64>,
     /// Lets in as many requests as there are connections, and starts the clock then, as the report's tool does.
-    #[arg(long)]
+    #[arg(long, global = true)]
     report_inflight: bool,
     #[command(flatten)]
     access: access::Flags,
     /// What is spoken.
-    #[arg(long, value_enum, default_value_t = Door::Unary)]
+    #[arg(long, global = true, value_enum, default_value_t = Door::Unary)]
     door: Door,
     #[command(subcommand)]
     work: Verb,
@@ -101,42 +110,25 @@ impl Arguments {
 /// Runs it, and prints what came of it.
 pub(super) fn run(load: Load) -> anyhow::Result<()> {
     let runtime = super::runtime()?;
-    let mut problem = anyhow::anyhow!("no address was given");
-    let mut before = None;
-    for endpoint in &load.endpoints {
-        match runtime.block_on(ctl::status(&load.access, endpoint)) {
-            Ok(status) if !status.leader_address.is_empty() || status.leader_id == status.member_id => {
-                let leader =
-                    if status.leader_id == status.member_id { endpoint.clone() } else { status.leader_address };
-                before = Some(runtime.block_on(ctl::status(&load.access, &leader)).map(|status| (leader, status))?);
-                break;
-            }
-            Ok(_) => problem = anyhow::anyhow!("{endpoint} knows no leader"),
-            Err(error) => problem = error,
-        }
-    }
-    let Some((leader, before)) = before else { return Err(problem) };
+    let (leader, before) = runtime.block_on(ctl::find_leader(&load.access, &load.endpoints))?;
     console::print(format_args!(
         "leader: {leader}, members: {}, durability of acknowledged writes: {}\n",
         before.members.len(),
         before.durability
     ))?;
     let measured = load::run(&load, &leader)?;
-    let after = runtime.block_on(ctl::status(&load.access, &leader))?;
     print(&load, &measured)?;
     if before.durability == "fsync" {
-        let syncs = after.syncs.saturating_sub(before.syncs);
-        console::print(format_args!(
-            "syncs of the leader's log: {syncs}, mean {} us with their writes\n",
-            after.sync_mean_micros
-        ))?;
-        if syncs > 0 && after.sync_mean_micros < SYNC_MICROS_MIN {
-            console::print(format_args!(
-                "warning: syncs of less than {SYNC_MICROS_MIN} us do not reach a disk: numbers of writes are not durable ones\n"
-            ))?;
+        // Of the run alone, and whatever has become of the member.
+        match runtime.block_on(ctl::status(&load.access, &leader)) {
+            Ok(after) => print_syncs(&leader, &before, &after)?,
+            Err(error) => console::print(format_args!("syncs of the leader's log: not known: {error:#}\n"))?,
         }
     } else {
         console::print(format_args!("warning: acknowledged writes are not synced: compare with nothing that syncs\n"))?;
+    }
+    if let Some(refusal) = measured.refusal {
+        anyhow::bail!("the run has ended early: {refusal}");
     }
     anyhow::ensure!(
         measured.latencies.len() == load.total,
@@ -147,8 +139,29 @@ pub(super) fn run(load: Load) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the log of the member that led when the run began has done since.
+fn print_syncs(leader: &str, before: &StatusReply, after: &StatusReply) -> io::Result<()> {
+    let Some(syncs) = after.syncs.checked_sub(before.syncs) else {
+        return console::print(format_args!(
+            "syncs of the leader's log: not known: {leader} was started again meanwhile\n"
+        ));
+    };
+    let mean = after.sync_sum_micros.saturating_sub(before.sync_sum_micros).checked_div(syncs);
+    let with_mean = mean.map(|mean| format!(", mean {mean} us with their writes")).unwrap_or_default();
+    console::print(format_args!("syncs of the leader's log: {syncs}{with_mean}\n"))?;
+    if after.leader_id != before.leader_id {
+        console::print(format_args!("the leader has changed meanwhile: these are the syncs of {leader} alone\n"))?;
+    }
+    if mean.is_some_and(|mean| mean < SYNC_MICROS_MIN) {
+        console::print(format_args!(
+            "warning: syncs of less than {SYNC_MICROS_MIN} us do not reach a disk: numbers of writes are not durable ones\n"
+        ))?;
+    }
+    Ok(())
+}
+
 fn print(load: &Load, measured: &Measured) -> io::Result<()> {
-    let Measured { elapsed, latencies, found, failed, problem, busy_seconds } = measured;
+    let Measured { elapsed, latencies, found, failed, made_again, problem, busy_seconds, refusal: _ } = measured;
     let seconds = elapsed.as_secs_f64();
     let requests = latencies.len();
     console::print(format_args!(
@@ -165,6 +178,18 @@ fn print(load: &Load, measured: &Measured) -> io::Result<()> {
     if let Work::Get(_) = load.work {
         console::print(format_args!("found: {found} of {requests}\n"))?;
     }
+    if requests == 0 {
+        console::print(format_args!("latency: of nothing\n"))?;
+    } else {
+        print_latencies(latencies)?;
+    }
+    if let Some(problem) = problem {
+        console::print(format_args!("failed: {failed}, made again: {made_again}, the first: {problem}\n"))?;
+    }
+    Ok(())
+}
+
+fn print_latencies(latencies: &Histogram<u64>) -> io::Result<()> {
     console::print(format_args!(
         "latency us: avg {:.0} min {} max {} p50 {} p90 {} p99 {} p99.9 {}\n",
         latencies.mean(),
@@ -174,9 +199,5 @@ fn print(load: &Load, measured: &Measured) -> io::Result<()> {
         latencies.value_at_quantile(0.9),
         latencies.value_at_quantile(0.99),
         latencies.value_at_quantile(0.999)
-    ))?;
-    if let Some(problem) = problem {
-        console::print(format_args!("failed and made again: {failed}, first: {problem}\n"))?;
-    }
-    Ok(())
+    ))
 }

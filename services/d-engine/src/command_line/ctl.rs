@@ -16,7 +16,14 @@ use crate::settings::address_of;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Addresses of members.
-    #[arg(long = "endpoints", default_value = "127.0.0.1:9081", value_delimiter = ',')]
+    #[arg(
+        long = "endpoints",
+        global = true,
+        default_value = "127.0.0.1:9081",
+        value_delimiter = ',',
+        value_name = "HOST:PORT",
+        value_parser = access::endpoint
+    )]
     endpoints: Vec<String>,
     #[command(flatten)]
     access: access::Flags,
@@ -45,11 +52,13 @@ enum Member {
         /// Its number.
         id: u64,
     },
+    /// Says who belongs to the group, where clients find each, whether it votes, and which one leads.
+    List,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Changes who belongs to the group.
+    /// Changes who belongs to the group, or says it.
     #[command(subcommand)]
     Member(Member),
     /// Hands leadership over to a member.
@@ -66,7 +75,7 @@ enum Verb {
     /// Has members ask for users, or not.
     #[command(subcommand)]
     Auth(users::Auth),
-    /// Says what each member is.
+    /// Says what each member is. It fails if one of them does not answer.
     Status,
     /// Has each of the members that are named rewrite the files of its state, one after the other, so that they have no more than what is
     /// there. For that time it takes the room of both.
@@ -74,8 +83,10 @@ enum Verb {
     /// Gives a key a value; its revision.
     Put {
         /// The key.
+        #[arg(allow_hyphen_values = true)]
         key: String,
         /// Its value.
+        #[arg(allow_hyphen_values = true)]
         value: String,
     },
     /// Deletes a key; says whether it was there.
@@ -105,8 +116,89 @@ pub(super) fn level(name: &str) -> Result<ReadLevel, String> {
 
 /// What a member says of itself.
 pub(super) async fn status(access: &Access, endpoint: &str) -> anyhow::Result<wire::StatusReply> {
-    let channel = access.channel(endpoint).await?;
-    Ok(channel.unary("/storebench.dengine.v1.Store/Status", &wire::StatusRequest {}).await?)
+    let answer = async {
+        let channel = access.channel(endpoint).await?;
+        channel.unary("/storebench.dengine.v1.Store/Status", &wire::StatusRequest {}).await
+    };
+    answer.await.map_err(|error| access::met_at(endpoint, &error))
+}
+
+/// What a member is to the group, as it sees that.
+fn role(status: &wire::StatusReply) -> &'static str {
+    let is_learner = |member: &wire::Member| member.id == status.member_id && !member.is_voter;
+    match status.members.iter().any(is_learner) {
+        _ if status.leader_id == status.member_id => "leader",
+        true => "learner",
+        false => "follower",
+    }
+}
+
+async fn print_statuses(access: &Access, endpoints: &[String]) -> anyhow::Result<()> {
+    let mut silent = 0;
+    for endpoint in endpoints {
+        match status(access, endpoint).await {
+            Ok(status) => console::print(format_args!(
+                "{endpoint}: member {} {} term {} committed {} applied {} leader {} durability {} ready {} version {}\n",
+                status.member_id,
+                role(&status),
+                status.term,
+                status.committed,
+                status.applied,
+                status.leader_id,
+                status.durability,
+                status.is_ready,
+                status.version
+            ))?,
+            Err(error) => {
+                silent += 1;
+                console::print(format_args!("{error:#}\n"))?;
+            }
+        }
+    }
+    anyhow::ensure!(silent == 0, "{silent} of {} members do not answer", endpoints.len());
+    Ok(())
+}
+
+/// As the leader knows it, or else the first member that answers.
+async fn print_members(access: &Access, endpoints: &[String]) -> anyhow::Result<()> {
+    let (seen, problem) = match find_leader(access, endpoints).await {
+        Ok((_, status)) => (Some(status), None),
+        Err(problem) => {
+            let mut seen = None;
+            for endpoint in endpoints {
+                seen = seen.or(status(access, endpoint).await.ok());
+            }
+            (seen, Some(problem))
+        }
+    };
+    for wire::Member { id, address, is_voter } in seen.iter().flat_map(|seen| &seen.members) {
+        let votes = if *is_voter { "voter" } else { "learner" };
+        let leads = if seen.as_ref().is_some_and(|seen| seen.leader_id == *id) { " leader" } else { "" };
+        console::print(format_args!("{id} {address} {votes}{leads}\n"))?;
+    }
+    problem.map_or(Ok(()), Err)
+}
+
+/// The leader's address and what it says of itself, by the first of the members that knows it.
+pub(super) async fn find_leader(access: &Access, endpoints: &[String]) -> anyhow::Result<(String, wire::StatusReply)> {
+    let mut problem = anyhow::anyhow!("no address was given");
+    for endpoint in endpoints {
+        let found = match status(access, endpoint).await {
+            Ok(found) if found.leader_id == found.member_id => return Ok((endpoint.clone(), found)),
+            Ok(found) if found.leader_address.is_empty() => {
+                problem = anyhow::anyhow!("{endpoint}: no leader is known: is a majority running?");
+                continue;
+            }
+            Ok(found) => status(access, &found.leader_address).await.map(|status| (found.leader_address, status)),
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok((leader, status)) if status.leader_id == status.member_id => return Ok((leader, status)),
+            Ok((leader, _)) => problem = anyhow::anyhow!("{leader}: it is said to lead, and does not"),
+            Err(error) => problem = error,
+        }
+    }
+    Err(problem)
 }
 
 /// Asks members one after the other, and whom they name, until the leader has done it.
@@ -126,13 +218,16 @@ async fn change_members(access: &Access, endpoints: &[String], change: Change) -
             Ok(wire::ChangeMembersReply { error: Some(error) }) => match error.parse() {
                 Error::NotLeader(leader) => {
                     let leader = leader.map(|leader| leader.address).filter(|address| !address.is_empty());
+                    problem = match &leader {
+                        Some(leader) => anyhow::anyhow!("{endpoint}: it does not lead, but the member at {leader}"),
+                        None => anyhow::anyhow!("{endpoint}: no leader is known: is a majority running?"),
+                    };
                     // Leaders may change while they are looked for, but not for ever.
                     waiting.extend(leader.filter(|_| asked < 2 * endpoints.len() + 2));
-                    problem = anyhow::anyhow!("{endpoint}: it does not lead");
                 }
                 error => return Err(error.into()),
             },
-            Err(error) => problem = anyhow::anyhow!("{endpoint}: {error}"),
+            Err(error) => problem = access::met_at(&endpoint, &error),
         }
     }
     Err(problem)
@@ -143,12 +238,14 @@ async fn defragment(access: &Access, endpoints: &[String]) -> anyhow::Result<()>
     let mut failed = 0;
     for endpoint in endpoints {
         let rewritten = async {
-            let channel = access.channel(endpoint).await?;
-            let request = wire::DefragmentRequest {};
-            let reply: wire::DefragmentReply =
-                channel.unary("/storebench.dengine.v1.Store/Defragment", &request).await?;
+            let reply = async {
+                let channel = access.channel(endpoint).await?;
+                let request = wire::DefragmentRequest {};
+                channel.unary("/storebench.dengine.v1.Store/Defragment", &request).await
+            };
+            let reply: wire::DefragmentReply = reply.await.map_err(|error| access::met_at(endpoint, &error))?;
             match reply.error {
-                Some(error) => Err(error.parse().into()),
+                Some(error) => Err(anyhow::anyhow!("{endpoint}: {}", error.parse())),
                 None => Ok::<_, anyhow::Error>((reply.before_bytes, reply.after_bytes)),
             }
         };
@@ -156,7 +253,7 @@ async fn defragment(access: &Access, endpoints: &[String]) -> anyhow::Result<()>
             Ok((before, after)) => console::print(format_args!("{endpoint}: {before} bytes before, {after} after\n"))?,
             Err(error) => {
                 failed += 1;
-                console::tell(format_args!("{endpoint}: {error:#}"));
+                console::tell(format_args!("{error:#}"));
             }
         }
     }
@@ -167,31 +264,7 @@ async fn defragment(access: &Access, endpoints: &[String]) -> anyhow::Result<()>
 pub(super) async fn run(Arguments { endpoints, access, verb }: Arguments) -> anyhow::Result<()> {
     let access = access.open()?;
     match verb {
-        Verb::Status => {
-            let mut answered = 0;
-            for endpoint in &endpoints {
-                match status(&access, endpoint).await {
-                    Ok(status) => {
-                        answered += 1;
-                        let role = if status.leader_id == status.member_id { "leader" } else { "follower" };
-                        console::print(format_args!(
-                            "{endpoint}: member {} {role} term {} committed {} applied {} leader {} durability {} ready {} \
-                             version {}\n",
-                            status.member_id,
-                            status.term,
-                            status.committed,
-                            status.applied,
-                            status.leader_id,
-                            status.durability,
-                            status.is_ready,
-                            status.version
-                        ))?;
-                    }
-                    Err(error) => console::print(format_args!("{endpoint}: {error:#}\n"))?,
-                }
-            }
-            anyhow::ensure!(answered > 0, "no member answers");
-        }
+        Verb::Status => print_statuses(&access, &endpoints).await?,
         Verb::Defragment => defragment(&access, &endpoints).await?,
         Verb::Snapshot(verb) => snapshot::run(&access, &endpoints, verb).await?,
         Verb::User(verb) => users::run(&access, &endpoints, verb).await?,
@@ -206,6 +279,7 @@ pub(super) async fn run(Arguments { endpoints, access, verb }: Arguments) -> any
                 }
                 Member::Promote { id } => Change::Promote(id),
                 Member::Remove { id } => Change::Remove(id),
+                Member::List => return print_members(&access, &endpoints).await,
             };
             change_members(&access, &endpoints, change).await?;
         }

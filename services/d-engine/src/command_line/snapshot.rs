@@ -9,7 +9,7 @@ use d_engine_client::wire;
 use service_kit::console;
 use service_kit::directory::sync_name;
 
-use super::access::Access;
+use super::access::{self, Access};
 use crate::state::{Backup, verify_backup};
 
 /// What is done.
@@ -60,7 +60,7 @@ async fn save(access: &Access, endpoints: &[String], file: &Path) -> anyhow::Res
                 sync_name(file).with_context(|| file.display().to_string())?;
                 return Ok(backup);
             }
-            Err(error) => problem = error.context(endpoint.clone()),
+            Err(error) => problem = error,
         }
     }
     // Whatever has come of it is of no use.
@@ -69,11 +69,12 @@ async fn save(access: &Access, endpoints: &[String], file: &Path) -> anyhow::Res
 }
 
 async fn fetch(access: &Access, endpoint: &str, part: &Path) -> anyhow::Result<()> {
-    let channel = access.channel(endpoint).await?;
+    let met = |error| access::met_at(endpoint, &error);
+    let channel = access.channel(endpoint).await.map_err(met)?;
     let path = "/storebench.dengine.v1.Store/Snapshot";
-    let (_questions, mut pieces) = channel.stream(path, &wire::SnapshotRequest {}, true).await?;
+    let (_questions, mut pieces) = channel.stream(path, &wire::SnapshotRequest {}, true).await.map_err(met)?;
     let mut out = create_private(part).with_context(|| part.display().to_string())?;
-    while let Some(wire::SnapshotPiece { data }) = pieces.next().await? {
+    while let Some(wire::SnapshotPiece { data }) = pieces.next().await.map_err(met)? {
         out.write_all(&data).with_context(|| part.display().to_string())?;
     }
     out.sync_all().with_context(|| part.display().to_string())

@@ -1,6 +1,6 @@
 //! `d-engine ctl user` and `ctl auth`: who may do what.
 
-use std::io::BufRead as _;
+use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -17,7 +17,7 @@ const LIST: &str = "/storebench.dengine.v1.Store/ListUsers";
 /// A new password.
 #[derive(Debug, clap::Args)]
 pub(super) struct Password {
-    /// A file with the new password in its first line; without it, the first line of standard input is that.
+    /// A file with the new password in its first line; without it, the first line of standard input is that, which may not be a terminal.
     #[arg(long, value_name = "FILE")]
     new_password_file: Option<PathBuf>,
 }
@@ -27,6 +27,11 @@ impl Password {
         match &self.new_password_file {
             Some(file) => access::first_line(file),
             None => {
+                // It would stand on the screen, and nothing would say that it is waited for.
+                anyhow::ensure!(
+                    !std::io::stdin().is_terminal(),
+                    "the new password is read from standard input, which is a terminal that shows it: name --new-password-file, or pipe it in"
+                );
                 let mut line = String::new();
                 std::io::stdin().lock().read_line(&mut line).context("no password on standard input")?;
                 Ok(line.trim_end_matches(['\n', '\r']).to_owned())
@@ -111,7 +116,7 @@ async fn change(access: &Access, endpoints: &[String], change: Change) -> anyhow
         match answer.await {
             Ok(wire::ChangeUsersReply { error: None }) => return Ok(()),
             Ok(wire::ChangeUsersReply { error: Some(error) }) => return Err(error.parse().into()),
-            Err(error) => problem = anyhow::anyhow!("{endpoint}: {error}"),
+            Err(error) => problem = access::met_at(endpoint, &error),
         }
     }
     Err(problem)
@@ -169,7 +174,7 @@ async fn list(access: &Access, endpoints: &[String]) -> anyhow::Result<()> {
                 }
                 return Ok(());
             }
-            Err(error) => problem = anyhow::anyhow!("{endpoint}: {error}"),
+            Err(error) => problem = access::met_at(endpoint, &error),
         }
     }
     Err(problem)

@@ -82,7 +82,14 @@ impl Node {
 
     /// Changes users, wherever the leader is.
     pub fn change_users(&self, change: UserChange) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
-        self.submit_later(Command::Users(self.principal().clone(), change).encode(), NotLeading::Forward)
+        let submitted =
+            self.submit_later(Command::Users(self.principal().clone(), change).encode(), NotLeading::Forward);
+        async move {
+            submitted.await.map_err(|error| match error {
+                Error::Denied(_) => denied_but_to_administrators(),
+                error => error,
+            })
+        }
     }
 
     fn submit_then(
@@ -313,6 +320,11 @@ fn wake(waker: Option<Waker>) {
 /// What who may not is told.
 pub(crate) fn denied() -> Error {
     Error::Denied(Refusal::Denied.to_string())
+}
+
+/// The same, where no grant would help.
+pub(crate) fn denied_but_to_administrators() -> Error {
+    Error::Denied("permission denied: only administrators may do that".into())
 }
 
 /// Before anything is waited for: what is too much is not held meanwhile.

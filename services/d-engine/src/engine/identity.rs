@@ -149,7 +149,13 @@ pub fn join(
                             "the member at {address} does not know it: let it be added first (d-engine ctl member add)"
                         );
                     }
-                    Err(error) => problem = format!("{address}: {error}"),
+                    Err(error) => {
+                        // What came is no frame of ours.
+                        let is_other =
+                            matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof);
+                        let hint = ": is this its port for members, by default 1000 above that for clients?";
+                        problem = format!("{address}: {error}{}", if is_other { hint } else { "" });
+                    }
                 }
             }
             match knows {

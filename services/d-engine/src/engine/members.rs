@@ -170,6 +170,9 @@ impl Node {
             return Ok(());
         }
         if !self.handle().status().membership.voters.contains(&id) {
+            if !self.members().contains_key(&id) {
+                return Err(not_a_member(id));
+            }
             return Err(Error::Invalid(format!("member {id} does not vote: promote it first")));
         }
         self.handle().transfer_leader(id).await.map_err(|error| self.request_error(error))?;

@@ -11,7 +11,7 @@ use d_engine_client::grpc::Channel;
 
 use crate::group::{Group, PROGRAM, free};
 
-fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+pub fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(PROGRAM).args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))

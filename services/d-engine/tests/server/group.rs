@@ -136,6 +136,13 @@ impl Group {
 
     /// Adds a member, starts it, and lets it vote; its number.
     pub fn grow(&mut self) -> usize {
+        let id = self.add_learner();
+        self.ctl_until(&["member", "promote", &id.to_string()]);
+        id
+    }
+
+    /// Adds a member that does not vote, and starts it; its number.
+    pub fn add_learner(&mut self) -> usize {
         let (id, mut found) = (self.addresses.len() + 1, free(2));
         self.peers.push(found.remove(1));
         let place = format!("{},{}", found[0], self.peers[id - 1]);
@@ -143,8 +150,12 @@ impl Group {
         self.addresses.push(found.remove(0));
         self.children.push(None);
         self.start_member(id);
-        self.ctl_until(&["member", "promote", &id.to_string()]);
         id
+    }
+
+    /// Where other members find a member.
+    pub fn peer_address(&self, id: usize) -> &str {
+        &self.peers[id - 1]
     }
 
     /// Waits until a member has ended; what it said.
@@ -188,6 +199,11 @@ impl Group {
             line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
         };
         Memory { resident_bytes: bytes("VmRSS:"), resident_most_bytes: bytes("VmHWM:") }
+    }
+
+    /// Sends a member a signal.
+    pub fn signal(&self, id: usize, signal: Signal) {
+        self.children[id - 1].as_ref().unwrap().signal(signal);
     }
 
     /// `kill -9`.

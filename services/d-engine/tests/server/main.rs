@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod backup;
+mod bench;
 mod closed_pipes;
 mod command_line;
 mod compressed;
+mod ctl;
 mod dashboard;
 mod dialects;
 mod disk;
@@ -16,6 +18,7 @@ mod locks;
 mod many_keys;
 mod members;
 mod rolling;
+mod stopped;
 mod tls;
 mod untaken;
 mod users;

@@ -43,12 +43,19 @@ async fn clients_with_a_certificate_are_served_and_others_are_not() {
         }
     };
     // In the open, without a certificate, and of somebody who does not trust the server.
-    refused(Options::default()).await;
+    let said = refused(Options::default()).await;
+    assert!(said.contains("does the member speak without TLS") && !said.contains("outcome"), "{said}");
     refused(Options { tls: Some(Tls::open(&ca, None).unwrap()), ..Options::default() }).await;
     let other = Authority::new();
     let stranger = Tls::open(&other.path(), Some((&client, &client_key))).unwrap();
     let said = refused(Options { tls: Some(stranger), ..Options::default() }).await;
     assert!(said.contains("invalid peer certificate"), "{said}");
+    // By TLS, to one that speaks in the open.
+    let in_the_open = Group::start(1);
+    in_the_open.leader().await;
+    let tls = Some(Tls::open(&ca, None).unwrap());
+    let said = Client::connect(&in_the_open.addresses, Options { tls, ..Options::default() }).await.err().unwrap();
+    assert!(said.to_string().contains("does the member speak TLS"), "{said}");
 
     let by_tls = ["--tls-authority", &text(&ca), "--tls-certificate", &text(&client), "--tls-key", &text(&client_key)];
     let run = |verb: &[&str], rest: &[&str]| {

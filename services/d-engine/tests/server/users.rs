@@ -236,12 +236,35 @@ async fn a_user_does_what_it_may_through_any_member_and_what_is_open_ends_with_i
         &["user", "grant", "anna", "read", ""],
         &["auth", "disable"],
         &["member", "remove", "2"],
+        &["snapshot", "save", &world.file("stolen")],
+        &["defragment"],
     ] {
         let said = world.ctl("anna", verb).unwrap_err();
-        assert!(said.contains("permission denied"), "{verb:?}: {said}");
+        assert!(said.contains("permission denied: only administrators may do that"), "{verb:?}: {said}");
     }
+    // A grant would help here.
+    let said = world.ctl("anna", &["put", "/b/1", "1"]).unwrap_err();
+    assert!(said.contains("ask an administrator for a grant of the prefix"), "{said}");
     let listed = world.ctl("root", &["user", "list"]).unwrap();
     assert_eq!(listed, "users are asked for\nanna\n  read \"/a/\"\nroot administers\n");
+}
+
+/// It would be an entry of the log each time, and never succeed.
+#[tokio::test]
+async fn a_load_that_may_not_write_ends_at_the_first_answer() {
+    let world = World::start(1).await;
+    let file = world.file("anna");
+    for door in ["unary", "first", "stream"] {
+        let load = ["bench", "put", "--total", "10000", "--conns", "2", "--clients", "4", "--door", door];
+        let who = ["--user", "anna", "--password-file", &file, "--endpoints", &world.group.addresses[0]];
+        let (code, out, error) = crate::command_line::run(&[&load[..], &who].concat());
+        assert_eq!(code, Some(1), "{door}: {out}{error}");
+        assert!(error.contains("the run has ended early: ") && !out.contains("avg 0"), "{door}: {out}{error}");
+        let failed = out.lines().find_map(|line| line.strip_prefix("failed: ")).unwrap_or_else(|| panic!("{out}"));
+        let (failed, rest) = failed.split_once(", made again: 0, the first: ").unwrap_or_else(|| panic!("{out}"));
+        assert!(failed.parse::<u32>().unwrap() <= 4, "{door}: each client has at most one under way: {out}");
+        assert!(rest.contains("denied") || door == "first", "{door}: {rest}");
+    }
 }
 
 #[tokio::test]
