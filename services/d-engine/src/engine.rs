@@ -47,10 +47,8 @@ pub(crate) use door::denied;
 pub use door::{Begun, NotLeading, Watching};
 pub use identity::IdentityError;
 pub use members::{MemberChange, Members};
-pub use options::{Address, Durability, Options, StateStorage};
-
-/// The grain of elections and heartbeats.
-const TICK_MICROS: u64 = 20_000;
+use options::TICK;
+pub use options::{Address, Durability, Options, StateStorage, check_times};
 
 /// The directory of a state on disk, in the engine's own.
 const STATE: &str = "state";
@@ -413,14 +411,12 @@ fn listen(options: &Options) -> Result<Vec<TcpListener>, EngineError> {
 }
 
 fn settings(options: &Options) -> Result<replog::Settings, EngineError> {
-    let ticks = |time: Duration| (time.as_micros() as u64 / TICK_MICROS).max(1) as u32;
+    check_times(options.heartbeat, options.election).map_err(EngineError::Options)?;
+    let ticks = |time: Duration| (time.as_micros() / TICK.as_micros()).max(1) as u32;
     let (heartbeat_ticks, election_ticks) = (ticks(options.heartbeat), ticks(options.election));
-    if election_ticks < 3 * heartbeat_ticks {
-        return Err(EngineError::Options("the election timeout must be at least three heartbeats".into()));
-    }
     let clock_drift_ppm = options.clock_drift_ppm;
     Ok(replog::Settings {
-        tick_micros: TICK_MICROS,
+        tick_micros: TICK.as_micros() as u64,
         heartbeat_ticks,
         election_ticks,
         clock_drift_ppm,

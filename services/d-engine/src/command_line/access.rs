@@ -6,6 +6,9 @@ use anyhow::Context as _;
 use d_engine_client::grpc::{Channel, GrpcError};
 use d_engine_client::{Client, Credentials, Options, Tls};
 
+/// The variable that has a user's password.
+pub(super) const PASSWORD: &str = "D_ENGINE_PASSWORD";
+
 /// Flags for TLS and users.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
@@ -43,7 +46,7 @@ impl Flags {
             (Some(name), file) => {
                 let password = match file {
                     Some(file) => first_line(file)?,
-                    None => std::env::var("D_ENGINE_PASSWORD")
+                    None => std::env::var(PASSWORD)
                         .context("--user needs --password-file, or the password in D_ENGINE_PASSWORD")?,
                 };
                 Some(Credentials { name: name.clone(), password })
