@@ -75,7 +75,7 @@ pub enum Refusal {
     #[error("answers that sessions keep take too much memory: say with awaited_from which have arrived, and try again")]
     NoRoomForAnswers = 18,
     /// A transaction ends too much.
-    #[error("the transaction revokes leases with more than 10000 keys together: revoke them in several")]
+    #[error("the transaction revokes leases with more than 10000 keys together, or keeps them alive: do it in several")]
     TooManyRevokedKeys = 19,
     /// Nobody has said that it may.
     #[error("permission denied: ask an administrator for a grant of the prefix (ctl user grant)")]
@@ -379,8 +379,8 @@ impl<S: Storage> State<S> {
         who: &Principal,
         transaction: &Transaction,
     ) -> Result<Outcome, StateError> {
-        if !self.users.may_write(who, transaction, &self.storage)? {
-            return Ok(Err(Refusal::Denied));
+        if let Some(refusal) = self.users.refuse_write(who, transaction, &self.storage)? {
+            return Ok(Err(refusal));
         }
         let mut overlay = Overlay::new(&self.storage, index, time_millis).of(owner_of(who));
         let mut succeeded = true;

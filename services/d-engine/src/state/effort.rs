@@ -64,7 +64,7 @@ fn rows_of_command(storage: &impl Storage, command: Command) -> Result<usize, St
 fn rows_of_operations(storage: &impl Storage, operations: &[Operation]) -> Result<usize, StorageError> {
     let mut rows = operations.len();
     for operation in operations {
-        if let Operation::Revoke { lease } = operation {
+        if let Operation::Revoke { lease } | Operation::KeepAlive { lease } = operation {
             let leased = leases::get(storage, *lease).map_err(|error| match error {
                 StateError::Storage(error) => error,
                 error => StorageError(error.to_string()),
