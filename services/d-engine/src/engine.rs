@@ -46,6 +46,7 @@ pub use counters::{Counted, Counters};
 pub(crate) use door::denied;
 pub use door::{Begun, NotLeading, Watching};
 pub use identity::IdentityError;
+use identity::{Checked, Serial};
 pub use members::{MemberChange, Members};
 use options::TICK;
 pub use options::{Address, Durability, Options, StateStorage, check_times};
@@ -77,6 +78,16 @@ pub enum EngineError {
     /// Where its state lies.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// Its state is of a log that is gone.
+    #[error(
+        "the storage has what {0} entries did, and {1} has no log: it would be mixed with another one. Restore the directory as it was, or begin with an empty storage"
+    )]
+    StateAlone(u64, String),
+    /// Its state is of another log.
+    #[error(
+        "the storage has the state of another group (serial number {0:x}, and {1} says {2:x}): begin with an empty storage (move {1}/state away), and the log makes it again"
+    )]
+    StateOfAnother(u64, String, u64),
     /// What it shall begin with.
     #[error("backup {0}: {1}")]
     Backup(String, BackupError),
@@ -110,6 +121,9 @@ struct Inner {
     options: Options,
     forwarder: Forwarder<Leading>,
     peers: Peers,
+    serial: Arc<Serial>,
+    /// Its directory.
+    checked: Mutex<Checked>,
     /// As the state says.
     members: ArcSwap<Members>,
     following: Mutex<()>,
@@ -229,16 +243,28 @@ impl Engine {
         storage: impl FnOnce(&Options) -> Result<S, EngineError>,
     ) -> Result<Self, EngineError> {
         let tls = options.peer_tls.clone();
-        identity::join(&mut options, JOIN_TIMEOUT, |address| identity::ask(address, tls.as_ref()))?;
+        let serial = identity::join(&mut options, JOIN_TIMEOUT, |address| identity::ask(address, tls.as_ref()))?;
         if options.id == 0 || !options.members.contains_key(&options.id) {
             return Err(EngineError::Options(format!("member {} is not among the members of the group", options.id)));
         }
         let backup = backup_of(&mut options)?;
-        let checked = identity::check(&options, |address| identity::ask(address, options.peer_tls.as_ref()))?;
+        let mut checked =
+            identity::check(&options, serial, |address| identity::ask(address, options.peer_tls.as_ref()))?;
+        let serial = Arc::new(Serial::of(checked.serial()));
         // Not before: others that begin as well shall not wait for an answer that cannot come yet.
         let listeners = listen(&options)?;
         let serves_members = !listeners.is_empty();
         let mut storage = storage(&options)?;
+        let has_log = wal::is_begun(&options.directory.join("wal"))
+            .map_err(|error| EngineError::Directory(options.directory.display().to_string(), error))?;
+        if !has_log && storage.applied() > 0 {
+            return Err(EngineError::StateAlone(storage.applied(), options.directory.display().to_string()));
+        }
+        if let Some(found) = state::serial_of(&storage)?
+            && ![0, found].contains(&serial.get())
+        {
+            return Err(EngineError::StateOfAnother(found, options.directory.display().to_string(), serial.get()));
+        }
         if let Some((path, _)) = &backup {
             state::restore_backup(path, &mut storage)
                 .map_err(|error| EngineError::Backup(path.display().to_string(), error))?;
@@ -247,7 +273,7 @@ impl Engine {
         let shown = machine.shown();
         let mut tcp = TcpOptions::new(options.id, options.group_number(), listeners, peers(&options));
         tcp.tls = options.peer_tls.clone();
-        let neighbour = Arc::new(Neighbour::new(shown.clone()));
+        let neighbour = Arc::new(Neighbour::new(shown.clone(), Arc::clone(&serial)));
         tcp.host = Some(Arc::clone(&neighbour) as _);
         let tcp = Tcp::new(tcp);
         let peers = tcp.peers();
@@ -276,6 +302,8 @@ impl Engine {
             leadership: forwarder.leadership(),
             forwarder,
             peers,
+            serial,
+            checked: Mutex::new(checked),
             members: ArcSwap::from_pointee(options.members.clone()),
             following: Mutex::default(),
             serves_members,

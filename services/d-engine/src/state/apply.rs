@@ -16,6 +16,7 @@ use super::effort;
 use super::leases;
 use super::overlay::{Changed, Overlay, Pending};
 use super::owners::Owners;
+use super::query::serial_of;
 use super::rows::{Known, Value, numbered, of_numbered, single};
 use super::sessions::{self, Before, Room};
 use super::snapshot;
@@ -349,6 +350,12 @@ impl<S: Storage> State<S> {
                     }
                 })?;
                 Ok(applied(if is_removed { Err(Refusal::MemberRemoved) } else { Ok(nothing) }))
+            }
+            Command::Serial(serial) => {
+                if serial_of(&self.storage)?.is_none() {
+                    self.storage.put(Table::Members, Bytes::new(), Bytes::copy_from_slice(&serial.to_le_bytes()))?;
+                }
+                Ok(applied(Ok(nothing)))
             }
             Command::Leave(member) => {
                 self.know(member, |known| known.is_removed = true)?;

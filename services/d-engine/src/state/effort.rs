@@ -57,7 +57,8 @@ fn rows_of_command(storage: &impl Storage, command: Command) -> Result<usize, St
         | Command::Place(..)
         | Command::Leave(_)
         | Command::Users(..)
-        | Command::Renew(_) => Ok(1),
+        | Command::Renew(_)
+        | Command::Serial(_) => Ok(1),
     }
 }
 
