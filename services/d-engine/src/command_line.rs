@@ -8,17 +8,18 @@ mod load;
 mod snapshot;
 mod users;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use service_kit::command_line::one_line;
 use service_kit::{console, logs, open_files, panics, signals};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::server::Server;
-use crate::settings::{Flags, Settings};
+use crate::settings::{Flags, Settings, check_variables};
 
 /// A replicated key-value store with three read levels, each of which keeps its word.
 #[derive(Debug, Parser)]
@@ -62,7 +63,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             };
             logs::start(flags.log_format, level);
             panics::end_the_process();
-            match Settings::load(*flags) {
+            let known = variables(&CommandLine::command());
+            let checked = check_variables(std::env::vars_os().map(|(name, _)| name), |name| known.contains(name));
+            match checked.and_then(|()| Settings::load(*flags)) {
                 Ok(settings) => end(serve(settings)),
                 Err(mistake) => usage(&mistake.to_string()),
             }
@@ -73,6 +76,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         },
         Command::Ctl(arguments) => end(runtime().and_then(|runtime| runtime.block_on(ctl::run(arguments)))),
     }
+}
+
+/// The variables that stand for flags of any command, and the one of a password.
+fn variables(command: &clap::Command) -> BTreeSet<String> {
+    let own = command.get_arguments().filter_map(|argument| Some(argument.get_env()?.to_string_lossy().into_owned()));
+    let below = command.get_subcommands().flat_map(variables);
+    own.chain(below).chain([access::PASSWORD.to_owned()]).collect()
 }
 
 fn usage(mistake: &str) -> ExitCode {

@@ -47,11 +47,10 @@ pub use counters::{Counted, Counters};
 pub use door::{Begun, NotLeading, Watching};
 pub(crate) use door::{denied, denied_but_to_administrators};
 pub use identity::IdentityError;
+use identity::{Checked, Serial};
 pub use members::{MemberChange, Members};
-pub use options::{Address, Durability, Options, StateStorage};
-
-/// The grain of elections and heartbeats.
-const TICK_MICROS: u64 = 20_000;
+use options::TICK;
+pub use options::{Address, Durability, Options, StateStorage, check_times};
 
 /// The directory of a state on disk, in the engine's own.
 const STATE: &str = "state";
@@ -86,6 +85,16 @@ pub enum EngineError {
     /// Where its state lies.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// Its state is of a log that is gone.
+    #[error(
+        "the storage has what {0} entries did, and {1} has no log: it would be mixed with another one. Restore the directory as it was, or begin with an empty storage"
+    )]
+    StateAlone(u64, String),
+    /// Its state is of another log.
+    #[error(
+        "the storage has the state of another group (serial number {0:x}, and {1} says {2:x}): begin with an empty storage (move {1}/state away), and the log makes it again"
+    )]
+    StateOfAnother(u64, String, u64),
     /// What it shall begin with.
     #[error("backup {0}: {1}")]
     Backup(String, BackupError),
@@ -119,6 +128,9 @@ struct Inner {
     options: Options,
     forwarder: Forwarder<Leading>,
     peers: Peers,
+    serial: Arc<Serial>,
+    /// Its directory.
+    checked: Mutex<Checked>,
     /// As the state says.
     members: ArcSwap<Members>,
     following: Mutex<()>,
@@ -254,16 +266,28 @@ impl Engine {
         storage: impl FnOnce(&Options) -> Result<S, EngineError>,
     ) -> Result<Self, EngineError> {
         let tls = options.peer_tls.clone();
-        identity::join(&mut options, JOIN_TIMEOUT, |address| identity::ask(address, tls.as_ref()))?;
+        let serial = identity::join(&mut options, JOIN_TIMEOUT, |address| identity::ask(address, tls.as_ref()))?;
         if options.id == 0 || !options.members.contains_key(&options.id) {
             return Err(EngineError::Options(format!("member {} is not among the members of the group", options.id)));
         }
         let backup = backup_of(&mut options)?;
-        let checked = identity::check(&options, |address| identity::ask(address, options.peer_tls.as_ref()))?;
+        let mut checked =
+            identity::check(&options, serial, |address| identity::ask(address, options.peer_tls.as_ref()))?;
+        let serial = Arc::new(Serial::of(checked.serial()));
         // Not before: others that begin as well shall not wait for an answer that cannot come yet.
         let listeners = listen(&options)?;
         let serves_members = !listeners.is_empty();
         let mut storage = storage(&options)?;
+        let has_log = wal::is_begun(&options.directory.join("wal"))
+            .map_err(|error| EngineError::Directory(options.directory.display().to_string(), error))?;
+        if !has_log && storage.applied() > 0 {
+            return Err(EngineError::StateAlone(storage.applied(), options.directory.display().to_string()));
+        }
+        if let Some(found) = state::serial_of(&storage)?
+            && ![0, found].contains(&serial.get())
+        {
+            return Err(EngineError::StateOfAnother(found, options.directory.display().to_string(), serial.get()));
+        }
         if let Some((path, _)) = &backup {
             state::restore_backup(path, &mut storage)
                 .map_err(|error| EngineError::Backup(path.display().to_string(), error))?;
@@ -272,7 +296,7 @@ impl Engine {
         let shown = machine.shown();
         let mut tcp = TcpOptions::new(options.id, options.group_number(), listeners, peers(&options));
         tcp.tls = options.peer_tls.clone();
-        let neighbour = Arc::new(Neighbour::new(shown.clone()));
+        let neighbour = Arc::new(Neighbour::new(shown.clone(), Arc::clone(&serial)));
         tcp.host = Some(Arc::clone(&neighbour) as _);
         let tcp = Tcp::new(tcp);
         let peers = tcp.peers();
@@ -301,6 +325,8 @@ impl Engine {
             leadership: forwarder.leadership(),
             forwarder,
             peers,
+            serial,
+            checked: Mutex::new(checked),
             members: ArcSwap::from_pointee(options.members.clone()),
             following: Mutex::default(),
             serves_members,
@@ -439,14 +465,12 @@ fn listen(options: &Options) -> Result<Vec<TcpListener>, EngineError> {
 }
 
 fn settings(options: &Options) -> Result<replog::Settings, EngineError> {
-    let ticks = |time: Duration| (time.as_micros() as u64 / TICK_MICROS).max(1) as u32;
+    check_times(options.heartbeat, options.election).map_err(EngineError::Options)?;
+    let ticks = |time: Duration| (time.as_micros() / TICK.as_micros()).max(1) as u32;
     let (heartbeat_ticks, election_ticks) = (ticks(options.heartbeat), ticks(options.election));
-    if election_ticks < 3 * heartbeat_ticks {
-        return Err(EngineError::Options("the election timeout must be at least three heartbeats".into()));
-    }
     let clock_drift_ppm = options.clock_drift_ppm;
     Ok(replog::Settings {
-        tick_micros: TICK_MICROS,
+        tick_micros: TICK.as_micros() as u64,
         heartbeat_ticks,
         election_ticks,
         clock_drift_ppm,

@@ -176,7 +176,14 @@ impl<S: Storage> StateMachine for Machine<S> {
     }
 
     fn forget(&mut self) -> Result<(), RestoreError> {
-        self.state.clear().map_err(|error| RestoreError(error.to_string()))
+        // At once, and not with the next entry: a snapshot that is made before it, and readers, would have what was there.
+        let forgotten = self.state.clear().and_then(|()| self.state.commit(0));
+        forgotten.map_err(|error| RestoreError(error.to_string()))?;
+        let (rows, users) = (self.state.view(), Arc::clone(self.state.users()));
+        self.shown.view.store(Arc::new(View { rows, applied: 0, users: Arc::clone(&users), sessions: 0 }));
+        self.shown.users.send_replace(users);
+        self.shown.history.begin_anew();
+        Ok(())
     }
 
     fn snapshot(&self) -> SnapshotView {
@@ -202,7 +209,7 @@ mod tests {
     use replog::EntryKind;
 
     use super::*;
-    use crate::state::{AllRows, Command, Memory};
+    use crate::state::{AllRows, Command, Disk, Memory};
 
     /// Tables on a disk that is full at last.
     struct Full {
@@ -257,11 +264,35 @@ mod tests {
         }
     }
 
-    fn put(machine: &mut Machine<Full>, index: u64) -> Reply {
+    fn put(machine: &mut Machine<impl Storage>, index: u64) -> Reply {
         let data = Command::Write(Transaction::put("k", index.to_string()), None).encode();
         let reply = machine.apply(&Entry { index, term: 1, kind: EntryKind::Command, time_millis: 1, data });
         machine.applied(index);
         reply
+    }
+
+    /// A group was founded with what a state on disk had of another one.
+    #[test]
+    fn what_a_state_has_forgotten_is_in_no_snapshot_and_not_shown() {
+        let root = harness::folder();
+        let mut machine = Machine::new(Disk::open(root.path(), 1 << 20).unwrap()).unwrap();
+        let empty = bytes_of(&machine);
+        for index in 1..=3 {
+            put(&mut machine, index).unwrap();
+        }
+        drop(machine);
+        let mut machine = Machine::new(Disk::open(root.path(), 1 << 20).unwrap()).unwrap();
+        assert_eq!(machine.kept(), 3);
+        machine.forget().unwrap();
+        assert_eq!((machine.kept(), bytes_of(&machine)), (0, empty));
+        let view = machine.shown().view();
+        assert_eq!((view.applied, view.rows.get(Table::Keys, b"k")), (0, Ok(None)));
+    }
+
+    fn bytes_of(machine: &Machine<impl Storage>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        machine.snapshot()(&mut bytes).unwrap();
+        bytes
     }
 
     /// The log counts what was given to it as applied: a strong read that waited for that found what was there before.

@@ -11,7 +11,7 @@ use service_kit::operations::{Accompanied, Operations};
 use service_kit::probes::{Finding, Readiness};
 use service_kit::reflection::Reflection;
 use service_kit::server::{self, Bound, StartError};
-use service_kit::tls::{ClientTls, Tls, TlsError};
+use service_kit::tls::{ClientTls, Tls, TlsError, TlsFiles};
 use service_kit::url::Url;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -41,9 +41,9 @@ pub enum ServerError {
     /// The engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Certificates.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
+    /// Certificates: which files, and why.
+    #[error("{0}: {1}")]
+    Tls(String, TlsError),
 }
 
 /// A server that listens.
@@ -60,7 +60,7 @@ impl Server {
         for warning in warnings {
             tracing::warn!("{warning}");
         }
-        let tls = tls.map(Tls::open).transpose()?.map(Arc::new);
+        let tls = tls.map(|files| open_tls(files, "for clients")).transpose()?.map(Arc::new);
         let bound = Bound::bind(&[Group { urls: &[url(&listen, tls.is_some())], grpc: true, http: true }])?;
         engine.peer_tls = peer_tls.map(open_peer).transpose()?;
         let engine = Engine::start(engine)?;
@@ -117,8 +117,15 @@ fn url(address: &str, is_tls: bool) -> Url {
     Url { is_tls, is_unix: false, host: host.to_owned(), port: port.parse().unwrap_or_default() }
 }
 
-fn open_peer(files: PeerTls) -> Result<replog::runtime::tcp::Tls, TlsError> {
-    let (server, client) = (Tls::open(files.server)?, ClientTls::open(files.client)?);
+/// A key that is not the certificate's, for example, is known by neither.
+fn open_tls(files: TlsFiles, what: &str) -> Result<Tls, ServerError> {
+    let named = format!("TLS {what}, certificate {}, key {}", files.certificate.display(), files.key.display());
+    Tls::open(files).map_err(|error| ServerError::Tls(named, error))
+}
+
+fn open_peer(files: PeerTls) -> Result<replog::runtime::tcp::Tls, ServerError> {
+    let client = |error| ServerError::Tls("TLS between members".into(), error);
+    let (server, client) = (open_tls(files.server, "between members")?, ClientTls::open(files.client).map_err(client)?);
     Ok(replog::runtime::tcp::Tls {
         server: Arc::new(move || server.config()),
         client: Arc::new(move || client.config()),

@@ -1,22 +1,26 @@
 //! What a server runs with: a file in TOML with the original's words, the environment (`RAFT__CLUSTER__NODE_ID=2` is `node_id` of
 //! `[cluster]`), and flags, of which each overrides the one before. A word that nobody knows is refused.
 
+mod file;
+
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
 use service_kit::logs;
 use service_kit::tls::{ClientTlsFiles, Protocol, TlsFiles};
 
-use crate::engine::{Address, Durability, NotLeading, Options, StateStorage};
+use self::file::{Node, Persistence, ReadConsistency};
+use crate::engine::{Address, Durability, NotLeading, Options, StateStorage, check_times};
 
 /// What members' own ports are above their clients' ones, where the file does not say: the original has one port for both.
 const PEER_PORT_ABOVE: u16 = 1000;
 /// What is said of another number of a member.
 const NUMBERS: &str = "numbers are from 1 to 4294967295, as the dialects have them";
-/// Begins the environment's words.
-const PREFIX: &str = "RAFT__";
+/// Begin the variables of flags, of all commands.
+const FLAGS_PREFIX: &str = "D_ENGINE_";
 
 /// What is wrong with a file, the environment or flags: one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,106 +29,6 @@ pub struct Mistake(pub String);
 
 fn mistake<T>(text: impl Into<String>) -> Result<T, Mistake> {
     Err(Mistake(text.into()))
-}
-
-/// A file as it is written.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct File {
-    cluster: Cluster,
-    raft: Raft,
-    tls: Tls,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Cluster {
-    node_id: Option<u64>,
-    listen_address: Option<String>,
-    initial_cluster: Vec<Node>,
-    db_root_dir: Option<PathBuf>,
-    /// Our own.
-    group: Option<String>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Node {
-    id: u64,
-    address: String,
-    /// Our own.
-    peer_address: Option<String>,
-    #[serde(default, rename = "name")]
-    _name: Option<String>,
-    /// Without effect: members elect, and all that are named vote.
-    role: Option<i64>,
-    status: Option<i64>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Raft {
-    general_raft_timeout_duration_in_ms: Option<u64>,
-    /// Our own.
-    forward_dialect_writes: Option<bool>,
-    election: Election,
-    replication: Replication,
-    persistence: Persistence,
-    read_consistency: ReadConsistency,
-    state_machine: StateMachine,
-    /// Our own.
-    clock_drift_ppm: Option<u32>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Election {
-    election_timeout_min: Option<u64>,
-    /// Must be about twice the other: that is what it is.
-    election_timeout_max: Option<u64>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Replication {
-    rpc_append_entries_clock_in_ms: Option<u64>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Persistence {
-    strategy: Option<String>,
-    /// When the original's memory goes to disk; without effect.
-    flush_policy: Option<toml::Value>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct StateMachine {
-    /// Our own.
-    storage: Option<String>,
-    /// Our own.
-    cache_mib: Option<u64>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ReadConsistency {
-    default_policy: Option<String>,
-    /// Without effect: the lease follows from the election timeout and the drift.
-    lease_duration_ms: Option<u64>,
-    allow_client_override: Option<bool>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Tls {
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-    client_authority: Option<PathBuf>,
-    peer_certificate: Option<PathBuf>,
-    peer_key: Option<PathBuf>,
-    peer_authority: Option<PathBuf>,
 }
 
 /// A member's number, or that of the member with this place in a StatefulSet.
@@ -146,7 +50,8 @@ pub struct Flags {
     /// This member's number in the group, or a name that ends in its place, counted from 0, as names of pods do: store-0 is member 1.
     #[arg(long, env = "D_ENGINE_NODE_ID", value_name = "NUMBER", value_parser = node_id)]
     pub node_id: Option<u64>,
-    /// A member of the group: number, where clients find it, and where other members do; by default 1000 ports above. Once for each.
+    /// A member of the group: number, where clients find it, and where other members do; by default 1000 ports above. Once for each;
+    /// in the environment separated by spaces.
     #[arg(long = "member", env = "D_ENGINE_MEMBERS", value_delimiter = ' ', value_name = "ID=HOST:PORT[,HOST:PORT]")]
     pub members: Vec<String>,
     /// Where clients are served; by default where they find this member.
@@ -248,13 +153,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Of a file's text, the environment and flags.
+    /// Of a file, its name and its text, the environment and flags.
     pub fn of(
-        text: Option<&str>,
-        environment: impl IntoIterator<Item = (String, String)>,
+        file: Option<(&str, &str)>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
         flags: Flags,
     ) -> Result<Self, Mistake> {
-        let file = read(text, environment)?;
+        let file = file::read(file, environment)?;
         let mut warnings = Vec::new();
         let members = members(&file.cluster.initial_cluster, &flags.members)?;
         roles(&file.cluster.initial_cluster, &mut warnings)?;
@@ -269,12 +174,20 @@ impl Settings {
         if !flags.join.is_empty() && !are_given {
             return mistake("--join: say with --member ID=HOST:PORT where this member itself is, as it was added");
         }
-        let address = format!("127.0.0.1:{}", 9080_u64.saturating_add(id));
+        let listen = flags.listen_address.or(file.cluster.listen_address);
+        let of_flag =
+            |what: &str, address: &str| split(address).map(drop).map_err(|error| Mistake(format!("{what}: {error}")));
         for address in &flags.join {
-            split(address)?;
+            of_flag("--join", address)?;
+        }
+        if let Some(address) = &listen {
+            of_flag("--listen-address, or listen_address of [cluster]", address)?;
+        }
+        if let Some(address) = &flags.listen_peer_address {
+            of_flag("--listen-peer-address", address)?;
         }
         let members = match members.is_empty() {
-            true => BTreeMap::from([(id, address_of(&address, None)?)]),
+            true => BTreeMap::from([(id, own_address(id, listen.as_deref(), flags.listen_peer_address.as_deref())?)]),
             false => members,
         };
         let Some(own) = members.get(&id).cloned() else {
@@ -313,9 +226,13 @@ impl Settings {
                 ));
             }
         }
-        if election < 3 * heartbeat || election > Duration::from_secs(60) {
-            return mistake("the election timeout must be at least three heartbeats, and a minute at most");
-        }
+        check_times(heartbeat, election).map_err(|why| {
+            Mistake(format!(
+                "--election-timeout-ms, or election_timeout_min of [raft.election], {}, with --heartbeat-ms, or rpc_append_entries_clock_in_ms of [raft.replication], {}: {why}",
+                election.as_millis(),
+                heartbeat.as_millis()
+            ))
+        })?;
         let patience = millis(flags.request_timeout_ms, raft.general_raft_timeout_duration_in_ms, 3000);
         if patience.is_zero() {
             return mistake(
@@ -324,7 +241,9 @@ impl Settings {
         }
         let clock_drift_ppm = flags.clock_drift_ppm.or(raft.clock_drift_ppm).unwrap_or(500);
         if clock_drift_ppm > 200_000 {
-            return mistake("clock_drift_ppm: at most 200000, a fifth");
+            return mistake(format!(
+                "--clock-drift-ppm, or clock_drift_ppm of [raft], {clock_drift_ppm}: at most 200000, a fifth"
+            ));
         }
         let tls = tls(
             flags.tls_certificate.or(file.tls.certificate),
@@ -355,56 +274,68 @@ impl Settings {
             forward_timeout: patience,
             ..Options::alone(directory)
         };
-        let listen = flags.listen_address.or(file.cluster.listen_address).unwrap_or(own_client);
-        for address in [Some(&listen), engine.listen_peer.as_ref()].into_iter().flatten() {
-            split(address)?;
-        }
+        let listen = listen.unwrap_or(own_client);
         Ok(Self { engine, listen, patience, not_leading, tls, peer_tls, warnings })
     }
 
     /// Of flags, and the file and the environment that they name.
     pub fn load(flags: Flags) -> Result<Self, Mistake> {
-        let text = flags.config.as_deref().map(load).transpose()?;
-        Self::of(text.as_deref(), std::env::vars(), flags)
+        let file = flags.config.as_deref().map(load).transpose()?;
+        let file = file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()));
+        Self::of(file, std::env::vars_os(), flags)
     }
 }
 
-fn load(path: &Path) -> Result<String, Mistake> {
-    std::fs::read_to_string(path).map_err(|error| Mistake(format!("{}: {error}", path.display())))
+fn load(path: &Path) -> Result<(String, String), Mistake> {
+    let name = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok((name, text)),
+        Err(error) => mistake(format!("--config {name}: {error}")),
+    }
 }
 
-/// The file, with what the environment says.
-fn read(text: Option<&str>, environment: impl IntoIterator<Item = (String, String)>) -> Result<File, Mistake> {
-    let said = |error: toml::de::Error| {
-        let place = error.span().map(|span| span.start);
-        let line = place.zip(text).map(|(place, text)| text[..place.min(text.len())].matches('\n').count() + 1);
-        let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        Mistake(format!("configuration: {line}{}", error.message().replace('\n', " ")))
-    };
-    if let Some(text) = text {
-        // For its line numbers.
-        toml::from_str::<File>(text).map_err(said)?;
-    }
-    let mut table: toml::Table = toml::from_str(text.unwrap_or_default()).map_err(said)?;
-    for (name, value) in environment {
-        let Some(words) = name.strip_prefix(PREFIX) else { continue };
-        let words = words.to_lowercase();
-        let words = words.split("__").collect::<Vec<_>>();
-        let Some((last, before)) = words.split_last() else { continue };
-        let mut here = &mut table;
-        for word in before {
-            let inner = here.entry(*word).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-            let Some(inner) = inner.as_table_mut() else { return mistake(format!("{name}: there is no such word")) };
-            here = inner;
+/// Refuses variables that begin as those of flags do, and that no command knows: what was misspelt would be without effect. Kubernetes
+/// brings some of a service that is called d-engine.
+pub fn check_variables(
+    names: impl IntoIterator<Item = OsString>,
+    is_known: impl Fn(&str) -> bool,
+) -> Result<(), Mistake> {
+    for name in names {
+        let Some(name) = name.to_str().filter(|name| name.starts_with(FLAGS_PREFIX)) else { continue };
+        let is_of_a_service = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT_"].iter().any(|word| name.contains(word));
+        if !is_known(name) && !is_of_a_service && !name.ends_with("_PORT") {
+            return mistake(format!(
+                "{name}: there is no such variable (d-engine serve --help names those that there are)"
+            ));
         }
-        // What is no value of TOML is text.
-        let value = toml::from_str::<toml::Table>(&format!("value = {value}"))
-            .ok()
-            .and_then(|mut table| table.remove("value"))
-            .unwrap_or(toml::Value::String(value));
-        here.insert((*last).to_owned(), value);
     }
-    toml::Value::Table(table).try_into().map_err(said)
+    Ok(())
+}
+
+/// Where a member is found that nobody has named: where it listens.
+fn own_address(id: u64, listen: Option<&str>, listen_peer: Option<&str>) -> Result<Address, Mistake> {
+    let default = format!("127.0.0.1:{}", 9080_u64.saturating_add(id));
+    let listen = listen.unwrap_or(&default);
+    let (host, port) = split(listen)?;
+    if let Some(peer) = listen_peer {
+        for (flag, address) in [("--listen-peer-address", peer), ("--listen-address", listen)] {
+            if is_anywhere(split(address)?.0) {
+                return mistake(format!(
+                    "{flag} {address}: other members cannot find this one there: say with --member {id}=HOST:PORT,HOST:PORT where they do"
+                ));
+            }
+        }
+        return address_of(listen, Some(peer));
+    }
+    // Nobody joins it, and its clients are on this machine if it does not say where else they find it.
+    let client = if is_anywhere(host) { format!("127.0.0.1:{port}") } else { listen.to_owned() };
+    let peer = port.checked_add(PEER_PORT_ABOVE).map(|above| format!("127.0.0.1:{above}"));
+    Ok(Address { peer: peer.unwrap_or_else(|| client.clone()), client })
+}
+
+/// Whether this is every address of a machine, and none to be found at.
+fn is_anywhere(host: &str) -> bool {
+    host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
 }
 
 fn split(address: &str) -> Result<(&str, u16), Mistake> {
@@ -427,7 +358,11 @@ pub fn address_of(client: &str, peer: Option<&str>) -> Result<Address, Mistake> 
         Some(peer) => split(peer).map(|_| peer.to_owned())?,
         None => match port.checked_add(PEER_PORT_ABOVE) {
             Some(above) => format!("{host}:{above}"),
-            None => return mistake(format!("{client}: there is no port {PEER_PORT_ABOVE} above it, say peer_address")),
+            None => {
+                return mistake(format!(
+                    "{client}: there is no port {PEER_PORT_ABOVE} above it: say where other members find it, too (HOST:PORT,HOST:PORT, or peer_address)"
+                ));
+            }
         },
     };
     Ok(Address { client: client.to_owned(), peer })
@@ -452,7 +387,8 @@ fn members(nodes: &[Node], flags: &[String]) -> Result<BTreeMap<u64, Address>, M
     };
     if flags.is_empty() {
         for node in nodes {
-            add(node.id, address_of(&node.address, node.peer_address.as_deref())?)?;
+            let address = address_of(&node.address, node.peer_address.as_deref());
+            add(node.id, address.map_err(|error| Mistake(format!("member {} of initial_cluster: {error}", node.id)))?)?;
         }
     }
     for flag in flags {
@@ -461,7 +397,13 @@ fn members(nodes: &[Node], flags: &[String]) -> Result<BTreeMap<u64, Address>, M
             return mistake(format!("--member {flag}: expected ID=HOST:PORT or ID=HOST:PORT,HOST:PORT"));
         };
         let (client, peer) = addresses.split_once(',').map_or((addresses, None), |(client, peer)| (client, Some(peer)));
-        add(id, address_of(client, peer)?)?;
+        let said = |text: &dyn std::fmt::Display| Mistake(format!("--member {flag}: {text}"));
+        if addresses.contains('=') {
+            return Err(said(
+                &"each member has a --member of its own; in D_ENGINE_MEMBERS they are separated by spaces",
+            ));
+        }
+        add(id, address_of(client, peer).map_err(|error| said(&error))?)?;
     }
     Ok(members)
 }
@@ -554,7 +496,9 @@ fn tls(
             protocol: Protocol::default(),
         })),
         (None, None) if client_authority.is_none() => Ok(None),
-        _ => mistake("TLS needs both a certificate and its key"),
+        _ => mistake(
+            "TLS needs both a certificate and its key: --tls-certificate and --tls-key, or certificate and key of [tls]",
+        ),
     }
 }
 
@@ -574,7 +518,9 @@ fn peer_tls(
             let server = tls(Some(certificate), Some(key), Some(authority))?;
             Ok(server.map(|server| PeerTls { server, client }))
         }
-        _ => mistake("TLS between members needs a certificate, its key and the authority"),
+        _ => mistake(
+            "TLS between members needs a certificate, its key and the authority: --peer-tls-certificate, --peer-tls-key and --peer-tls-authority, or peer_certificate, peer_key and peer_authority of [tls]",
+        ),
     }
 }
 

@@ -51,7 +51,7 @@ pub use command::{Command, CommandError, EXPIRED_MAX, LimitError, Limits, Place,
 pub use disk::Disk;
 pub use effort::{answer_bytes_max, is_long_query};
 pub use memory::Memory;
-pub use query::{QueryError, answer, known_members, next_expiry};
+pub use query::{QueryError, answer, known_members, next_expiry, serial_of};
 pub use rows::Known;
 pub use snapshot::{SnapshotError, write as write_rows};
 pub use storage::{AllRows, Defragmentation, Defragmented, EachRow, Rows, Storage, StorageError, Table};

@@ -283,3 +283,151 @@ async fn a_bounded_read_is_no_older_than_it_says_and_says_no_less_than_it_is() {
     assert!(!matches!(refused, Ok(Ok(_))), "{refused:?}");
     left.stop().unwrap();
 }
+
+/// It was taken as it is: founders with and without one had different states, and what another group had written came back.
+#[tokio::test]
+async fn a_group_is_not_founded_with_the_state_of_a_log_that_is_gone() {
+    let root = harness::folder();
+    let directory = root.path().join("data");
+    let options = Options {
+        durability: Durability::None,
+        storage: StateStorage::Disk { cache_bytes: 1 << 20 },
+        ..Options::alone(&directory)
+    };
+    let own = || Disk::open(&root.path().join("own"), 1 << 20).unwrap();
+    let lose_the_log = || {
+        ["wal", "snapshots"].iter().for_each(|name| std::fs::remove_dir_all(directory.join(name)).unwrap());
+        std::fs::remove_file(directory.join("identity.json")).unwrap();
+    };
+    for is_own in [false, true] {
+        let start = || if is_own { Engine::start_with(options.clone(), own()) } else { Engine::start(options.clone()) };
+        let engine = start().unwrap();
+        engine.wait_ready(PATIENCE).await.unwrap();
+        engine.client().put("secret", "old").await.unwrap();
+        engine.stop().unwrap();
+        lose_the_log();
+        for _ in 0..2 {
+            let refused = start().map(drop).unwrap_err().to_string();
+            assert!(refused.contains("of a log that is gone") || refused.contains("has no log"), "{refused}");
+        }
+        let state = if is_own { root.path().join("own") } else { directory.join("state") };
+        std::fs::rename(&state, state.with_extension("away")).unwrap();
+        let engine = start().unwrap();
+        engine.wait_ready(PATIENCE).await.unwrap();
+        assert_eq!(engine.client().get("secret").await, Ok(None));
+        engine.stop().unwrap();
+        lose_the_log();
+        drop(std::fs::remove_dir_all(directory.join("state")));
+    }
+}
+
+/// The member ended at each start again: the damage was found by the same entry.
+#[tokio::test]
+async fn what_a_disk_has_changed_is_made_again_from_the_log_though_it_is_found_late() {
+    let root = harness::folder();
+    let directory = root.path().join("data");
+    let options = Options {
+        durability: Durability::None,
+        storage: StateStorage::Disk { cache_bytes: 1 << 20 },
+        ..Options::alone(&directory)
+    };
+    let start = async || {
+        let engine = Engine::start(options.clone()).unwrap();
+        engine.wait_ready(PATIENCE).await.unwrap();
+        engine
+    };
+    let engine = start().await;
+    for number in 0..40 {
+        engine.client().put(format!("k{number}"), vec![7; 20_000]).await.unwrap();
+    }
+    engine.node().shown().defragmentation().unwrap()().unwrap();
+    engine.stop().unwrap();
+    let folders = std::fs::read_dir(directory.join("state/keyspaces")).unwrap();
+    let tables = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path().join("tables")));
+    let tables = tables.flatten().map(|table| table.unwrap().path());
+    let table = tables.max_by_key(|table| table.metadata().unwrap().len()).unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half] ^= 1;
+    std::fs::write(&table, bytes).unwrap();
+
+    let engine = start().await;
+    let read = engine.client().scan(Scan::default(), ReadLevel::Linearizable).await;
+    assert!(read.unwrap_err().to_string().contains("start again: they are moved aside"));
+    // It may be acknowledged: the log has it.
+    let put = engine.client().put("new", "v").await;
+    harness::until("the member has ended", || engine.has_ended());
+    let said = engine.stop().unwrap_err().to_string();
+    assert!(said.contains("start again: they are moved aside"), "{said}");
+
+    let engine = start().await;
+    let scan = Scan { keys_only: true, ..Scan::default() };
+    let found = engine.client().scan(scan, ReadLevel::Linearizable).await.unwrap().value.items;
+    assert!(found.len() >= 40 + usize::from(put.is_ok()), "{} keys, {put:?}", found.len());
+    assert!(directory.join("state.damaged").exists() && !directory.join("state.is-damaged").exists());
+}
+
+/// Two groups of the default name and of the same numbers: a member with a directory of the other one answered linearizable reads with what
+/// that one had written.
+#[tokio::test]
+async fn a_member_with_the_directory_of_another_group_of_the_same_name_is_refused() {
+    let root = harness::folder();
+    let founded = |name: &str| {
+        let peers = (0..3).map(|_| Address { client: String::new(), peer: harness::free_address().to_string() });
+        let members: BTreeMap<u64, Address> = (1..).zip(peers).collect();
+        let directory = root.path().join(name);
+        move |id: u64| Options {
+            id,
+            members: members.clone(),
+            durability: Durability::None,
+            ..Options::alone(directory.join(id.to_string()))
+        }
+    };
+    let (first, second) = (founded("first"), founded("second"));
+    for options in [&first, &second] {
+        std::fs::create_dir(options(1).directory.parent().unwrap()).unwrap();
+    }
+    let start = async |options: &dyn Fn(u64) -> Options, ids: &[u64]| {
+        let engines: Vec<Engine> = ids.iter().map(|id| Engine::start(options(*id)).unwrap()).collect();
+        for engine in &engines {
+            engine.wait_ready(PATIENCE).await.unwrap();
+        }
+        engines
+    };
+    let knows = |directory: &std::path::Path| {
+        let identity = std::fs::read_to_string(directory.join("identity.json")).unwrap();
+        identity.contains("\"serial\": ") && !identity.contains("\"serial\": 0,")
+    };
+    let all_know = |options: &dyn Fn(u64) -> Options| {
+        harness::until("all know which group they are of", || (1..=3).all(|id| knows(&options(id).directory)));
+    };
+    let of_first = start(&first, &[1, 2, 3]).await;
+    for number in 0..12 {
+        of_first[0].client().put(format!("k{number}"), "first").await.unwrap();
+    }
+    all_know(&first);
+    drop(of_first);
+    let mut of_second = start(&second, &[1, 2, 3]).await;
+    of_second[0].client().put("k0", "second").await.unwrap();
+    all_know(&second);
+    of_second.pop().unwrap().stop().unwrap();
+    let away = second(3).directory.with_extension("away");
+    std::fs::rename(second(3).directory, &away).unwrap();
+    std::fs::rename(first(3).directory, second(3).directory).unwrap();
+
+    let foreign = Engine::start(second(3)).unwrap();
+    let mut waited = foreign.wait_ready(Duration::from_secs(2)).await;
+    assert!(waited.is_err(), "it is one of them");
+    let read = foreign.client().get_with("k0", ReadLevel::Eventual).await.unwrap();
+    assert_eq!(read.value.unwrap().value, "first", "what it had, and only to who asks for that");
+    of_second[0].client().put("k1", "second").await.unwrap();
+    waited = foreign.wait_ready(Duration::from_millis(1)).await;
+    assert!(waited.is_err());
+    foreign.stop().unwrap();
+
+    // With its own directory it is.
+    std::fs::remove_dir_all(second(3).directory).unwrap();
+    std::fs::rename(away, second(3).directory).unwrap();
+    let back = start(&second, &[3]).await;
+    assert_eq!(back[0].client().get("k1").await.unwrap().unwrap().value, "second");
+}

@@ -124,7 +124,7 @@ impl SignedIn {
                 if right.len() >= REMEMBERED_MAX {
                     right.clear();
                 }
-                right.insert(claim.digest, user.hash);
+                right.insert(claim.digest, user.hash.clone());
                 Ok(Principal::User { name: claim.name, since: user.since })
             }
             _ => Err(refused("the name or the password is wrong")),

@@ -1,5 +1,7 @@
 //! Changes of users, and who they are. Passwords become hashes here: the log has no password.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use d_engine_client::{Error, wire};
 use service_kit::grpc::Status;
@@ -97,7 +99,7 @@ pub(super) fn list(node: &Node) -> Result<wire::ListUsersReply, Status> {
         read: access.read,
         write: access.write,
     };
-    let user = |(name, user): (&Bytes, &crate::state::User)| wire::User {
+    let user = |(name, user): (&Bytes, &Arc<crate::state::User>)| wire::User {
         name: String::from_utf8_lossy(name).into_owned(),
         is_admin: user.is_admin,
         grants: user.grants.iter().map(granted).collect(),

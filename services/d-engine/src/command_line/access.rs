@@ -11,6 +11,9 @@ use tokio::time::timeout;
 /// For a connection to a member.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The variable that has a user's password.
+pub(super) const PASSWORD: &str = "D_ENGINE_PASSWORD";
+
 /// Flags for TLS and users.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
@@ -54,7 +57,7 @@ impl Flags {
             (Some(name), file) => {
                 let password = match file {
                     Some(file) => first_line(file)?,
-                    None => std::env::var("D_ENGINE_PASSWORD")
+                    None => std::env::var(PASSWORD)
                         .context("--user needs --password-file, or the password in D_ENGINE_PASSWORD")?,
                 };
                 Some(Credentials { name: name.clone(), password })

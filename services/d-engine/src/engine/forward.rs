@@ -8,7 +8,7 @@ use replog::runtime::tcp::Host;
 use replog::runtime::{Leading, SubmitError};
 use tokio::time::timeout;
 
-use super::identity::Introduction;
+use super::identity::{Introduction, Serial};
 use super::{Inner, Node};
 use crate::machine::{Broken, Reply, Shown};
 use crate::state::{Applied, Known, Principal, known_members};
@@ -53,13 +53,14 @@ impl Leading for Leader {
 /// What a member is to the others, on the connections of the log.
 pub(super) struct Neighbour {
     shown: Shown,
+    serial: Arc<Serial>,
     /// Weak: the member owns the connections that own this.
     node: OnceLock<Weak<Inner>>,
 }
 
 impl Neighbour {
-    pub(super) fn new(shown: Shown) -> Self {
-        Self { shown, node: OnceLock::new() }
+    pub(super) fn new(shown: Shown, serial: Arc<Serial>) -> Self {
+        Self { shown, serial, node: OnceLock::new() }
     }
 
     /// From now on this one hears what others send; what came earlier is lost, and its sender is told by the next change of leaders.
@@ -96,7 +97,12 @@ impl Host for Neighbour {
             Some(node) => (format!("{:x}", node.options().group_number()), (*node.members()).clone()),
             None => Default::default(),
         };
-        serde_json::to_vec(&Introduction { seen, group, members, removed }).unwrap_or_default()
+        let serial = self.serial.told();
+        serde_json::to_vec(&Introduction { seen, group, serial, members, removed }).unwrap_or_default()
+    }
+
+    fn log(&self) -> u64 {
+        self.serial.get()
     }
 
     /// Only when the log has no more use for it either: to leave it needs its own voice.
@@ -164,7 +170,7 @@ mod tests {
     #[test]
     fn a_member_that_cannot_read_its_state_does_not_say_that_nobody_was_seen() {
         let machine = Machine::new(Memory::default()).unwrap();
-        let neighbour = Neighbour::new(machine.shown());
+        let neighbour = Neighbour::new(machine.shown(), Arc::new(Serial::of(None)));
         assert!(!neighbour.introduction().is_empty());
         // Whoever asks now gets an error of the storage.
         drop(machine);

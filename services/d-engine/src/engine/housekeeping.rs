@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::Node;
-use crate::state::{Command, StorageError, known_members, next_expiry};
+use crate::state::{Command, StorageError, known_members, next_expiry, serial_of};
 
 /// How often it looks; so late does a key end at most, beside the log's own time.
 const ROUND: Duration = Duration::from_millis(50);
@@ -30,6 +30,7 @@ impl Housekeeping {
             let (mut leads_since, mut cannot_read) = (None, false);
             for round in 0_u32.. {
                 node.follow_members();
+                tell(&mut cannot_read, follow_serial(&node));
                 if node.handle().leader().1 {
                     // Nobody could keep a lease alive while nobody led, and this machine's date may be ahead of that of who led before: leases
                     // begin anew as of the log's time when this member came to lead.
@@ -99,6 +100,30 @@ fn expire(node: &Node, renews: &mut Option<u64>) -> Result<(), StorageError> {
             return Ok(());
         }
     }
+}
+
+/// Learns which group this is, once the log says so. Who leads says it, if nobody has.
+fn follow_serial(node: &Node) -> Result<(), StorageError> {
+    if node.0.serial.told() != Some(0) {
+        return Ok(());
+    }
+    match serial_of(&*node.shown().view().rows)? {
+        Some(serial) => {
+            let mut checked = node.0.checked.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = checked.is_of(serial) {
+                // It is tried again.
+                tracing::warn!(%error, "which group this is cannot be written down");
+                return Ok(());
+            }
+            node.0.serial.set(serial);
+            node.0.peers.log_is_known();
+        }
+        None if node.handle().leader().1 => {
+            propose(node, &Command::Serial(rand::random_range(1..=u64::MAX)));
+        }
+        None => {}
+    }
+    Ok(())
 }
 
 /// Who has a part of the log may not come with an empty one.

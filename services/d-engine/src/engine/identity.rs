@@ -5,6 +5,7 @@
 //!
 //! - `identity.json` is of this member of this group, or there is none;
 //! - where it says that there was a log, there is one; where there is a log, it says whose;
+//! - where there is neither, there is no state on disk either: it would be of another log;
 //! - where there is nothing at all, the other members are asked. A leader writes into the log who has acknowledged entries, so that
 //!   any of them knows whether this member had some.
 //!
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,7 @@ use replog::runtime::tcp;
 use serde::{Deserialize, Serialize};
 use service_kit::directory::{file_in_place_of, make_private, write_whole};
 
+use super::STATE;
 use super::options::{Address, Options};
 
 const FILE: &str = "identity.json";
@@ -64,6 +67,11 @@ pub enum IdentityError {
         "{0} had a log, and it is gone: this member would forget what it acknowledged. Restore the directory, or replace the member by a new one"
     )]
     LogLost(String),
+    /// It has a state and no log.
+    #[error(
+        "{0} is the state of a log that is gone: it would be mixed with another one. Restore the member's directory as it was, or move {0} away to begin without it"
+    )]
+    StateAlone(String),
     /// It has a log and does not say whose.
     #[error("{0} has a log and no {FILE}: restore the file")]
     Unnamed(String),
@@ -89,6 +97,9 @@ struct Identity {
     /// Hexadecimal.
     group: String,
     member: u64,
+    /// Which group it is, of all of that number: see [`Serial`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    serial: Option<u64>,
     /// There has been a log.
     has_log: bool,
     /// The checksum of the backup that the group began with.
@@ -107,6 +118,9 @@ pub struct Introduction {
     /// The group's number, hexadecimal.
     #[serde(default)]
     pub group: String,
+    /// Which group of that number it is: see [`Serial`].
+    #[serde(default)]
+    pub serial: Option<u64>,
     /// Where the members are.
     #[serde(default)]
     pub members: BTreeMap<u64, Address>,
@@ -115,26 +129,58 @@ pub struct Introduction {
     pub removed: Vec<u64>,
 }
 
+/// Which group this is, of all that have one name and the same founders' numbers, and one group's number with it. The first leader draws it
+/// and writes it into the log; whoever has applied that knows it from then on, writes it into its directory, and does not talk to members
+/// that say another one. 0: nobody has said so yet. None: a group that an earlier release has founded, which has none.
+pub struct Serial(Option<AtomicU64>);
+
+impl Serial {
+    /// As a directory has it.
+    pub fn of(number: Option<u64>) -> Self {
+        Self(number.map(AtomicU64::new))
+    }
+
+    /// As a directory has it.
+    pub fn told(&self) -> Option<u64> {
+        self.0.as_ref().map(|number| number.load(Ordering::Acquire))
+    }
+
+    /// 0: it is not known.
+    pub fn get(&self) -> u64 {
+        self.told().unwrap_or_default()
+    }
+
+    /// From now on it is known.
+    pub fn set(&self, number: u64) {
+        if let Some(own) = &self.0 {
+            own.store(number, Ordering::Release);
+        }
+    }
+}
+
 /// A directory that may be used.
 pub struct Checked {
     folder: PathBuf,
     identity: Identity,
 }
 
-/// Who joins a group learns from it, or from its own directory, who the members are, and the group's number. Members may learn later
-/// than this one starts that it was added: they are asked again for so long.
+/// Who joins a group learns from it, or from its own directory, who the members are, the group's number, and which one of that number it is,
+/// which this returns. Members may learn later than this one starts that it was added: they are asked again for so long.
 pub fn join(
     options: &mut Options,
     patience: Duration,
     ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
-) -> Result<(), IdentityError> {
+) -> Result<Option<u64>, IdentityError> {
     if options.join.is_empty() {
-        return Ok(());
+        // A founder.
+        return Ok(Some(0));
     }
     let deadline = Instant::now() + patience;
     let refuse = |why: String| Err(IdentityError::Join(options.id, why));
     let known = match read(&options.directory)? {
-        Some(identity) => Introduction { group: identity.group, members: identity.joined, ..Introduction::default() },
+        Some(Identity { group, serial, joined: members, .. }) => {
+            Introduction { group, serial, members, ..Introduction::default() }
+        }
         None => loop {
             let (mut problem, mut knows) = ("no member was named".to_owned(), None);
             for address in &options.join {
@@ -169,7 +215,7 @@ pub fn join(
         return refuse(format!("its group's number is {:?}, which is none", known.group));
     };
     (options.joined, options.members) = (Some(number), known.members);
-    Ok(())
+    Ok(known.serial)
 }
 
 fn introduced(address: &str, ask: &impl Fn(&str) -> io::Result<Vec<u8>>) -> io::Result<Introduction> {
@@ -205,16 +251,25 @@ fn read(folder: &Path) -> Result<Option<Identity>, IdentityError> {
     }
 }
 
-/// Makes the directory, and looks at whose it is. `ask` gets an address of another member and brings what that says.
-pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync) -> Result<Checked, IdentityError> {
+/// Makes the directory, and looks at whose it is. `serial` is what [`join`] has said, and of a new directory from now on. `ask` gets an address
+/// of another member and brings what that says.
+pub fn check(
+    options: &Options,
+    serial: Option<u64>,
+    ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
+) -> Result<Checked, IdentityError> {
     let folder = options.directory.clone();
     let shown = folder.display().to_string();
     let file = |path: &Path, error| IdentityError::File(path.display().to_string(), error);
     refuse_file(&folder)?;
+    if !folder.exists() {
+        tracing::info!(directory = %shown, "there is no such directory: it is made, and the member begins with nothing");
+    }
     make_private(&folder).map_err(|error| file(&folder, error))?;
     let wanted = Identity {
         group: format!("{:x}", options.group_number()),
         member: options.id,
+        serial,
         has_log: false,
         restored: options.restored,
         joined: if options.joined.is_some() { options.members.clone() } else { BTreeMap::new() },
@@ -235,15 +290,28 @@ pub fn check(options: &Options, ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync
         Some(found) if found.has_log && !has_log => Err(IdentityError::LogLost(shown)),
         Some(found) if has_log => Ok(Checked { folder, identity: found }),
         None if has_log => Err(IdentityError::Unnamed(shown)),
-        _ => {
+        None if has_files(&folder.join(STATE)).map_err(|error| file(&folder.join(STATE), error))? => {
+            Err(IdentityError::StateAlone(folder.join(STATE).display().to_string()))
+        }
+        found => {
             match who_knows(options, &ask) {
                 Ok(None) => {}
                 Ok(Some(who)) => return Err(IdentityError::Emptied(shown, options.id, who)),
                 Err(why) => return Err(IdentityError::Untold(shown, why)),
             }
+            let serial = found.map_or(serial, |found| found.serial);
+            let wanted = Identity { serial, ..wanted };
             write(&folder, &wanted).map_err(|error| file(&path, error))?;
             Ok(Checked { folder, identity: wanted })
         }
+    }
+}
+
+fn has_files(folder: &Path) -> io::Result<bool> {
+    match fs::read_dir(folder) {
+        Ok(mut files) => Ok(files.next().is_some()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -282,11 +350,26 @@ pub fn ask(address: &str, tls: Option<&tcp::Tls>) -> io::Result<Vec<u8>> {
 
 impl Checked {
     /// There is a log from now on.
-    pub fn has_log(mut self) -> Result<(), IdentityError> {
+    pub fn has_log(&mut self) -> Result<(), IdentityError> {
         if self.identity.has_log {
             return Ok(());
         }
         self.identity.has_log = true;
+        self.write()
+    }
+
+    /// Which group it is, of all of its number.
+    pub fn serial(&self) -> Option<u64> {
+        self.identity.serial
+    }
+
+    /// It is known from now on which group it is.
+    pub fn is_of(&mut self, serial: u64) -> Result<(), IdentityError> {
+        self.identity.serial = Some(serial);
+        self.write()
+    }
+
+    fn write(&self) -> Result<(), IdentityError> {
         let path = self.folder.join(FILE);
         write(&self.folder, &self.identity).map_err(|error| IdentityError::File(path.display().to_string(), error))
     }
@@ -326,7 +409,7 @@ mod tests {
         let options = options(root.path());
         // A start that was killed before it had a log, too.
         for _ in 0..2 {
-            check(&options, nobody).unwrap();
+            check(&options, Some(0), nobody).unwrap();
         }
         let mode = fs::metadata(&options.directory).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
@@ -338,7 +421,7 @@ mod tests {
         let options = options(root.path());
         fs::write(&options.directory, "").unwrap();
         let expected = format!("{} is a file: name a directory", options.directory.display());
-        for refused in [check(&options, nobody).map(drop), restored(&options.directory).map(drop)] {
+        for refused in [check(&options, Some(0), nobody).map(drop), restored(&options.directory).map(drop)] {
             let error = refused.unwrap_err().to_string();
             assert!(error.starts_with(&expected), "{error}");
         }
@@ -348,12 +431,36 @@ mod tests {
     fn a_member_that_lost_its_log_is_refused() {
         let root = harness::folder();
         let options = options(root.path());
-        check(&options, nobody).unwrap().has_log().unwrap();
-        assert!(matches!(check(&options, nobody), Err(IdentityError::LogLost(_))));
+        check(&options, Some(0), nobody).unwrap().has_log().unwrap();
+        assert!(matches!(check(&options, Some(0), nobody), Err(IdentityError::LogLost(_))));
         make_log(&options);
-        check(&options, nobody).unwrap();
+        check(&options, Some(0), nobody).unwrap();
         fs::remove_file(options.directory.join(FILE)).unwrap();
-        assert!(matches!(check(&options, nobody), Err(IdentityError::Unnamed(_))));
+        assert!(matches!(check(&options, Some(0), nobody), Err(IdentityError::Unnamed(_))));
+    }
+
+    #[test]
+    fn a_state_whose_log_is_gone_is_refused_and_stays() {
+        let root = harness::folder();
+        let options = options(root.path());
+        let state = options.directory.join(STATE);
+        fs::create_dir_all(&state).unwrap();
+        check(&options, Some(0), nobody).map(drop).unwrap();
+        fs::remove_file(options.directory.join(FILE)).unwrap();
+        fs::write(state.join("0.jnl"), "rows").unwrap();
+        for _ in 0..2 {
+            let refused = check(&options, Some(0), nobody).map(drop).unwrap_err();
+            assert!(
+                matches!(&refused, IdentityError::StateAlone(path) if *path == state.display().to_string()),
+                "{refused}"
+            );
+        }
+        fs::remove_dir_all(&state).unwrap();
+        check(&options, Some(0), nobody).unwrap();
+        // A start that was killed before it had a log: what it left is its own.
+        fs::create_dir_all(&state).unwrap();
+        fs::write(state.join("0.jnl"), "").unwrap();
+        check(&options, Some(0), nobody).unwrap();
     }
 
     #[test]
@@ -366,8 +473,8 @@ mod tests {
                 Ok(format!("{{\"seen\":[{seen}]}}").into_bytes())
             }
         };
-        check(&options, says("2")).unwrap();
-        assert!(matches!(check(&options, says("2,1")), Err(IdentityError::Emptied(_, 1, _))));
+        check(&options, Some(0), says("2")).unwrap();
+        assert!(matches!(check(&options, Some(0), says("2,1")), Err(IdentityError::Emptied(_, 1, _))));
     }
 
     #[test]
@@ -375,7 +482,7 @@ mod tests {
         let root = harness::folder();
         let mut options = options(root.path());
         for said in ["", "{"] {
-            let checked = check(&options, |_| Ok(said.into()));
+            let checked = check(&options, Some(0), |_| Ok(said.into()));
             assert!(matches!(checked, Err(IdentityError::Untold(_, why)) if why.contains("b:2")));
         }
         // Another one is asked.
@@ -385,9 +492,9 @@ mod tests {
             move |address: &str| Ok(if address == "b:3" { third.as_bytes().to_vec() } else { Vec::new() })
         };
         assert!(
-            matches!(check(&options, says("{\"seen\":[1]}")), Err(IdentityError::Emptied(_, 1, who)) if who == "b:3")
+            matches!(check(&options, Some(0), says("{\"seen\":[1]}")), Err(IdentityError::Emptied(_, 1, who)) if who == "b:3")
         );
-        check(&options, says("{\"seen\":[3]}")).unwrap();
+        check(&options, Some(0), says("{\"seen\":[3]}")).unwrap();
     }
 
     #[test]
@@ -397,7 +504,7 @@ mod tests {
         let joiner = || Options { id: 4, join: vec!["b:1".into()], ..Options::alone(root.path().join("data")) };
         let members: BTreeMap<u64, Address> = [(1, address(1)), (4, address(4))].into();
         let said = |introduction: Introduction| move |_: &str| Ok(serde_json::to_vec(&introduction).unwrap());
-        let introduction = Introduction { group: "abc".into(), members, ..Introduction::default() };
+        let introduction = Introduction { group: "abc".into(), serial: Some(77), members, ..Introduction::default() };
         let unknown = Introduction { members: BTreeMap::new(), ..introduction.clone() };
         let removed = Introduction { removed: vec![4], ..introduction.clone() };
         for refused in [unknown, removed] {
@@ -405,30 +512,47 @@ mod tests {
         }
         assert!(matches!(join(&mut joiner(), Duration::ZERO, nobody), Err(IdentityError::Join(..))));
         let mut options = joiner();
-        join(&mut options, Duration::ZERO, said(introduction)).unwrap();
-        assert_eq!((options.group_number(), options.members.len()), (0xabc, 2));
-        check(&options, nobody).unwrap().has_log().unwrap();
+        let serial = join(&mut options, Duration::ZERO, said(introduction)).unwrap();
+        assert_eq!((options.group_number(), options.members.len(), serial), (0xabc, 2, Some(77)));
+        check(&options, serial, nobody).unwrap().has_log().unwrap();
         make_log(&options);
         // Nobody needs to be asked again.
         let mut again = joiner();
-        join(&mut again, Duration::ZERO, nobody).unwrap();
+        assert_eq!(join(&mut again, Duration::ZERO, nobody).unwrap(), Some(77));
         assert_eq!((again.group_number(), &again.members), (0xabc, &options.members));
-        check(&again, nobody).unwrap();
+        check(&again, None, nobody).unwrap();
         let alone = Options { join: Vec::new(), ..joiner() };
-        let refused = check(&alone, nobody).map(drop).unwrap_err();
+        let refused = check(&alone, Some(0), nobody).map(drop).unwrap_err();
         assert!(refused.to_string().contains("start it with --join"), "{refused}");
+    }
+
+    #[test]
+    fn which_group_it_is_stays_and_one_of_an_earlier_release_has_no_serial_number() {
+        let root = harness::folder();
+        let options = options(root.path());
+        let mut checked = check(&options, Some(0), nobody).unwrap();
+        assert_eq!(checked.serial(), Some(0));
+        checked.is_of(7).unwrap();
+        assert_eq!(check(&options, Some(0), nobody).unwrap().serial(), Some(7));
+        let path = options.directory.join(FILE);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace("\"serial\": 7,", "")).unwrap();
+        assert_eq!(check(&options, Some(0), nobody).unwrap().serial(), None);
+        // Nor has who joins such a group.
+        let none: Introduction = serde_json::from_str("{\"seen\":[1],\"group\":\"abc\"}").unwrap();
+        assert_eq!(none.serial, None);
     }
 
     #[test]
     fn a_directory_of_somebody_else_is_refused() {
         let root = harness::folder();
         let options = options(root.path());
-        check(&options, nobody).unwrap();
+        check(&options, Some(0), nobody).unwrap();
         let others = [Options { id: 2, ..options.clone() }, Options { group: "other".into(), ..options.clone() }];
         for other in others {
-            assert!(matches!(check(&other, nobody), Err(IdentityError::Other { .. })));
+            assert!(matches!(check(&other, Some(0), nobody), Err(IdentityError::Other { .. })));
         }
         fs::write(options.directory.join(FILE), "{").unwrap();
-        assert!(matches!(check(&options, nobody), Err(IdentityError::Content(..))));
+        assert!(matches!(check(&options, Some(0), nobody), Err(IdentityError::Content(..))));
     }
 }

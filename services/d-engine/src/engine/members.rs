@@ -208,9 +208,9 @@ impl Node {
         match error {
             RequestError::Rejected(Rejected::NotLeader(leader)) => Error::NotLeader(self.leader(leader)),
             RequestError::Rejected(Rejected::Busy) => Error::Busy,
-            RequestError::Rejected(Rejected::NotCaughtUp(id)) => {
-                Error::NotNow(format!("member {id} has not caught up: is it running? Try again"))
-            }
+            RequestError::Rejected(Rejected::NotCaughtUp(id)) => Error::NotNow(format!(
+                "member {id} has not caught up: is it running? Its log says which member it cannot reach. Try again"
+            )),
             RequestError::Rejected(Rejected::NotNow) => {
                 Error::NotNow("another change of the members is under way: try again".into())
             }

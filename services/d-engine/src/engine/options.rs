@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::Limits;
 
+/// The grain of elections and heartbeats.
+pub(super) const TICK: Duration = Duration::from_millis(20);
+/// Elections that take longer are not meant.
+const ELECTION_MAX: Duration = Duration::from_secs(60);
+
 /// What an acknowledged write has been through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -61,6 +66,23 @@ pub struct Address {
     pub peer: String,
 }
 
+/// Why an engine cannot elect with these times, if it cannot.
+pub fn check_times(heartbeat: Duration, election: Duration) -> Result<(), String> {
+    let millis = |time: Duration| time.as_millis();
+    if election > ELECTION_MAX {
+        return Err(format!("the election timeout is {} ms at most", millis(ELECTION_MAX)));
+    }
+    let least = (3 * heartbeat).max(3 * TICK);
+    if election < least {
+        return Err(format!(
+            "the election timeout is at least {} ms, three heartbeats, of which none is sooner than {} ms after another",
+            millis(least),
+            millis(TICK)
+        ));
+    }
+    Ok(())
+}
+
 /// What an engine starts with.
 #[derive(Clone)]
 pub struct Options {
@@ -90,7 +112,7 @@ pub struct Options {
     pub storage: StateStorage,
     /// How often a leader is heard.
     pub heartbeat: Duration,
-    /// The shortest time without a leader after which another is elected; the same for all members.
+    /// The shortest time without a leader after which another is elected; the same for all members. At least three heartbeats and 60 ms.
     pub election: Duration,
     /// How wrong the rate of a member's clock may be, parts per million: `Lease` reads are linearizable as long as that holds.
     pub clock_drift_ppm: u32,

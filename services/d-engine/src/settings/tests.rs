@@ -31,8 +31,8 @@ lease_duration_ms = 250
 "#;
 
 fn of(text: &str, environment: &[(&str, &str)], flags: Flags) -> Result<Settings, Mistake> {
-    let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Settings::of(Some(text), environment, flags)
+    let environment = environment.iter().map(|(name, value)| (name.into(), value.into()));
+    Settings::of(Some(("d.toml", text)), environment, flags)
 }
 
 fn refused(text: &str, environment: &[(&str, &str)], flags: Flags) -> String {
@@ -78,7 +78,7 @@ fn flags_override_the_environment_which_overrides_the_file() {
 #[test]
 fn what_nobody_knows_or_offers_is_refused_in_one_line() {
     let mistakes = [
-        (FILE.replace("node_id", "nodeid"), "configuration: line 3: unknown field `nodeid`"),
+        (FILE.replace("node_id", "nodeid"), "d.toml: line 3: unknown field `nodeid`"),
         (FILE.replace("\"MemFirst\"", "\"Fast\""), "strategy \"Fast\""),
         (FILE.replace("LinearizableRead", "LeaseRead"), "default_policy \"LeaseRead\""),
         (FILE.replace("node_id = 2", "node_id = 4"), "member 4 is not among the members [1, 2, 3]"),
@@ -96,7 +96,7 @@ fn what_nobody_knows_or_offers_is_refused_in_one_line() {
         (FILE.replace("= 700", "= 0"), "general_raft_timeout_duration_in_ms"),
         (FILE.replacen("role = 1", "role = 4", 1), "member 1 of initial_cluster: role 4: a learner"),
         (FILE.replace("db_root_dir = \"/tmp/db\"", ""), "--db-root-dir"),
-        (FILE.replace("[raft]", "[raft"), "configuration: line"),
+        (FILE.replace("[raft]", "[raft"), "d.toml: line"),
         (format!("{FILE}[tls]\ncertificate = \"a\"\n"), "both a certificate and its key"),
         (format!("{FILE}[monitoring]\nprometheus_port = 1\n"), "unknown field `monitoring`"),
     ];
@@ -105,7 +105,7 @@ fn what_nobody_knows_or_offers_is_refused_in_one_line() {
         assert!(said.contains(expected) && !said.contains('\n'), "{said:?} does not say {expected:?}");
     }
     assert!(refused(FILE, &[("RAFT__CLUSTER__NAME", "a")], Flags::default()).contains("unknown field `name`"));
-    assert!(refused(FILE, &[("RAFT__CLUSTER", "a")], Flags::default()).contains("configuration"));
+    assert!(refused(FILE, &[("RAFT__CLUSTER", "a")], Flags::default()).contains("RAFT__CLUSTER=a: "));
     let flags = |durability: &str| Flags { durability: Some(durability.into()), ..Flags::default() };
     assert!(refused(FILE, &[], flags("interval")).contains("does not sync by the clock"));
     assert!(refused(FILE, &[], flags("sometimes")).contains("expected fsync or none"));
@@ -162,4 +162,87 @@ fn a_longest_election_timeout_that_is_not_kept_is_told() {
     assert!(warned(&FILE.replace("= 1200", "= 60000")));
     let settings = of(FILE, &[], Flags::default()).unwrap();
     assert!(!settings.warnings.iter().any(|warning| warning.contains("election_timeout_max")));
+}
+
+#[test]
+fn the_readme_has_a_file_with_all_words() {
+    let readme = include_str!("../../README.md");
+    let file = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let settings = of(file, &[], Flags::default()).unwrap();
+    assert_eq!((settings.engine.members.len(), settings.listen.as_str()), (3, "0.0.0.0:9081"));
+    assert_eq!(settings.warnings.len(), 3, "{:?}", settings.warnings);
+}
+
+/// A second member was told that the first one is at an address where nobody listens.
+#[test]
+fn a_member_alone_is_where_it_listens() {
+    let of = |listen: Option<&str>, listen_peer: Option<&str>| {
+        let flags = Flags {
+            node_id: Some(1),
+            db_root_dir: Some("/tmp/a".into()),
+            listen_address: listen.map(str::to_owned),
+            listen_peer_address: listen_peer.map(str::to_owned),
+            ..Flags::default()
+        };
+        Settings::of(None, [], flags).map(|settings| settings.engine.members[&1].clone())
+    };
+    let at = |client: &str, peer: &str| Address { client: client.into(), peer: peer.into() };
+    let peer = Some("127.0.0.1:18011");
+    assert_eq!(of(Some("127.0.0.1:18001"), peer), Ok(at("127.0.0.1:18001", "127.0.0.1:18011")));
+    assert_eq!(of(None, peer), Ok(at("127.0.0.1:9081", "127.0.0.1:18011")));
+    // Nobody joins these.
+    assert_eq!(of(Some("0.0.0.0:65000"), None).map(|own| own.client), Ok("127.0.0.1:65000".into()));
+    assert_eq!(of(None, None), Ok(at("127.0.0.1:9081", "127.0.0.1:10081")));
+    for (listen, listen_peer) in [("0.0.0.0:18001", "a:18011"), ("a:18001", "0.0.0.0:18011"), ("a:1", "[::]:2")] {
+        let said = of(Some(listen), Some(listen_peer)).unwrap_err().0;
+        assert!(said.contains("say with --member 1=HOST:PORT,HOST:PORT"), "{said}");
+    }
+}
+
+#[test]
+fn a_variable_that_nobody_reads_may_be_anything_and_ours_may_not() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let odd = || OsString::from_vec(vec![b'a', 0xff]);
+    let of = |name: OsString| {
+        let flags = Flags { node_id: Some(1), db_root_dir: Some("/tmp/a".into()), ..Flags::default() };
+        Settings::of(None, [(name, odd())], flags).map(drop)
+    };
+    assert_eq!((of("LESS".into()), of(odd())), (Ok(()), Ok(())));
+    assert!(of("RAFT__CLUSTER__GROUP".into()).unwrap_err().0.starts_with("RAFT__CLUSTER__GROUP: "));
+    let said = refused(FILE, &[("RAFT__CLUSTER__NODE_ID", "foo")], Flags::default());
+    assert!(said.starts_with("RAFT__CLUSTER__NODE_ID=foo: invalid type"), "{said}");
+
+    let check = |name: &str| check_variables([odd(), name.into()], |name| name == "D_ENGINE_NODE_ID");
+    for known in ["D_ENGINE_NODE_ID", "PATH", "D_ENGINE_SERVICE_HOST", "D_ENGINE_PORT_9081_TCP_ADDR", "D_ENGINE_PORT"] {
+        assert_eq!(check(known), Ok(()), "{known}");
+    }
+    assert!(check("D_ENGINE_NODEID").unwrap_err().0.starts_with("D_ENGINE_NODEID: there is no such variable"));
+}
+
+#[test]
+fn what_is_wrong_with_times_and_addresses_is_said_of_the_flag() {
+    let with = |flags: Flags| refused(FILE, &[], flags);
+    let times = |heartbeat, election| Flags {
+        heartbeat_ms: Some(heartbeat),
+        election_timeout_ms: Some(election),
+        ..Flags::default()
+    };
+    let said = with(times(1, 50));
+    assert!(
+        said.starts_with("--election-timeout-ms, or") && said.contains(", 50, with") && said.contains("at least 60 ms"),
+        "{said}"
+    );
+    assert!(with(times(100, 299)).contains("at least 300 ms"));
+    let longer = refused(&FILE.replace("election_timeout_max = 1200", ""), &[], times(100, 60_001));
+    assert!(longer.contains("60000 ms at most"), "{longer}");
+    assert!(of(FILE, &[], times(1, 60)).is_ok());
+    let listen = |address: &str| Flags { listen_address: Some(address.into()), ..Flags::default() };
+    assert!(with(listen("127.0.0.1")).starts_with("--listen-address, or listen_address of [cluster]: \"127.0.0.1\""));
+    let peer = Flags { listen_peer_address: Some("a".into()), ..Flags::default() };
+    assert!(with(peer).starts_with("--listen-peer-address: \"a\""));
+    let members = |member: &str| Flags { members: vec![member.into()], node_id: Some(1), ..Flags::default() };
+    assert!(with(members("1=h:18001,2=h:18002")).contains("separated by spaces"));
+    assert!(with(members("1=h")).starts_with("--member 1=h: \"h\" is not an address"));
+    assert!(with(Flags { clock_drift_ppm: Some(200_001), ..Flags::default() }).starts_with("--clock-drift-ppm"));
+    assert!(with(Flags { tls_key: Some("k".into()), ..Flags::default() }).contains("--tls-certificate and --tls-key"));
 }

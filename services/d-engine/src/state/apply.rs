@@ -16,6 +16,7 @@ use super::effort;
 use super::leases;
 use super::overlay::{Changed, Overlay, Pending};
 use super::owners::Owners;
+use super::query::serial_of;
 use super::rows::{Known, Value, numbered, of_numbered, single};
 use super::sessions::{self, Before, Room};
 use super::snapshot;
@@ -75,7 +76,7 @@ pub enum Refusal {
     #[error("answers that sessions keep take too much memory: say with awaited_from which have arrived, and try again")]
     NoRoomForAnswers = 18,
     /// A transaction ends too much.
-    #[error("the transaction revokes leases with more than 10000 keys together: revoke them in several")]
+    #[error("the transaction revokes leases with more than 10000 keys together, or keeps them alive: do it in several")]
     TooManyRevokedKeys = 19,
     /// Nobody has said that it may.
     #[error("permission denied: ask an administrator for a grant of the prefix (ctl user grant)")]
@@ -379,6 +380,12 @@ impl<S: Storage> State<S> {
                 })?;
                 Ok(applied(if is_removed { Err(Refusal::MemberRemoved) } else { Ok(nothing) }))
             }
+            Command::Serial(serial) => {
+                if serial_of(&self.storage)?.is_none() {
+                    self.storage.put(Table::Members, Bytes::new(), Bytes::copy_from_slice(&serial.to_le_bytes()))?;
+                }
+                Ok(applied(Ok(nothing)))
+            }
             Command::Leave(member) => {
                 self.know(member, |known| known.is_removed = true)?;
                 Ok(applied(Ok(nothing)))
@@ -408,8 +415,8 @@ impl<S: Storage> State<S> {
         who: &Principal,
         transaction: &Transaction,
     ) -> Result<Outcome, StateError> {
-        if !self.users.may_write(who, transaction, &self.storage)? {
-            return Ok(Err(Refusal::Denied));
+        if let Some(refusal) = self.users.refuse_write(who, transaction, &self.storage)? {
+            return Ok(Err(refusal));
         }
         let mut overlay = Overlay::new(&self.storage, index, time_millis).of(owner_of(who));
         let mut succeeded = true;

@@ -4,15 +4,16 @@
 //!
 //! | offset | bytes | field | |
 //! | --- | --- | --- | --- |
-//! | 0 | 1 | version | 1, or 2 where an operation is of leases, or 3 where users matter, or 4 of kind 11 and of change 7; a member that meets another one ends, for it cannot know what others made of it |
+//! | 0 | 1 | version | 1, or 2 where an operation is of leases, or 3 where users matter, or 4 of kind 11 and of change 7, or 5 of kind 12; a member that meets another one ends, for it cannot know what others made of it |
 //! | 1 | 1 | kind | 1 write, 2 write in a session, 3 open a session, 4 close a session, 5 expire, 6 members have been seen,
-//! | | | | 7 a member is at an address, 8 a member was removed, 9 on behalf of somebody, 10 a change of users, 11 leases begin anew |
+//! | | | | 7 a member is at an address, 8 a member was removed, 9 on behalf of somebody, 10 a change of users, 11 leases begin anew, 12 the group's serial number |
 //! | 2 | 24 | stamp | of kind 2: session, sequence, awaited from (8 each) |
 //! | | | transaction | of kinds 1 and 2: compares, then, otherwise: three lists |
 //! | 2 | 8 | session | of kind 4 |
 //! | 2 | | principal | of kinds 9 and 10: 0 nobody (10 only), 1 the process, 2 a user: name (string), since (8) |
 //! | | | command | of kind 9: one of kinds 1 to 4 (string); of kind 10 a change: 1 add: name, hash (strings), whether it administers (1); 2 password: name, hash; 3 remove: name, of earlier releases; 4 grant: name, prefix, 1 to read, 2 to write, 3 both (1); 5 revoke: name, prefix; 6 users are asked for from now on, or not (1); 7 remove, with what it has: name |
 //! | 2 | 8 | since | of kind 11, milliseconds |
+//! | 2 | 8 | serial number | of kind 12; not 0 |
 //! | 2 | | members | of kind 6: a list of numbers (8 each) |
 //! | 2 | 8 | member | of kinds 7 and 8; of 7 then its addresses for clients and for members (strings) |
 //!
@@ -31,6 +32,7 @@ const VERSION: u8 = 1;
 const VERSION_LEASES: u8 = 2;
 const VERSION_USERS: u8 = 3;
 const VERSION_OWNERS: u8 = 4;
+const VERSION_SERIAL: u8 = 5;
 const WHAT: &str = "a command";
 
 /// How many keys, and how many sessions, one entry ends at most: what one entry costs is bounded.
@@ -62,6 +64,8 @@ pub enum Command {
     Users(Principal, UserChange),
     /// All leases begin anew as of this time of the log, milliseconds, and sessions are as if they were used then.
     Renew(u64),
+    /// Of all groups of this name and these founders this is the one with this serial number, unless an earlier entry has said another one.
+    Serial(u64),
 }
 
 /// Where a member is found, `host:port` each; empty: that is not known.
@@ -133,6 +137,10 @@ impl Command {
                 out.push(11);
                 put_number(&mut out, *since_millis);
             }
+            Self::Serial(serial) => {
+                out.push(12);
+                put_number(&mut out, *serial);
+            }
         }
         out.into()
     }
@@ -143,6 +151,7 @@ impl Command {
             Self::Write(Transaction { then, otherwise, .. }, _) => (then, otherwise),
             Self::Users(_, UserChange::Remove { .. }) | Self::Renew(_) => return VERSION_OWNERS,
             Self::As(..) | Self::Users(..) => return VERSION_USERS,
+            Self::Serial(_) => return VERSION_SERIAL,
             _ => return VERSION,
         };
         let has_leases = then.iter().chain(otherwise).any(is_of_leases);
@@ -175,7 +184,7 @@ impl Command {
     pub fn decode(bytes: Bytes) -> Result<Self, CommandError> {
         let mut reader = Reader::new(bytes, WHAT);
         let version = reader.byte()?;
-        if ![VERSION, VERSION_LEASES, VERSION_USERS, VERSION_OWNERS].contains(&version) {
+        if ![VERSION, VERSION_LEASES, VERSION_USERS, VERSION_OWNERS, VERSION_SERIAL].contains(&version) {
             return Err(CommandError::Version(version));
         }
         let command = decode(&mut reader)?;
@@ -224,6 +233,10 @@ fn decode(reader: &mut Reader) -> Result<Command, Malformed> {
         }
         10 => Ok(Command::Users(principal(reader)?, change(reader)?)),
         11 => Ok(Command::Renew(reader.number()?)),
+        12 => match reader.number()? {
+            0 => reader.fail(),
+            serial => Ok(Command::Serial(serial)),
+        },
         _ => reader.fail(),
     }
 }

@@ -14,17 +14,21 @@
 //! are merged. Rows that follow a clear are stamped as older than it, too, which fjall takes for a bug of its own, and panics; and a journal
 //! with a clear that no row follows stays for ever.
 
+mod damage;
+
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::{Bound, ControlFlow};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use fjall::{AbstractTree as _, AnyTree, Database, Keyspace, KeyspaceCreateOptions, Readable, SeqNo, Snapshot};
+use fjall::{
+    AbstractTree as _, AnyTree, Database, Keyspace, KeyspaceCreateOptions, LsmError, Readable, SeqNo, Snapshot,
+};
 
+use self::damage::{Damage, Noted, is_damage, move_aside};
 use super::storage::{AllRows, Defragmentation, Defragmented, EachRow, Rows, Storage, StorageError, Table};
 
 /// Where the index of the last commit stands: behind all tables.
@@ -48,12 +52,6 @@ const ROWS_OF_A_LOOK: usize = 40;
 /// Threads that write memtables and merge files.
 const WORKERS: usize = 2;
 
-fn failed(error: impl std::fmt::Display) -> StorageError {
-    StorageError(format!(
-        "{error}; see that its disk has room and is sound, then start again: the log has what is missing"
-    ))
-}
-
 /// A row's key in the keyspace.
 fn key_of(table: Table, key: &[u8]) -> Bytes {
     [&[table.number() as u8], key].concat().into()
@@ -70,12 +68,14 @@ struct Committed {
     /// `None` once nothing is written to the keyspace any more: what it has then, it had. A snapshot keeps in memory whatever is written after
     /// it, to any keyspace, also what is in files by then.
     snapshot: ArcSwapOption<Snapshot>,
+    damage: Arc<Damage>,
 }
 
 impl Committed {
     /// Of now.
-    fn now(database: &Database, keyspace: Keyspace) -> Arc<Self> {
-        Arc::new(Self { keyspace, snapshot: ArcSwapOption::from_pointee(Some(database.snapshot())) })
+    fn now(database: &Database, keyspace: Keyspace, damage: &Arc<Damage>) -> Arc<Self> {
+        let snapshot = ArcSwapOption::from_pointee(Some(database.snapshot()));
+        Arc::new(Self { keyspace, snapshot, damage: Arc::clone(damage) })
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
@@ -83,7 +83,7 @@ impl Committed {
             Some(snapshot) => snapshot.get(&self.keyspace, key),
             None => self.keyspace.get(key),
         };
-        Ok(found.map_err(failed)?.map(Bytes::from))
+        Ok(found.map_err(|error| self.damage.failed(error))?.map(Bytes::from))
     }
 
     fn range(&self, start: Bytes, end: Bytes) -> impl Iterator<Item = Result<(Bytes, Bytes), StorageError>> + use<> {
@@ -91,7 +91,10 @@ impl Committed {
             Some(snapshot) => snapshot.range(&self.keyspace, start..end),
             None => self.keyspace.range(start..end),
         };
-        rows.map(|row| row.into_inner().map(|(key, value)| (key.into(), value.into())).map_err(failed))
+        let damage = Arc::clone(&self.damage);
+        rows.map(move |row| {
+            row.into_inner().map(|(key, value)| (key.into(), value.into())).map_err(|error| damage.failed(error))
+        })
     }
 }
 
@@ -107,12 +110,12 @@ impl Rows for Committed {
         let snapshot = self.snapshot.load();
         let rows = tree.create_iter(snapshot.as_ref().map_or(SeqNo::MAX, |snapshot| snapshot.seqno()), None);
         // As long as it is there, nobody removes its files.
-        let keyspace = self.keyspace.clone();
+        let (keyspace, damage) = (self.keyspace.clone(), Arc::clone(&self.damage));
         Some(Box::new(rows.filter_map(move |row| {
             let _kept = &keyspace;
             let (key, value) = match row {
                 Ok((key, value)) => (Bytes::from(key), Bytes::from(value)),
-                Err(error) => return Some(Err(failed(error))),
+                Err(error) => return Some(Err(damage.failed(error))),
             };
             let table = Table::ALL.get(usize::from(*key.first()?))?;
             Some(Ok((*table, key.slice(1..), value)))
@@ -156,29 +159,56 @@ pub struct Disk {
     spare: Option<Keyspace>,
     /// Of the newest one.
     number: u64,
+    damage: Arc<Damage>,
 }
 
 impl Disk {
     /// Opens the directory, or makes it. `cache_bytes` is for what was read.
     ///
-    /// Nothing is synced at a commit, so that a power cut may leave files that fjall refuses for ever. These are moved aside, and the
-    /// state begins empty, as another storage would: [`Storage::applied`] is 0, and snapshots and the log do it all again.
+    /// Nothing is synced at a commit, so that a power cut may leave files that fjall refuses for ever, and a disk may change what it has. Such
+    /// files are moved aside, and the state begins empty, as another storage would: [`Storage::applied`] is 0, and snapshots and the log do
+    /// it all again. Where they are found later than here, that is done at the next start.
     pub fn open(directory: &Path, cache_bytes: u64) -> Result<Self, StorageError> {
-        let opened = match Self::try_open(directory, cache_bytes) {
-            Err(error) if is_damage(&error) => {
-                let aside = move_aside(directory).map_err(|why| {
-                    StorageError(format!("{}: {error}; it cannot be moved aside: {why}", directory.display()))
-                })?;
-                let aside = aside.display();
-                tracing::warn!(%error, %aside, "the state on disk is damaged: moved aside, and made again from the log");
-                Self::try_open(directory, cache_bytes)
+        let said = |error: &dyn std::fmt::Display| StorageError(format!("{}: {error}", directory.display()));
+        let damage = Arc::new(Damage::of(directory));
+        let noted = damage.noted();
+        let error = match noted {
+            Noted::Damage(found) => found,
+            Noted::Nothing | Noted::Doubt => {
+                let opened = Self::try_open(directory, cache_bytes, &damage);
+                let opened = opened.and_then(|disk| match noted {
+                    Noted::Doubt => disk.read_all().map(|()| disk),
+                    _ => Ok(disk),
+                });
+                match opened {
+                    Err(error) if is_damage(&error) => error.to_string(),
+                    Err(
+                        error @ (fjall::Error::InvalidVersion(_) | fjall::Error::Storage(LsmError::InvalidVersion(_))),
+                    ) => {
+                        let remedy = "another release wrote it: start that one, or move the directory away: the log has all of it";
+                        return Err(said(&format!("{error}: {remedy}")));
+                    }
+                    Err(error) => return Err(said(&error)),
+                    Ok(disk) => {
+                        damage.forget();
+                        return Ok(disk);
+                    }
+                }
             }
-            opened => opened,
         };
-        opened.map_err(|error| StorageError(format!("{}: {error}", directory.display())))
+        let aside = move_aside(directory).map_err(|why| said(&format!("{error}; it cannot be moved aside: {why}")))?;
+        let aside = aside.display();
+        tracing::warn!(%error, %aside, "the state on disk is damaged: moved aside, and made again from the log");
+        damage.forget();
+        Self::try_open(directory, cache_bytes, &damage).map_err(|error| said(&error))
     }
 
-    fn try_open(directory: &Path, cache_bytes: u64) -> fjall::Result<Self> {
+    /// Whether all of it can be read.
+    fn read_all(&self) -> fjall::Result<()> {
+        self.keyspace().iter().try_for_each(|row| row.into_inner().map(drop))
+    }
+
+    fn try_open(directory: &Path, cache_bytes: u64, damage: &Arc<Damage>) -> fjall::Result<Self> {
         let database = Database::builder(directory)
             .cache_size(cache_bytes)
             .manual_journal_persist(true)
@@ -223,10 +253,15 @@ impl Disk {
         };
         let number = newest.max(1);
         let shown = Arc::new(Mutex::new(keyspace.clone()));
-        let written = Committed::now(&database, keyspace);
+        let written = Committed::now(&database, keyspace, damage);
+        // Journals count what was written: without them, nothing of it would be seen.
+        if applied > 0 && database.snapshot().get(&written.keyspace, APPLIED)?.is_none() {
+            return Err(fjall::Error::Unrecoverable);
+        }
         let view = Arc::clone(&written);
         let (pending, replaced) = (BTreeMap::new(), Vec::new());
-        Ok(Self { database, written, view, shown, pending, pending_bytes: 0, applied, replaced, spare, number })
+        let damage = Arc::clone(damage);
+        Ok(Self { database, written, view, shown, pending, pending_bytes: 0, applied, replaced, spare, number, damage })
     }
 
     fn keyspace(&self) -> &Keyspace {
@@ -235,6 +270,10 @@ impl Disk {
 
     /// Writes what is pending, as one.
     fn write(&mut self, applied: Option<u64>) -> Result<(), StorageError> {
+        self.try_write(applied).map_err(|error| self.damage.failed(error))
+    }
+
+    fn try_write(&mut self, applied: Option<u64>) -> fjall::Result<()> {
         let pending = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;
         let mut batch = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), pending.len() + 1);
@@ -247,12 +286,12 @@ impl Disk {
         if let Some(applied) = applied {
             batch.insert(self.keyspace(), APPLIED, applied.to_le_bytes());
         }
-        batch.commit().map_err(failed)?;
+        batch.commit()?;
         // It is told that the memtable is full, and may be slow to hear of it: then who writes does not go on filling it.
         if self.keyspace().tree.active_memtable().size() > MEMTABLE_BYTES + MEMTABLE_BYTES / 2 {
-            self.keyspace().rotate_memtable().map_err(failed)?;
+            self.keyspace().rotate_memtable()?;
         }
-        self.written = Committed::now(&self.database, self.keyspace().clone());
+        self.written = Committed::now(&self.database, self.keyspace().clone(), &self.damage);
         Ok(())
     }
 
@@ -277,42 +316,6 @@ fn applied(keyspace: &Keyspace) -> fjall::Result<Option<u64>> {
     let Some(row) = keyspace.get(APPLIED)? else { return Ok(None) };
     let number = row.first_chunk().ok_or(fjall::Error::Unrecoverable)?;
     Ok(Some(u64::from_le_bytes(*number)))
-}
-
-/// Whether files are not what was written. Not so where another has them open, where they are of another release, or where the disk
-/// fails: opening them later, or elsewhere, may succeed.
-fn is_damage(error: &fjall::Error) -> bool {
-    use fjall::{Error, LsmError};
-    let is_cut_off = |error: &io::Error| {
-        matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::NotFound)
-    };
-    match error {
-        Error::Io(error) | Error::Storage(LsmError::Io(error)) => is_cut_off(error),
-        Error::Storage(error) => !matches!(error, LsmError::InvalidVersion(_)),
-        Error::JournalRecovery(_)
-        | Error::Decompress(_)
-        | Error::InvalidTrailer
-        | Error::InvalidTag(_)
-        | Error::Unrecoverable => true,
-        _ => false,
-    }
-}
-
-/// Renames the directory and makes it again, as private as it was. What was moved aside before goes: it is of no more use.
-fn move_aside(directory: &Path) -> io::Result<PathBuf> {
-    let permissions = std::fs::metadata(directory)?.permissions();
-    // Without a slash at its end.
-    let mut aside = directory.components().collect::<PathBuf>().into_os_string();
-    aside.push(".damaged");
-    let aside = PathBuf::from(aside);
-    match std::fs::remove_dir_all(&aside) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    std::fs::rename(directory, &aside)?;
-    std::fs::create_dir(directory)?;
-    std::fs::set_permissions(directory, permissions)?;
-    Ok(aside)
 }
 
 impl Rows for Disk {
@@ -374,6 +377,12 @@ impl Storage for Disk {
     }
 
     fn commit(&mut self, applied: u64) -> Result<(), StorageError> {
+        if self.damage.is_found() {
+            // By a reader. What it asked for is not to be had before the next start.
+            return Err(StorageError(
+                "its files are damaged; start again: they are moved aside, and made again from the log".into(),
+            ));
+        }
         self.write(Some(applied))?;
         self.applied = applied;
         self.view = Arc::clone(&self.written);
@@ -382,7 +391,7 @@ impl Storage for Disk {
         }
         for keyspace in self.replaced.drain(..) {
             // Its files go when the last reader has gone.
-            self.database.delete_keyspace(keyspace).map_err(failed)?;
+            self.database.delete_keyspace(keyspace).map_err(|error| self.damage.failed(error))?;
         }
         Ok(())
     }
@@ -393,19 +402,22 @@ impl Storage for Disk {
     }
 
     fn defragmentation(&self) -> Option<Defragmentation> {
-        let shown = Arc::clone(&self.shown);
+        let (shown, damage) = (Arc::clone(&self.shown), Arc::clone(&self.damage));
         Some(Arc::new(move || {
+            let failed = |error: fjall::Error| damage.failed(error);
             let keyspace = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let before_bytes = keyspace.disk_space();
             // Rows that are in memory yet may replace some of those in files.
             keyspace.rotate_memtable().map_err(failed)?;
             let deadline = Instant::now() + WRITE_TIMEOUT;
             while keyspace.sealed_memtable_count() > 0 {
                 if Instant::now() > deadline {
-                    return Err(failed("what is in memory cannot be written"));
+                    return Err(StorageError(
+                        "what is in memory cannot be written: see that its disk has room and is sound".into(),
+                    ));
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }
+            let before_bytes = keyspace.disk_space();
             keyspace.major_compact().map_err(failed)?;
             Ok(Defragmented { before_bytes, after_bytes: keyspace.disk_space() })
         }))
@@ -427,10 +439,10 @@ impl Storage for Disk {
             Some(spare) => spare,
             None => {
                 self.number += 1;
-                keyspace(&self.database, &name_of(self.number)).map_err(failed)?
+                keyspace(&self.database, &name_of(self.number)).map_err(|error| self.damage.failed(error))?
             }
         };
-        self.written = Committed::now(&self.database, keyspace);
+        self.written = Committed::now(&self.database, keyspace, &self.damage);
         self.view.snapshot.store(None);
         Ok(())
     }

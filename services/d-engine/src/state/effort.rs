@@ -87,7 +87,8 @@ fn rows_of_command(storage: &impl Storage, command: Command) -> Result<usize, St
         | Command::Place(..)
         | Command::Leave(_)
         | Command::Users(..)
-        | Command::Renew(_) => Ok(1),
+        | Command::Renew(_)
+        | Command::Serial(_) => Ok(1),
     }
 }
 
@@ -99,7 +100,7 @@ fn rows_of_operations(storage: &impl Storage, operations: &[Operation], is_kept:
         rows += gets(operations).min(ANSWER_BYTES_MAX / VALUE_BYTES + 1) * COPY_ROWS;
     }
     for operation in operations {
-        if let Operation::Revoke { lease } = operation {
+        if let Operation::Revoke { lease } | Operation::KeepAlive { lease } = operation {
             let leased = leases::get(storage, *lease).map_err(|error| match error {
                 StateError::Storage(error) => error,
                 error => StorageError(error.to_string()),

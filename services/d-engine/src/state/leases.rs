@@ -7,12 +7,12 @@ use bytes::Bytes;
 
 use super::apply::StateError;
 use super::codec::{Malformed, Reader, put_number, put_small, put_string};
-use super::rows::{number, numbers, pair, single};
+use super::rows::{number, numbers, of_numbered, pair, single};
 use super::storage::{Rows, Storage, StorageError, Table};
 
 /// Keys of a lease at most: they end in one entry.
 pub(super) const KEYS_MAX: u32 = 1000;
-/// Keys that the leases have together that one transaction revokes: every member ends them in one step.
+/// Keys that the leases have together that one transaction revokes, or a user's also keeps alive: every member looks at them in one step.
 pub(super) const REVOKED_MAX: usize = 10_000;
 
 /// A lease's row.
@@ -49,6 +49,17 @@ impl Leased {
 /// The lease with this number.
 pub(super) fn get(rows: &impl Rows, number: u64) -> Result<Option<Leased>, StateError> {
     Ok(rows.get(Table::Leases, &single(number))?.map(Leased::decode).transpose()?)
+}
+
+/// Whether this is so of all keys of a lease.
+pub(super) fn are_keys_all(rows: &impl Rows, number: u64, is: impl Fn(&[u8]) -> bool) -> Result<bool, StorageError> {
+    let mut are_all = true;
+    let end = number.checked_add(1).map(single);
+    rows.scan(Table::LeaseKeys, &single(number), end.as_deref(), &mut |row, _| {
+        are_all = is(&of_numbered(row).1);
+        if are_all { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(are_all)
 }
 
 /// All of them. The row without a number is none.

@@ -12,6 +12,7 @@
 //! | lease keys | lease (8), key | nothing |
 //! | lease ends | end (8), lease (8) | nothing |
 //! | members | number (8) | nothing: it has acknowledged entries; or whether it has (1), whether it was removed (1), addresses for clients and for members (strings) |
+//! | | nothing | which group this is (8), of those of its name and founders; not in backups: who begins with one is another group |
 //! | users | name | see `users` |
 
 use bytes::Bytes;

@@ -72,6 +72,7 @@ fn command() -> impl Strategy<Value = Command> {
         1 => (1_u64..6).prop_map(Command::CloseSession),
         2 => Just(Command::Expire),
         1 => (0_u64..400).prop_map(Command::Renew),
+        1 => (1_u64..4).prop_map(Command::Serial),
         1 => vec(1_u64..4, 0..3).prop_map(Command::Seen),
         1 => (1_u64..4, "[a-c]{0,2}").prop_map(|(member, host)| Command::Place(member, place(&host))),
         1 => (1_u64..4).prop_map(Command::Leave),
@@ -136,7 +137,7 @@ impl Model {
                 self.leases.values_mut().for_each(|(ttl, end)| *end = (*end).max((*since).min(time) + *ttl));
                 nothing
             }
-            Command::Seen(_) => nothing,
+            Command::Seen(_) | Command::Serial(_) => nothing,
             // Users are not asked for here; see `users`.
             Command::As(_, command) => self.apply(index, time, command),
             Command::Users(..) => panic!("nobody makes one"),
@@ -343,11 +344,11 @@ fn put(key: &'static str, ttl_millis: u64) -> Command {
 #[test]
 fn a_command_of_another_version_ends_the_member() {
     let mut bytes = put("k", 0).encode().to_vec();
-    bytes[0] = 5;
+    bytes[0] = 6;
     let refused = state().apply(7, 1, 0, bytes.into());
     let Err(error) = refused else { panic!("{refused:?}") };
-    assert_eq!(error, apply::StateError::Version(7, CommandError::Version(5)));
-    assert!(error.to_string().contains("entry 7: a command of version 5"));
+    assert_eq!(error, apply::StateError::Version(7, CommandError::Version(6)));
+    assert!(error.to_string().contains("entry 7: a command of version 6"));
 }
 
 #[test]
@@ -642,4 +643,26 @@ fn what_a_client_may_ask_for_is_bounded() {
     assert_eq!(check(&many, &limits), Err(LimitError::Operations(3, 2)));
     let two = Transaction { then: many.then[..2].to_vec(), ..Transaction::default() };
     assert_eq!(check(&two, &Limits { transaction_bytes_max: 49, ..limits }), Err(LimitError::Transaction(50, 49)));
+}
+
+#[test]
+fn which_group_it_is_is_said_once_and_is_no_member_and_in_no_backup() {
+    let mut state = State::new(Memory::default()).unwrap();
+    assert_eq!(serial_of(&*state.view()), Ok(None));
+    for (index, number) in [(1, 7), (2, 8)] {
+        state.apply(index, 1, 1, Command::Serial(number).encode()).unwrap().outcome.unwrap();
+    }
+    state.apply(3, 1, 1, Command::Seen(vec![1]).encode()).unwrap().outcome.unwrap();
+    state.commit(3).unwrap();
+    assert_eq!(serial_of(&*state.view()), Ok(Some(7)));
+    assert_eq!(known_members(&*state.view()).unwrap().into_keys().collect::<Vec<_>>(), [1]);
+    let mut other = State::new(Memory::default()).unwrap();
+    let mut snapshot = Vec::new();
+    state.snapshot()(&mut snapshot).unwrap();
+    other.restore(&mut &snapshot[..]).unwrap();
+    other.commit(3).unwrap();
+    assert_eq!(serial_of(&*other.view()), Ok(Some(7)));
+    // Earlier releases must not go on as if they knew it, and nobody says 0.
+    assert_eq!(Command::Serial(7).encode()[..2], [5, 12]);
+    assert!(Command::decode(Bytes::copy_from_slice(&[&[5, 12][..], &[0; 8]].concat())).is_err());
 }

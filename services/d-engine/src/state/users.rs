@@ -5,8 +5,9 @@
 //! (8), the hash of its password (string), and a list of grants: prefix (string), and 1 to read, 2 to write, 3 both (1 byte). The row of the
 //! empty name, which no user has, says with a byte 1 that users are asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use d_engine_client::{Operation, Query, Scan, Transaction, end_of_prefix};
@@ -186,7 +187,8 @@ enum Subject<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Users {
     is_enabled: bool,
-    users: BTreeMap<Bytes, User>,
+    /// Each is shared with the users of before: a change copies the one that it is of.
+    users: BTreeMap<Bytes, Arc<User>>,
 }
 
 impl Users {
@@ -200,7 +202,7 @@ impl Users {
             }
             match User::decode(row) {
                 Ok(user) => {
-                    users.users.insert(Bytes::copy_from_slice(name), user);
+                    users.users.insert(Bytes::copy_from_slice(name), Arc::new(user));
                     ControlFlow::Continue(())
                 }
                 Err(error) => {
@@ -218,7 +220,7 @@ impl Users {
     }
 
     /// All of them, by name.
-    pub fn all(&self) -> &BTreeMap<Bytes, User> {
+    pub fn all(&self) -> &BTreeMap<Bytes, Arc<User>> {
         &self.users
     }
 
@@ -228,7 +230,8 @@ impl Users {
             _ if !self.is_enabled => Subject::Anything,
             Principal::Nobody => Subject::Nobody,
             Principal::User { name, since } => {
-                self.users.get(name).filter(|user| user.since == *since).map_or(Subject::Nobody, Subject::User)
+                let user = self.users.get(name).filter(|user| user.since == *since);
+                user.map_or(Subject::Nobody, |user| Subject::User(user))
             }
         }
     }
@@ -290,42 +293,57 @@ impl Users {
         }
     }
 
-    /// Whether it may do all of a transaction, whichever branch is taken.
-    pub(super) fn may_write(
+    /// Why it may not do all of a transaction, whichever branch is taken; `None`: it may.
+    pub(super) fn refuse_write(
         &self,
         who: &Principal,
         Transaction { compares, then, otherwise }: &Transaction,
         storage: &impl Storage,
-    ) -> Result<bool, StateError> {
+    ) -> Result<Option<Refusal>, StateError> {
         let user = match self.subject(who) {
-            Subject::Anything => return Ok(true),
-            Subject::Nobody => return Ok(false),
-            Subject::User(user) if user.is_admin => return Ok(true),
+            Subject::Anything => return Ok(None),
+            Subject::Nobody => return Ok(Some(Refusal::Denied)),
+            Subject::User(user) if user.is_admin => return Ok(None),
             Subject::User(user) => user,
         };
-        let may = |key: &Bytes, needed| user.may(key, Some(&after(key)), needed);
+        let may = |key: &[u8], needed| user.may(key, Some(&after(key)), needed);
         // A lease ends with its keys, which its owner alone could attach.
-        let owns = |lease: u64| -> Result<bool, StateError> {
-            Ok(leases::get(storage, lease)?.is_none_or(|leased| leased.owner == *owner_of(who)))
+        let owned = |lease: u64| -> Result<Option<u32>, StateError> {
+            let Some(leased) = leases::get(storage, lease)? else { return Ok(Some(0)) };
+            Ok((leased.owner == *owner_of(who)).then_some(leased.keys))
         };
         if !compares.iter().all(|compare| may(&compare.key, Access::READ)) {
-            return Ok(false);
+            return Ok(Some(Refusal::Denied));
         }
+        let mut kept = BTreeSet::new();
+        let mut keys = 0;
         for operation in then.iter().chain(otherwise) {
             let is_allowed = match operation {
                 Operation::Put { key, .. } | Operation::Delete { key } => may(key, Access::WRITE),
                 Operation::Get { key } => may(key, Access::READ),
                 // What it adds up to is read.
                 Operation::Add { key, .. } => may(key, Access::BOTH),
-                Operation::Attach { key, lease } => may(key, Access::WRITE) && owns(*lease)?,
+                Operation::Attach { key, lease } => may(key, Access::WRITE) && owned(*lease)?.is_some(),
                 Operation::Grant { .. } => user.may_write_something(),
-                Operation::KeepAlive { lease } | Operation::Revoke { lease } => owns(*lease)?,
+                Operation::KeepAlive { lease } | Operation::Revoke { lease } if kept.insert(*lease) => {
+                    let Some(count) = owned(*lease)?.filter(|_| user.may_write_something()) else {
+                        return Ok(Some(Refusal::Denied));
+                    };
+                    keys += count as usize;
+                    if keys > leases::REVOKED_MAX {
+                        return Ok(Some(Refusal::TooManyRevokedKeys));
+                    }
+                    // Whether they stay or go is written with it.
+                    leases::are_keys_all(storage, *lease, |key| may(key, Access::WRITE))?
+                }
+                // It was looked at.
+                Operation::KeepAlive { .. } | Operation::Revoke { .. } => true,
             };
             if !is_allowed {
-                return Ok(false);
+                return Ok(Some(Refusal::Denied));
             }
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Whether it may use a session that was opened on this behalf.
@@ -376,7 +394,7 @@ impl Users {
             let user = User { is_admin, since: index, hash, grants: BTreeMap::new() };
             return self.set(name, Some(user), storage).map(Ok);
         };
-        let mut user = user.clone();
+        let mut user = User::clone(user);
         match change {
             UserChange::Add { .. } | UserChange::Enable(_) => return Ok(Err(Refusal::UserExists)),
             UserChange::Password { hash, .. } => (user.hash, user.since) = (hash, index),
@@ -406,7 +424,7 @@ impl Users {
         match user {
             Some(user) => {
                 storage.put(Table::Users, name.clone(), user.encode())?;
-                self.users.insert(name, user);
+                self.users.insert(name, Arc::new(user));
             }
             None => {
                 storage.delete(Table::Users, &name)?;

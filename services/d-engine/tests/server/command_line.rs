@@ -165,7 +165,7 @@ async fn a_member_describes_what_it_speaks() {
 }
 
 /// Set where this test runs again, as a server: where to listen.
-const SERVED: &str = "D_ENGINE_TEST_PANICS";
+const SERVED: &str = "TEST_PANICS_SERVED";
 
 #[test]
 fn a_panic_on_any_thread_ends_a_server() {

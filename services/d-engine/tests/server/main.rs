@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod alone;
 mod backup;
 mod bench;
 mod closed_pipes;

@@ -41,6 +41,12 @@ pub trait Host: Send + Sync + 'static {
 
     /// Whether a member was removed from the group for good; it is told so.
     fn is_removed(&self, member: u64) -> bool;
+
+    /// Which log this member has, of all that groups of this number ([`TcpOptions::group`]) have: members that say another one refuse each
+    /// other. 0: that is not known, or not yet; once it is, see [`Peers::log_is_known`].
+    fn log(&self) -> u64 {
+        0
+    }
 }
 
 /// How a member is reached, and how it reaches others.
@@ -96,6 +102,8 @@ struct Senders {
 /// A member that has connected.
 struct Here {
     connection: u64,
+    /// Which log it has said that it has; 0: it has not.
+    log: u64,
     since: Instant,
     socket: TcpStream,
 }
@@ -128,7 +136,7 @@ impl Shared {
 
     /// A thread for a member that is sent to.
     fn begin(&self, to: u64, address: &str) -> io::Result<(Arc<Sender>, JoinHandle<()>)> {
-        let hello = Hello { group: self.group, from: self.id, to, incarnation: self.incarnation };
+        let hello = Hello { group: self.group, log: 0, from: self.id, to, incarnation: self.incarnation };
         let is_removed = Arc::clone(&self.is_removed);
         let traffic = self.traffic(to);
         let sender = Sender::new(
@@ -136,6 +144,7 @@ impl Shared {
             (self.tls.clone(), self.local_address),
             self.queue_bytes_max,
             (is_removed, traffic),
+            self.host.clone(),
             address.to_owned(),
         );
         let of_thread = Arc::clone(&sender);
@@ -153,10 +162,16 @@ impl Shared {
         self.neighbours.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Which log this member has; 0: that is not known.
+    fn log(&self) -> u64 {
+        self.host.as_ref().map_or(0, |host| host.log())
+    }
+
     /// A member has connected. If it was started since it was here before, the connection to it leads nowhere.
-    fn is_here(&self, member: u64, connection: u64, incarnation: u64, socket: TcpStream) {
+    fn is_here(&self, hello: &Hello, connection: u64, socket: TcpStream) {
+        let Hello { from: member, incarnation, log, .. } = *hello;
         let mut neighbours = self.neighbours();
-        neighbours.here.insert(member, Here { connection, since: Instant::now(), socket });
+        neighbours.here.insert(member, Here { connection, log, since: Instant::now(), socket });
         let before = neighbours.incarnations.insert(member, incarnation);
         drop(neighbours);
         if before.is_some_and(|before| before != incarnation)
@@ -194,6 +209,17 @@ impl Peers {
     pub fn traffic(&self) -> Vec<(u64, Traffic)> {
         let traffic = self.0.traffic.lock().unwrap_or_else(PoisonError::into_inner);
         traffic.iter().map(|(member, counted)| (*member, counted.read())).collect()
+    }
+
+    /// The server has learnt which log this member has ([`Host::log`]): who has said that it has another one is hung up on, and refused from
+    /// now on.
+    pub fn log_is_known(&self) {
+        let own = self.0.log();
+        for here in self.0.neighbours().here.values().filter(|here| frame::are_different(here.log, own)) {
+            // It may have ended by itself.
+            let _ = here.socket.shutdown(std::net::Shutdown::Both);
+        }
+        self.0.lock().running.values().for_each(|(sender, _)| sender.log_is_known());
     }
 
     /// Members that this one sends to.

@@ -186,5 +186,8 @@ fn place(id: &SnapshotId, chunk: u32) -> [u8; 24] {
 }
 
 pub(super) fn damaged(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("a snapshot is damaged: {what}"))
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("a snapshot is damaged: {what}; restore the member's directory, or replace the member by a new one"),
+    )
 }

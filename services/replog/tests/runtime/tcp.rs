@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use replog::runtime::tcp::{Peers, Tcp, TcpOptions, Tls};
+use replog::runtime::tcp::{Host, Peers, Tcp, TcpOptions, Tls};
 use replog::runtime::{Limits, Origin};
 use replog::{Membership, Role};
 use rustls::crypto::ring;
@@ -75,14 +76,40 @@ impl Authority {
 struct Three {
     members: Vec<(Running, Peers)>,
     addresses: BTreeMap<u64, String>,
+    hosts: Vec<Arc<OfLog>>,
     scratch: harness::TempDir,
+}
+
+/// A server that knows which log its member has.
+struct OfLog(AtomicU64);
+
+impl Host for OfLog {
+    fn note(&self, _: u64, _: Bytes) {}
+
+    fn introduction(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn is_removed(&self, _: u64) -> bool {
+        false
+    }
+
+    fn log(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Three {
     fn start(how: impl Fn(u64) -> (u64, Option<Tls>)) -> Self {
+        Self::start_of([0; 3], how)
+    }
+
+    /// Members that know which log they have; 0: they do not.
+    fn start_of(logs: [u64; 3], how: impl Fn(u64) -> (u64, Option<Tls>)) -> Self {
+        let hosts = logs.map(|log| Arc::new(OfLog(AtomicU64::new(log)))).to_vec();
         let listeners: Vec<_> = (0..3).map(|_| listen()).collect();
         let addresses = (1..).zip(&listeners).map(|(id, (_, address))| (id, address.to_string())).collect();
-        let mut three = Self { members: Vec::new(), addresses, scratch: harness::folder() };
+        let mut three = Self { members: Vec::new(), addresses, hosts, scratch: harness::folder() };
         for (id, (listener, _)) in (1..).zip(listeners) {
             let (group, tls) = how(id);
             let member = three.member(id, listener, group, tls);
@@ -92,7 +119,9 @@ impl Three {
     }
 
     fn member(&self, id: u64, listener: TcpListener, group: u64, tls: Option<Tls>) -> (Running, Peers) {
-        let tcp = Tcp::new(TcpOptions { tls, ..TcpOptions::new(id, group, vec![listener], self.addresses.clone()) });
+        let host = Some(Arc::clone(&self.hosts[id as usize - 1]) as _);
+        let tcp = TcpOptions { tls, host, ..TcpOptions::new(id, group, vec![listener], self.addresses.clone()) };
+        let tcp = Tcp::new(tcp);
         let peers = tcp.peers();
         let path = self.scratch.path().join(id.to_string());
         let origin = Origin::Found(Membership::of([1, 2, 3]));
@@ -155,6 +184,44 @@ fn three_members_over_mutual_tls() {
 fn a_member_of_another_group_is_refused() {
     let three = Three::start(|id| (GROUP + u64::from(id == 3), None));
     three.third_is_alone();
+}
+
+#[test]
+fn a_member_with_the_log_of_another_group_of_that_number_is_refused() {
+    Three::start_of([5, 5, 6], |_| (GROUP, None)).third_is_alone();
+}
+
+#[test]
+fn a_member_is_hung_up_on_when_it_becomes_known_that_it_has_another_log() {
+    let three = Three::start_of([0, 0, 6], |_| (GROUP, None));
+    // As long as the others do not know, it is one of them.
+    three.all_apply("first");
+    for (host, (_, peers)) in three.hosts.iter().zip(&three.members).take(2) {
+        host.0.store(5, Ordering::Relaxed);
+        peers.log_is_known();
+    }
+    let alone = &three.members[2].0;
+    alone.handle.wait_for(|status| status.leader.is_none() && status.role != Role::Leader, LONG).unwrap();
+    let (_, index) = three.propose("without it");
+    three.members[..2].iter().for_each(|(running, _)| running.wait_until_applied(index));
+    assert!(!alone.commands().contains(&"without it".to_owned()));
+}
+
+#[test]
+fn members_that_learn_which_log_they_have_stay_connected() {
+    let three = Three::start(|_| (GROUP, None));
+    three.all_apply("first");
+    let connected = || -> Vec<_> {
+        let of = |peers: &Peers| (1..=3).map(|id| peers.here_since(id)).collect::<Vec<_>>();
+        three.members.iter().map(|(_, peers)| of(peers)).collect()
+    };
+    let before = connected();
+    for (host, (_, peers)) in three.hosts.iter().zip(&three.members) {
+        host.0.store(5, Ordering::Relaxed);
+        peers.log_is_known();
+    }
+    three.all_apply("second");
+    assert_eq!(connected(), before);
 }
 
 #[test]

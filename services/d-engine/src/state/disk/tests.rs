@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::memory::Memory;
+use super::super::rows::single;
 use super::super::snapshot;
 use super::*;
 
@@ -313,4 +314,119 @@ fn a_state_that_another_has_open_is_not_moved_aside() {
     assert!(Disk::open(&directory, CACHE_BYTES).is_err());
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
     drop(disk);
+}
+
+fn files(of: &Path, found: &mut Vec<std::path::PathBuf>) {
+    for file in std::fs::read_dir(of).unwrap() {
+        let path = file.unwrap().path();
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
+    }
+}
+
+/// Some was found at each start, or not before a block was read, and at each start again; without a journal nothing was there, and all of it
+/// was said to be applied.
+#[test]
+fn whatever_is_damaged_nothing_is_missing_and_the_next_start_but_one_goes_on() {
+    const ROWS: u64 = 60;
+    let root = harness::folder();
+    let (good, copy, aside) = (root.path().join("good"), root.path().join("copy"), root.path().join("copy.damaged"));
+    let mut disk = Disk::open(&good, CACHE_BYTES).unwrap();
+    let value = |number: u64| vec![number as u8; 20_000];
+    for number in 0..ROWS {
+        disk.put(Table::Keys, single(number), value(number).into()).unwrap();
+        disk.commit(number + 1).unwrap();
+    }
+    disk.defragmentation().unwrap()().unwrap();
+    drop(disk);
+    let mut all = Vec::new();
+    files(&good, &mut all);
+    let (mut later, mut begun_anew) = (0, 0);
+    for (file, how) in all.iter().flat_map(|file| ["empty", "half", "gone", "first", "middle"].map(|how| (file, how))) {
+        let mut bytes = std::fs::read(file).unwrap();
+        let said = format!("{} of {} bytes: {how}", file.display(), bytes.len());
+        let copied = std::process::Command::new("cp").arg("-a").arg(&good).arg(&copy).status().unwrap();
+        assert!(copied.success());
+        let damaged = copy.join(file.strip_prefix(&good).unwrap());
+        let half = bytes.len() / 2;
+        match how {
+            "empty" => bytes.clear(),
+            "half" => bytes.truncate(half),
+            "first" => bytes.iter_mut().take(1).for_each(|byte| *byte ^= 0x40),
+            _ => bytes.iter_mut().skip(half).take(1).for_each(|byte| *byte ^= 0x40),
+        }
+        if how == "gone" {
+            std::fs::remove_file(&damaged).unwrap()
+        } else {
+            std::fs::write(&damaged, &bytes).unwrap()
+        }
+        let is_right = |disk: &Disk| {
+            let mut found = Vec::new();
+            disk.scan(Table::Keys, &[], None, &mut |key, value| {
+                found.push((key.clone(), value.clone()));
+                ControlFlow::Continue(())
+            })?;
+            match disk.applied() {
+                0 => assert_eq!(found, [], "{said}"),
+                applied => {
+                    assert_eq!(applied, ROWS, "{said}");
+                    assert!(
+                        found.iter().cloned().eq((0..ROWS).map(|number| (single(number), value(number).into()))),
+                        "{said}"
+                    );
+                }
+            }
+            Ok::<_, StorageError>(disk.applied() == 0)
+        };
+        match Disk::open(&copy, CACHE_BYTES) {
+            // A byte of a version may be that of another release.
+            Err(error) => assert!(how == "first" && error.0.contains("move the directory away"), "{said}: {error}"),
+            Ok(mut disk) => {
+                let is_anew = is_right(&disk).unwrap_or_else(|error| {
+                    assert!(error.0.contains("start again: they are moved aside"), "{said}: {error}");
+                    assert!(disk.commit(ROWS + 1).is_err(), "{said}");
+                    later += 1;
+                    drop(disk);
+                    is_right(&Disk::open(&copy, CACHE_BYTES).unwrap()).unwrap()
+                });
+                begun_anew += u32::from(is_anew);
+            }
+        }
+        for folder in [&copy, &aside] {
+            drop(std::fs::remove_dir_all(folder));
+        }
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1, "{said}: nothing is left");
+    }
+    assert!(later > 0 && begun_anew > later, "{later}, {begun_anew}");
+}
+
+/// Threads of the tree do not say why they cannot go on.
+#[test]
+fn a_state_that_may_be_damaged_is_read_at_the_next_start() {
+    let root = harness::folder();
+    let directory = root.path().join("state");
+    let mut disk = Disk::open(&directory, CACHE_BYTES).unwrap();
+    for number in 0..20 {
+        disk.put(Table::Keys, single(number), vec![7; 20_000].into()).unwrap();
+    }
+    disk.commit(1).unwrap();
+    disk.defragmentation().unwrap()().unwrap();
+    let reopened = |disk: Disk| {
+        disk.damage.failed(fjall::Error::Poisoned);
+        drop(disk);
+        Disk::open(&directory, CACHE_BYTES).unwrap()
+    };
+    let disk = reopened(disk);
+    assert_eq!((disk.applied(), rows(&disk).len(), disk.damage.noted()), (1, 20, Noted::Nothing));
+    let mut all = Vec::new();
+    files(&directory, &mut all);
+    let table = all
+        .iter()
+        .max_by_key(|file| (file.parent().is_some_and(|of| of.ends_with("tables")), file.metadata().unwrap().len()));
+    let table = table.unwrap();
+    let mut bytes = std::fs::read(table).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half] ^= 1;
+    std::fs::write(table, bytes).unwrap();
+    let disk = reopened(disk);
+    assert_eq!((disk.applied(), rows(&disk).len(), disk.damage.noted()), (0, 0, Noted::Nothing));
 }

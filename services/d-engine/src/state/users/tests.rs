@@ -125,6 +125,45 @@ fn delete(key: &'static str) -> Operation {
 }
 
 #[test]
+fn a_lease_is_not_kept_or_revoked_by_who_may_not_write_its_keys_any_more() {
+    let mut world = World::new();
+    let (root, anna) = (world.root(), world.user("anna"));
+    let lease = world.index;
+    world.one(&anna, Operation::Grant { ttl_millis: 60_000 }).unwrap();
+    for key in ["a/1", "a/9", "w/1"] {
+        world.one(&anna, Operation::Attach { key: key.into(), lease }).unwrap();
+    }
+    let both = [Operation::KeepAlive { lease }, Operation::Revoke { lease }];
+    world.change(&root, UserChange::Revoke { name: "anna".into(), prefix: "a/".into() }).unwrap();
+    let before = world.rows();
+    for operation in &both {
+        assert_eq!(world.one(&anna, operation.clone()), Err(Refusal::Denied), "it has keys that others may write");
+    }
+    // What it may write with is left, and none of it.
+    world.change(&root, UserChange::Grant { name: "anna".into(), prefix: "a/".into(), access: Access::READ }).unwrap();
+    world.change(&root, UserChange::Revoke { name: "anna".into(), prefix: "w/".into() }).unwrap();
+    for operation in &both {
+        assert_eq!(world.one(&anna, operation.clone()), Err(Refusal::Denied));
+        assert_eq!(world.one(&anna, put("a/1")), Err(Refusal::Denied));
+    }
+    assert_ne!(world.rows(), before, "the grants have changed");
+    world.grant("anna", "", Access::WRITE);
+    for operation in both {
+        assert!(world.one(&anna, operation).is_ok());
+    }
+}
+
+#[test]
+fn a_change_of_one_user_copies_no_other() {
+    let mut world = World::new();
+    let before = Arc::clone(world.state.users());
+    world.grant("ben", "b/", Access::READ);
+    let after = world.state.users();
+    let is_same = |name: &[u8]| Arc::ptr_eq(&before.all()[name], &after.all()[name]);
+    assert_eq!([is_same(b"anna"), is_same(b"root"), is_same(b"ben")], [true, true, false]);
+}
+
+#[test]
 fn each_kind_of_operation_takes_its_permission() {
     let mut world = World::new();
     let anna = world.user("anna");

@@ -8,8 +8,9 @@
 //! | 4 | checksum | CRC-32C of the length and the payload |
 //! | length | payload | |
 //!
-//! The first frame, from who opens: magic `storebench-peer2` (16), group (8), from (8), to (8), incarnation (8). The answer, one
-//! frame: 0, or 1 and why not, or 2 and why never again. Then messages, as [`crate::Message`] has them, until the connection ends.
+//! The first frame, from who opens: magic `storebench-peer2` (16), group (8), from (8), to (8), incarnation (8), log (8) if it knows which. The
+//! answer, one frame: 0 and log (8) if it knows which, or 1 and why not, or 2 and why never again. Then messages, as [`crate::Message`] has
+//! them, until the connection ends.
 //!
 //! Who does not know yet which member it is sends magic `storebench-intro` (16) instead, and gets one frame that the server
 //! around the member has written; that is all.
@@ -30,6 +31,8 @@ pub(super) const INTRODUCTION_BYTES_MAX: usize = 1 << 20;
 pub(super) struct Hello {
     /// Which group: members of different ones must not talk.
     pub(super) group: u64,
+    /// Which log of all that groups of this number have; 0: that is not known.
+    pub(super) log: u64,
     pub(super) from: u64,
     pub(super) to: u64,
     /// Another one at each start of who opens.
@@ -64,7 +67,7 @@ impl Hello {
         frame(out, |out| {
             out.extend_from_slice(MAGIC);
             let numbers = [self.group, self.from, self.to, self.incarnation];
-            numbers.into_iter().for_each(|number| put(out, number));
+            numbers.into_iter().chain((self.log > 0).then_some(self.log)).for_each(|number| put(out, number));
         });
     }
 
@@ -73,21 +76,37 @@ impl Hello {
         let rest = payload.strip_prefix(MAGIC).ok_or(Malformed(what))?;
         let mut reader = Reader::new(rest, what);
         let (group, from, to) = (reader.number()?, reader.number()?, reader.number()?);
-        let hello = Self { group, from, to, incarnation: reader.number()? };
+        let incarnation = reader.number()?;
+        let log = if reader.left() > 0 { reader.number()? } else { 0 };
         reader.end()?;
-        Ok(hello)
+        Ok(Self { group, log, from, to, incarnation })
     }
 
-    /// Why this cannot be for a member of that number in that group.
-    pub(super) fn objection(&self, group: u64, own: u64) -> Option<String> {
+    /// Why this cannot be for a member of that number in that group, with that log.
+    pub(super) fn objection(&self, group: u64, log: u64, own: u64) -> Option<String> {
         if self.group != group {
             return Some(format!("it belongs to group {:016x}, this member to {group:016x}", self.group));
+        }
+        if are_different(self.log, log) {
+            return Some(other_log(self.log, log));
         }
         if self.to != own {
             return Some(format!("it wants member {}, this is {own}: check the addresses of members", self.to));
         }
         (self.from == own).then(|| format!("it says that it is member {own} itself: every member needs its own number"))
     }
+}
+
+/// Whether these are two logs for certain.
+pub(super) fn are_different(one: u64, other: u64) -> bool {
+    one != 0 && other != 0 && one != other
+}
+
+/// Why a member with another log is not talked to.
+pub(super) fn other_log(log: u64, own: u64) -> String {
+    format!(
+        "its data are of another group with the same number: of log {log:016x}, and this member's of {own:016x}: check whose directory each has"
+    )
 }
 
 /// Why a member does not want to talk to another.
@@ -98,20 +117,24 @@ pub(super) struct Objection {
     pub(super) is_for_ever: bool,
 }
 
-/// The answer to a hello.
-pub(super) fn encode_answer(objection: Option<&Objection>, out: &mut Vec<u8>) {
+/// The answer to a hello; `log` is which log this member has, 0 if it does not know.
+pub(super) fn encode_answer(objection: Option<&Objection>, log: u64, out: &mut Vec<u8>) {
     frame(out, |out| {
         out.push(objection.map_or(0, |objection| 1 + u8::from(objection.is_for_ever)));
         let text = objection.map_or(&[][..], |objection| objection.text.as_bytes());
         out.extend_from_slice(&text[..text.len().min(HELLO_BYTES_MAX - 1)]);
+        if objection.is_none() && log > 0 {
+            put(out, log);
+        }
     });
 }
 
-/// `Err`: why the other does not want to talk.
-pub(super) fn decode_answer(payload: &[u8]) -> Result<(), Objection> {
+/// Which log the other has, 0 if it does not know. `Err`: why it does not want to talk.
+pub(super) fn decode_answer(payload: &[u8]) -> Result<u64, Objection> {
     let text_of = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
     match payload {
-        [0] => Ok(()),
+        [0] => Ok(0),
+        [0, log @ ..] if let Some((log, [])) = log.split_first_chunk() => Ok(u64::from_le_bytes(*log)),
         [1, text @ ..] => Err(Objection { text: text_of(text), is_for_ever: false }),
         [2, text @ ..] => Err(Objection { text: text_of(text), is_for_ever: true }),
         _ => Err(Objection { text: "its answer is not one of a member".into(), is_for_ever: false }),
@@ -181,14 +204,24 @@ mod tests {
 
     #[test]
     fn a_hello_says_who_wants_whom() {
-        let hello = Hello { group: 7, from: 1, to: 2, incarnation: 9 };
-        let mut bytes = Vec::new();
-        hello.encode(&mut bytes);
-        assert_eq!(Greeting::decode(&parse(&bytes, HELLO_BYTES_MAX).unwrap()), Ok(Greeting::Member(hello)));
-        assert_eq!(hello.objection(7, 2), None);
-        assert!(hello.objection(8, 2).unwrap().contains("group"));
-        assert!(hello.objection(7, 3).unwrap().contains("wants member 2"));
-        assert!(Hello { from: 2, ..hello }.objection(7, 2).unwrap().contains("own number"));
+        let hello = Hello { group: 7, log: 0, from: 1, to: 2, incarnation: 9 };
+        for (hello, payload_bytes) in [(hello, 48), (Hello { log: 5, ..hello }, 56)] {
+            let mut bytes = Vec::new();
+            hello.encode(&mut bytes);
+            let payload = parse(&bytes, HELLO_BYTES_MAX).unwrap();
+            assert_eq!((Greeting::decode(&payload), payload.len()), (Ok(Greeting::Member(hello)), payload_bytes));
+        }
+        assert_eq!(hello.objection(7, 0, 2), None);
+        assert!(hello.objection(8, 0, 2).unwrap().contains("group"));
+        assert!(hello.objection(7, 0, 3).unwrap().contains("wants member 2"));
+        assert!(Hello { from: 2, ..hello }.objection(7, 0, 2).unwrap().contains("own number"));
+        // Who does not know yet may be anybody.
+        let with = |log| Hello { log, ..hello };
+        assert_eq!(
+            [with(0).objection(7, 5, 2), with(5).objection(7, 0, 2), with(5).objection(7, 5, 2)],
+            [None, None, None]
+        );
+        assert!(with(6).objection(7, 5, 2).unwrap().contains("another group with the same number"));
     }
 
     #[test]
@@ -196,12 +229,16 @@ mod tests {
         let no = |text: &str, is_for_ever| Some(Objection { text: text.into(), is_for_ever });
         for objection in [None, no("no", false), no("never", true), no(&"x".repeat(HELLO_BYTES_MAX - 1), false)] {
             let mut bytes = Vec::new();
-            encode_answer(objection.as_ref(), &mut bytes);
+            encode_answer(objection.as_ref(), 7, &mut bytes);
             let answer = decode_answer(&parse(&bytes, HELLO_BYTES_MAX).unwrap());
-            assert_eq!(answer.err(), objection);
+            assert_eq!(answer, objection.map_or(Ok(7), Err));
         }
+        let mut unknown = Vec::new();
+        encode_answer(None, 0, &mut unknown);
+        let unknown = parse(&unknown, HELLO_BYTES_MAX).unwrap();
+        assert_eq!((unknown.len(), decode_answer(&unknown)), (1, Ok(0)));
         let mut bytes = Vec::new();
-        encode_answer(no(&"x".repeat(1000), false).as_ref(), &mut bytes);
+        encode_answer(no(&"x".repeat(1000), false).as_ref(), 7, &mut bytes);
         assert!(parse(&bytes, HELLO_BYTES_MAX).is_some(), "a long reason is cut");
     }
 

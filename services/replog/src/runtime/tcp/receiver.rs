@@ -172,7 +172,7 @@ impl Receiver {
             }
         };
         let objection = self.objection(&hello);
-        frame::encode_answer(objection.as_ref(), &mut payload);
+        frame::encode_answer(objection.as_ref(), self.shared.log(), &mut payload);
         stream.write_all(&payload)?;
         stream.flush()?;
         if let Some(Objection { text, .. }) = objection {
@@ -182,7 +182,11 @@ impl Receiver {
             return Err(io::Error::other("there is a newer connection of this member, or there are too many members"));
         }
         is_known.store(true, Ordering::Relaxed);
-        self.shared.is_here(hello.from, number, hello.incarnation, socket.try_clone()?);
+        self.shared.is_here(&hello, number, socket.try_clone()?);
+        if let Some(Objection { text, .. }) = self.objection(&hello) {
+            // It became known meanwhile which log this member has.
+            return Err(io::Error::new(ErrorKind::PermissionDenied, format!("refused: {text}")));
+        }
         info!(member = self.id, from = hello.from, "a member has connected");
         // A member that follows says nothing for long.
         socket.set_read_timeout(None)?;
@@ -223,7 +227,7 @@ impl Receiver {
 
     /// Why a member is not talked to.
     fn objection(&self, hello: &Hello) -> Option<Objection> {
-        if let Some(text) = hello.objection(self.shared.group, self.id) {
+        if let Some(text) = hello.objection(self.shared.group, self.shared.log(), self.id) {
             return Some(Objection { text, is_for_ever: false });
         }
         let is_removed = self.shared.host.as_ref().is_some_and(|host| host.is_removed(hello.from));

@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::SendFlags;
 use tracing::{info, warn};
 
+use super::Host;
 use super::frame::{self, HELLO_BYTES_MAX, Hello};
 use super::receiver::read_frame;
 use super::tls::{self, Stream, Tls};
@@ -48,6 +49,8 @@ struct Waiting {
     is_idle: bool,
     /// Messages were lost since nothing waited.
     is_overfull: bool,
+    /// Which log the other has said that it has; 0: it has not.
+    log: u64,
     /// Of a frame whose beginning was written already.
     rest: Vec<u8>,
     /// Kept for its allocation.
@@ -63,6 +66,8 @@ pub(super) struct Sender {
     /// Set when the other says that this member was removed.
     is_removed: Arc<AtomicBool>,
     traffic: Arc<Counted>,
+    /// Knows which log this member has.
+    host: Option<Arc<dyn Host>>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
@@ -95,6 +100,7 @@ impl Sender {
         (tls, local_address): (Option<Tls>, Option<IpAddr>),
         queue_bytes_max: usize,
         (is_removed, traffic): (Arc<AtomicBool>, Arc<Counted>),
+        host: Option<Arc<dyn Host>>,
         address: String,
     ) -> Arc<Self> {
         let waiting = Mutex::new(Waiting { address, ..Waiting::default() });
@@ -105,6 +111,7 @@ impl Sender {
             queue_bytes_max,
             is_removed,
             traffic,
+            host,
             waiting,
             changed: Condvar::new(),
         })
@@ -165,6 +172,18 @@ impl Sender {
         cut(&waiting);
         drop(waiting);
         self.changed.notify_one();
+    }
+
+    /// Which log this member has; 0: that is not known.
+    fn log(&self) -> u64 {
+        self.host.as_ref().map_or(0, |host| host.log())
+    }
+
+    /// This member has learnt which log it has: who has another one is asked again, and refuses.
+    pub(super) fn log_is_known(&self) {
+        if frame::are_different(self.lock().log, self.log()) {
+            self.renew();
+        }
     }
 
     /// The thread ends soon.
@@ -239,17 +258,22 @@ impl Sender {
 
     fn greet(&self, mut stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
         let mut bytes = Vec::new();
-        self.hello.encode(&mut bytes);
+        Hello { log: self.log(), ..self.hello }.encode(&mut bytes);
         stream.write_all(&bytes)?;
         stream.flush()?;
         if !read_frame(&mut stream, HELLO_BYTES_MAX, &mut bytes)? {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        frame::decode_answer(&bytes).map_err(|objection| {
+        let log = frame::decode_answer(&bytes).map_err(|objection| {
             self.is_removed.fetch_or(objection.is_for_ever, Ordering::Relaxed);
             io::Error::new(ErrorKind::ConnectionRefused, format!("the member refuses: {}", objection.text))
         })?;
-        Ok(stream)
+        self.lock().log = log;
+        let own = self.log();
+        match frame::are_different(log, own) {
+            true => Err(io::Error::new(ErrorKind::PermissionDenied, frame::other_log(log, own))),
+            false => Ok(stream),
+        }
     }
 
     /// Sends what waits, until the connection ends. Says why.
