@@ -45,7 +45,7 @@ use housekeeping::Housekeeping;
 
 pub use counters::{Counted, Counters};
 pub use door::{Begun, NotLeading, Watching};
-pub(crate) use door::{denied, denied_but_to_administrators};
+pub(crate) use door::denied_but_to_administrators;
 pub use identity::IdentityError;
 use identity::{Checked, Serial};
 pub use members::{MemberChange, Members};
