@@ -87,11 +87,13 @@ impl Host for Neighbour {
         };
         let those = |is: fn(&Known) -> bool| known.iter().filter(|(_, known)| is(known)).map(|(id, _)| *id).collect();
         let (seen, removed) = (those(|known| known.is_seen), those(|known| known.is_removed));
-        let (group, members) = match self.node() {
-            Some(node) => (format!("{:x}", node.options().group_number()), (*node.members()).clone()),
+        let (group, member, members) = match self.node() {
+            Some(node) => {
+                (format!("{:x}", node.options().group_number()), node.options().id, (*node.members()).clone())
+            }
             None => Default::default(),
         };
-        serde_json::to_vec(&Introduction { seen, group, members, removed }).unwrap_or_default()
+        serde_json::to_vec(&Introduction { seen, group, member, members, removed }).unwrap_or_default()
     }
 
     /// Only when the log has no more use for it either: to leave it needs its own voice.

@@ -105,16 +105,20 @@ impl Group {
         (1..=self.founders).map(|id| self.member(id)).collect::<Vec<_>>().join(" ")
     }
 
-    /// A member that does not run is to be found elsewhere from now on, when it is started; its place as a flag says it.
-    pub fn moved(&mut self, id: usize) -> String {
+    /// A member that does not run is to be found elsewhere from now on, when it is started.
+    pub fn moved(&mut self, id: usize) {
         let [client, peer] = <[String; 2]>::try_from(free(2)).unwrap();
-        (self.addresses[id - 1], self.peers[id - 1]) = (client.clone(), peer.clone());
-        format!("{client},{peer}")
+        (self.addresses[id - 1], self.peers[id - 1]) = (client, peer);
+    }
+
+    /// Where a member is, for clients and for others, as `ctl member add` takes it.
+    pub fn place(&self, id: usize) -> String {
+        format!("{},{}", self.addresses[id - 1], self.peers[id - 1])
     }
 
     /// A member and where it is, as a flag says it.
     fn member(&self, id: usize) -> String {
-        format!("{id}={},{}", self.addresses[id - 1], self.peers[id - 1])
+        format!("{id}={}", self.place(id))
     }
 
     /// `d-engine ctl`, which asks all members.
@@ -136,6 +140,13 @@ impl Group {
 
     /// Adds a member, starts it, and lets it vote; its number.
     pub fn grow(&mut self) -> usize {
+        let id = self.grow_by_learner();
+        self.ctl_until(&["member", "promote", &id.to_string()]);
+        id
+    }
+
+    /// Adds a member and starts it; its number.
+    pub fn grow_by_learner(&mut self) -> usize {
         let (id, mut found) = (self.addresses.len() + 1, free(2));
         self.peers.push(found.remove(1));
         let place = format!("{},{}", found[0], self.peers[id - 1]);
@@ -143,7 +154,6 @@ impl Group {
         self.addresses.push(found.remove(0));
         self.children.push(None);
         self.start_member(id);
-        self.ctl_until(&["member", "promote", &id.to_string()]);
         id
     }
 
