@@ -332,6 +332,7 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
     };
     let mut is_first = true;
     loop {
+        responses.turn().await;
         let step = match watching.step() {
             Ok(step) => step,
             Err(error) => return responses.send(grpc::encode(&ended(error))).await.map_err(gone),
@@ -340,7 +341,7 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
             is_first = false;
             let events = step.events.into_iter().map(wire::Event::of).collect();
             let frame = wire::Events { events, index: step.index, error: None };
-            responses.send(grpc::encode(&frame)).await.map_err(gone)?;
+            responses.send_counted(grpc::encode(&frame)).await?;
         }
         if !step.has_more && watching.changed().await.is_err() {
             return responses.send(grpc::encode(&ended(Error::Stopped))).await.map_err(gone);
