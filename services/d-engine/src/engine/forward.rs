@@ -70,9 +70,14 @@ impl Neighbour {
 
 impl Host for Neighbour {
     fn note(&self, from: u64, note: Bytes) {
-        if let Some(node) = self.node() {
-            node.0.forwarder.note(from, &note);
+        let Some(node) = self.node() else { return };
+        // Entries are taken of whoever leads, who may have become a member while this one was away; what is handed on comes of members that this one
+        // knows, or is answered to it by them.
+        if !node.members().contains_key(&from) {
+            tracing::warn!(from, "what a member sent that is not known here is not handed on");
+            return;
         }
+        node.0.forwarder.note(from, &note);
     }
 
     /// Tells newcomers who has been seen, and whom they join; nothing if it cannot tell, so that they ask another. Who was told that nobody
@@ -125,7 +130,9 @@ impl Node {
                     SubmitError::Busy => Err(Error::Busy),
                     SubmitError::TooLarge(bytes) => Err(super::door::too_large(bytes)),
                     SubmitError::Unknown => unknown("the leader was lost meanwhile"),
-                    SubmitError::NotHere => unknown("it was applied by the leader, but this member has ended"),
+                    SubmitError::NotHere => {
+                        unknown("it was applied by the leader, but not here in time, or this member has ended")
+                    }
                     SubmitError::Stopped => Err(Error::Stopped),
                 }
             }
