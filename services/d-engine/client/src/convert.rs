@@ -226,13 +226,13 @@ impl wire::Reply {
         }
     }
 
-    /// Of a session that was opened or closed.
-    pub fn of_session(id: u64, outcome: Result<u64, Error>) -> Self {
+    /// Of a session that was closed, or opened: `None`.
+    pub fn of_session(id: u64, closed: Option<u64>, outcome: Result<Written, Error>) -> Self {
         match outcome {
             Err(error) => Self::of_error(id, error),
-            Ok(session) => {
-                let body = Some(wire::reply::Body::Session(session));
-                Self { id, index: session, term: 0, body, leader_address: String::new() }
+            Ok(Written { revision, term, .. }) => {
+                let body = Some(wire::reply::Body::Session(closed.unwrap_or(revision)));
+                Self { id, index: revision, term, body, leader_address: String::new() }
             }
         }
     }
@@ -295,6 +295,7 @@ impl wire::Error {
             Error::Busy => (Code::Busy, Leader::default(), 0),
             Error::Invalid(_) => (Code::Invalid, Leader::default(), 0),
             Error::NoSession(_) => (Code::NoSession, Leader::default(), 0),
+            Error::Forgotten(_) => (Code::Forgotten, Leader::default(), 0),
             Error::UnknownOutcome(_) => (Code::UnknownOutcome, Leader::default(), 0),
             Error::Denied(_) => (Code::Denied, Leader::default(), 0),
             Error::NoQuorum => (Code::NoQuorum, Leader::default(), 0),
@@ -322,6 +323,7 @@ impl wire::Error {
             Code::Invalid => Error::Invalid(self.message),
             Code::NoQuorum => Error::NoQuorum,
             Code::NoSession => Error::NoSession(self.message),
+            Code::Forgotten => Error::Forgotten(self.message),
             Code::TooOld => Error::TooOld(self.oldest_revision),
             Code::Stopped => Error::Stopped,
             Code::Denied => Error::Denied(self.message),
@@ -445,6 +447,7 @@ mod tests {
             Error::NoQuorum,
             Error::TooOld(7),
             Error::Denied("no".into()),
+            Error::Forgotten("a".into()),
             Error::Stopped,
         ];
         for error in errors {

@@ -257,13 +257,13 @@ fn begin(node: &Node, wire::Request { id, body }: wire::Request, done: &Arc<Done
         },
         Some(Body::OpenSession(wire::OpenSession {})) => {
             let leader = leader();
-            node.session_then(begun, None, move |session| {
-                done.push_later(Ready::Reply(wire::Reply::of_session(id, session).forwarded_to(leader)))
+            node.session_then(begun, None, move |opened| {
+                done.push_later(Ready::Reply(wire::Reply::of_session(id, None, opened).forwarded_to(leader)))
             });
         }
         Some(Body::CloseSession(wire::CloseSession { session })) => {
-            node.session_then(begun, Some(session), move |session| {
-                done.push_later(Ready::Reply(wire::Reply::of_session(id, session)))
+            node.session_then(begun, Some(session), move |closed| {
+                done.push_later(Ready::Reply(wire::Reply::of_session(id, Some(session), closed)))
             });
         }
         None => {

@@ -133,12 +133,13 @@ async fn scan(node: &Node, scans: &Arc<Semaphore>, prefix: Bytes) -> Result<wire
     let gone = |error: &dyn std::fmt::Display| Status::new(Code::Internal, format!("the scan has ended: {error}"));
     let place = Arc::clone(scans).acquire_owned().await.map_err(|error| gone(&error))?;
     let read = node.handle().read_async(replog::ReadLevel::Linearizable, 0).await;
-    read.map_err(|_| errors::status(Error::NoQuorum))?;
+    let ticket = read.map_err(|_| errors::status(Error::NoQuorum))?;
     let view = node.shown().view();
     let end = end_of_prefix(&prefix);
     if !prefix.is_empty() && !view.users.may_read_range(node.principal(), &prefix, end.as_deref()) {
         return Err(errors::status(denied()));
     }
+    node.seen(ticket, ());
     // All other clients of this thread would wait for as long as it takes.
     let found = tokio::task::spawn_blocking(move || {
         let _place = place;

@@ -15,6 +15,7 @@ mod kills;
 mod locks;
 mod many_keys;
 mod members;
+mod replies;
 mod rolling;
 mod tls;
 mod users;
