@@ -191,7 +191,7 @@ fn holds_none(source: &Path, which: Which, all: &[Below]) -> anyhow::Error {
         Which::All => {
             anyhow!("{name}: no run has been saved there: keep runs with `storebench run FILE --save DIRECTORY`")
         }
-        Which::Newest | Which::NewestOrInterrupted => NotAReport(format!(
+        Which::Newest | Which::Baseline | Which::NewestOrInterrupted => NotAReport(format!(
             "{name}: no report.json is in it, such as storebench run FILE --save or storebench export leaves there"
         ))
         .into(),
@@ -207,9 +207,11 @@ pub(crate) fn reports(source: &Path, which: Which) -> anyhow::Result<Found> {
         found.is_list |= of_file.is_list;
         found.reports.extend(of_file.reports);
     }
-    if which == Which::Newest && files.len() > 1 {
+    if matches!(which, Which::Newest | Which::Baseline) && files.len() > 1 {
         // A run may be kept in two folders.
-        let key = |report: &Report| (report.record.name.clone(), report.record.started_at.clone());
+        let is_preferred = |report: &Report| which != Which::Baseline || report.judgement.verdict != Verdict::Invalid;
+        let key =
+            |report: &Report| (report.record.name.clone(), is_preferred(report), report.record.started_at.clone());
         found.reports.sort_by_cached_key(|report| std::cmp::Reverse(key(report)));
         found.reports.dedup_by(|one, other| one.record.name == other.record.name);
         found.reports.reverse();

@@ -22,7 +22,7 @@ mod members;
 mod options;
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,8 +44,8 @@ use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
 
 pub use counters::{Counted, Counters};
-pub use door::{Begun, NotLeading, Watching};
 pub(crate) use door::denied_but_to_administrators;
+pub use door::{Begun, NotLeading, Watching};
 pub use identity::IdentityError;
 use identity::{Checked, Serial};
 pub use members::{MemberChange, Members};
@@ -136,6 +136,8 @@ struct Inner {
     following: Mutex<()>,
     /// Others can reach this member.
     serves_members: bool,
+    /// Others than members may reach it as well, and speak as one.
+    has_open_port: bool,
     leadership: watch::Receiver<Leadership>,
     /// Set once it is about to stop.
     is_ending: watch::Sender<bool>,
@@ -277,6 +279,8 @@ impl Engine {
         // Not before: others that begin as well shall not wait for an answer that cannot come yet.
         let listeners = listen(&options)?;
         let serves_members = !listeners.is_empty();
+        let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok());
+        let has_open_port = is_open(addresses, options.peer_tls.is_some());
         let mut storage = storage(&options)?;
         let has_log = wal::is_begun(&options.directory.join("wal"))
             .map_err(|error| EngineError::Directory(options.directory.display().to_string(), error))?;
@@ -330,6 +334,7 @@ impl Engine {
             members: ArcSwap::from_pointee(options.members.clone()),
             following: Mutex::default(),
             serves_members,
+            has_open_port,
             options,
             is_ending: watch::Sender::new(false),
             counters: Counters::default(),
@@ -464,6 +469,11 @@ fn listen(options: &Options) -> Result<Vec<TcpListener>, EngineError> {
     }
 }
 
+/// Whether somebody on another machine may speak as a member.
+fn is_open(mut addresses: impl Iterator<Item = SocketAddr>, has_tls: bool) -> bool {
+    !has_tls && addresses.any(|address| !address.ip().to_canonical().is_loopback())
+}
+
 fn settings(options: &Options) -> Result<replog::Settings, EngineError> {
     check_times(options.heartbeat, options.election).map_err(EngineError::Options)?;
     let ticks = |time: Duration| (time.as_micros() / TICK.as_micros()).max(1) as u32;
@@ -489,6 +499,21 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+
+    #[test]
+    fn a_port_of_members_is_open_without_tls_beyond_loopback() {
+        let is_open = |address: &str, has_tls| is_open([address.parse().unwrap()].into_iter(), has_tls);
+        for (address, expected) in [
+            ("127.0.0.1:1", false),
+            ("[::1]:1", false),
+            ("[::ffff:127.0.0.1]:1", false),
+            ("0.0.0.0:1", true),
+            ("10.0.0.1:1", true),
+        ] {
+            assert_eq!((is_open(address, false), is_open(address, true)), (expected, false), "{address}");
+        }
+        assert!(!super::is_open(std::iter::empty(), false), "nobody is served");
+    }
 
     #[tokio::test]
     async fn who_waits_until_an_engine_is_ready_does_not_ask_without_a_pause() {

@@ -6,6 +6,7 @@ mod watchers;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use d_engine_client::{Event, EventKind, WatchOptions};
 use tokio::sync::Notify;
 
@@ -18,6 +19,12 @@ const CHANGES_MAX: usize = 100_000;
 const BYTES_MAX: usize = 32 << 20;
 /// Batches that are looked at in one step.
 const STEP_BATCHES: u64 = 64;
+/// A step ends behind the revision with which its events have so many bytes.
+const STEP_BYTES: usize = if cfg!(test) { 100 } else { 256 << 10 };
+/// A step ends within a revision where it would be longer than this, unless one event is: ordinary clients take no message of more than 4 MiB.
+const STEP_BYTES_MAX: usize = if cfg!(test) { 3000 } else { 3 << 20 };
+/// What an event takes besides its key and values, about.
+const EVENT_BYTES: usize = 64;
 
 /// What was applied together.
 #[derive(Debug)]
@@ -64,7 +71,7 @@ pub struct TooOld(pub u64);
 pub struct Step {
     /// What has happened, in order.
     pub events: Vec<Event>,
-    /// Everything up to this index has been told.
+    /// Everything up to this index has been told. Events of the revision behind it may be among these: the others come next.
     pub index: u64,
     /// There is more at once.
     pub has_more: bool,
@@ -141,7 +148,7 @@ impl History {
             kept.first + kept.batches.partition_point(|batch| batch.applied < from) as u64
         };
         let (number, wake) = kept.watchers.add(options.clone(), begin..next);
-        Ok(Watcher { history: Arc::clone(self), options, number, wake })
+        Ok(Watcher { history: Arc::clone(self), options, number, wake, rest: None })
     }
 }
 
@@ -152,6 +159,9 @@ pub struct Watcher {
     options: WatchOptions,
     number: u64,
     wake: Arc<Notify>,
+    /// What the last step was to look at and was too long for, and how many changes of its first batch were looked at. It keeps no changes: who
+    /// is slow shall not keep in memory what the history has let go.
+    rest: Option<(Next, usize)>,
 }
 
 impl Watcher {
@@ -162,37 +172,46 @@ impl Watcher {
 
     /// Goes on.
     pub fn step(&mut self) -> Result<Step, TooOld> {
-        let WatchOptions { from_revision, with_previous, .. } = self.options;
-        let is_due = |change: &&Change| change.revision >= from_revision;
         let mut kept = self.history.lock();
         let Kept { batches, first, oldest, applied, watchers, .. } = &mut *kept;
         let too_old = TooOld(*oldest);
         let watched = watchers.get_mut(self.number).ok_or(too_old)?;
-        let next = watched.next(*first).ok_or(too_old)?;
-        let (has_more, mut index) = (watched.has_more(), *applied);
-        // It is all kept: that was looked at.
-        let batch = |number: u64| batches.get((number - *first) as usize).cloned();
-        let events = match next {
-            Next::Changes(changes) => {
-                let found: Vec<_> = changes.iter().filter_map(|(number, at)| Some((batch(*number)?, *at))).collect();
-                drop(kept);
-                let changes = found.iter().filter_map(|(batch, at)| batch.changes.get(*at as usize));
-                changes.filter(is_due).map(|change| event(change, with_previous)).collect()
-            }
-            Next::Batches(numbers) => {
-                let found: Vec<_> = numbers.filter_map(batch).collect();
-                drop(kept);
-                if let Some(last) = found.last().filter(|_| has_more) {
-                    index = last.applied;
-                }
-                let changes = found.iter().flat_map(|batch| &batch.changes).filter(is_due);
-                changes
-                    .filter(|change| self.options.covers(&change.key))
-                    .map(|change| event(change, with_previous))
-                    .collect()
-            }
+        let (next, seen) = match self.rest.take() {
+            None => (watched.next(*first).ok_or(too_old)?, 0),
+            Some((rest, seen)) if rest.is_kept(*first) => (rest, seen),
+            Some(_) => return Err(too_old),
         };
-        Ok(Step { events, index, has_more })
+        let (has_more, applied) = (watched.has_more(), *applied);
+        // It is all kept: that was looked at.
+        let found: Vec<_> = next
+            .batches()
+            .filter_map(|number| Some((number, batches.get((number - *first) as usize).cloned()?)))
+            .collect();
+        drop(kept);
+        let mut taken = Taken::default();
+        let mut rest = None;
+        'batches: for (number, batch) in &found {
+            for at in next.places(*number, batch.changes.len()).skip_while(|at| number == &found[0].0 && *at < seen) {
+                let Some(change) = batch.changes.get(at).filter(|change| self.wants(change)) else { continue };
+                if !taken.has_room(change, self.options.with_previous) {
+                    rest = Some((*number, at, change.revision));
+                    break 'batches;
+                }
+                taken.push(change, self.options.with_previous);
+            }
+        }
+        let last = found.last().map(|(_, batch)| batch.applied);
+        let index = match rest {
+            Some((_, _, revision)) => revision - 1,
+            None if has_more => last.unwrap_or(applied),
+            None => applied,
+        };
+        self.rest = rest.map(|(number, at, _)| (next.from(number), at));
+        Ok(Step { events: taken.events, index, has_more: has_more || self.rest.is_some() })
+    }
+
+    fn wants(&self, change: &Change) -> bool {
+        change.revision >= self.options.from_revision && self.options.covers(&change.key)
     }
 
     /// Waits until there may be something to be told.
@@ -205,6 +224,32 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         self.history.lock().watchers.remove(self.number);
     }
+}
+
+/// Events of a step.
+#[derive(Default)]
+struct Taken {
+    events: Vec<Event>,
+    bytes: usize,
+}
+
+impl Taken {
+    /// Whether a change belongs to this step.
+    fn has_room(&self, change: &Change, with_previous: bool) -> bool {
+        let Some(last) = self.events.last() else { return true };
+        let is_long = self.bytes >= STEP_BYTES && change.revision != last.revision;
+        !is_long && self.bytes + bytes_told(change, with_previous) <= STEP_BYTES_MAX
+    }
+
+    fn push(&mut self, change: &Change, with_previous: bool) {
+        self.bytes += bytes_told(change, with_previous);
+        self.events.push(event(change, with_previous));
+    }
+}
+
+fn bytes_told(change: &Change, with_previous: bool) -> usize {
+    let previous = change.previous.as_ref().filter(|_| with_previous);
+    EVENT_BYTES + change.key.len() + change.value.len() + previous.map_or(0, Bytes::len)
 }
 
 fn bytes_of(Change { key, value, previous, .. }: &Change) -> usize {
@@ -354,6 +399,44 @@ mod tests {
         assert_eq!(step.events[0].key, "mine");
     }
 
+    /// Frames of up to 32 MiB ended the streams of clients that take 4 MiB, again and again from the same revision.
+    #[test]
+    fn what_is_told_at_once_is_no_more_than_any_client_takes() {
+        let value = || Bytes::from(vec![0; STEP_BYTES_MAX / 3]);
+        let large = |revision| Change { value: value(), previous: Some(value()), ..change("k", revision) };
+        let small = |revision| change("k", revision);
+        let history = Arc::new(History::new(1));
+        let mut noted = history.watch(WatchOptions { with_previous: true, ..all(0) }).unwrap();
+        history.publish(vec![large(1), large(1), small(1), large(2)], 2);
+        // Of one revision, and of as many batches.
+        (3..903).for_each(|revision| history.publish(vec![small(revision)], revision));
+        let mut from_there = history.watch(WatchOptions { with_previous: true, ..all(1) }).unwrap();
+        for watcher in [&mut noted, &mut from_there] {
+            let (mut told, mut index, mut steps) = (Vec::new(), 0, 0);
+            loop {
+                let step = watcher.step().unwrap();
+                let bytes =
+                    |event: &Event| event.key.len() + event.value.len() + event.previous.as_ref().map_or(0, Bytes::len);
+                assert!(step.events.iter().map(bytes).sum::<usize>() <= STEP_BYTES_MAX);
+                assert!(step.index >= index, "it goes back");
+                index = step.index;
+                told.extend(step.events.iter().map(|event| event.revision));
+                let is_told = |revision: u64| (1..=2).contains(&revision) && index < revision && step.has_more;
+                assert!(
+                    told.iter().all(|revision| *revision <= index || is_told(*revision)),
+                    "of {told:?} {index} is told"
+                );
+                steps += 1;
+                if !step.has_more {
+                    break;
+                }
+            }
+            let expected: Vec<u64> = [1, 1, 1, 2].into_iter().chain(3..903).collect();
+            assert_eq!((told, index), (expected, 902));
+            assert!(steps < 600, "{steps} steps");
+        }
+    }
+
     #[test]
     fn who_is_too_slow_is_told_and_can_go_on_from_what_is_kept() {
         let history = Arc::new(History::new(1));
@@ -365,6 +448,15 @@ mod tests {
         assert_eq!(oldest, 11);
         assert_eq!(history.watch(all(10)).unwrap_err(), TooOld(11));
         assert_eq!(revisions(&mut history.watch(all(11)).unwrap())[0], 11);
+        // In the middle of what it was to be told next.
+        let begin = CHANGES_MAX as u64 + 11;
+        let mut cut = history.watch(all(begin)).unwrap();
+        (begin..begin + 3).for_each(|revision| history.publish(vec![change("k", revision); 2], revision));
+        let step = cut.step().unwrap();
+        assert_eq!((step.events.len(), step.index, step.has_more), (2, begin, true));
+        (begin + 3..begin + 3 + CHANGES_MAX as u64)
+            .for_each(|revision| history.publish(vec![change("k", revision)], revision));
+        assert!(cut.step().is_err());
     }
 
     #[test]

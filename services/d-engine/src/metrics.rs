@@ -66,7 +66,7 @@ impl Collector for Metrics {
         ];
         counters(&mut encoder, "dengine_reads", "Reads that were answered, by the path that was used", "path", &reads)?;
         let writes = [("applied", counted.written), ("other", counted.not_written)];
-        let help = "Commands of clients and of the leader, by outcome";
+        let help = "Commands of clients: applied, or refused, not applied or nobody knows";
         counters(&mut encoder, "dengine_commands", help, "outcome", &writes)?;
         let help = "Commands of clients that were handed to the leader";
         counter(&mut encoder, "dengine_forwarded", help, counted.forwarded)?;

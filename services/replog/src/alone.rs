@@ -13,7 +13,7 @@ use crate::membership::Membership;
 use crate::recovery::Recovered;
 use crate::replica::Fatal;
 use crate::settings::Settings;
-use crate::snapshot::{load_snapshot, write_snapshot};
+use crate::snapshot::{SnapshotJob, load_snapshot};
 
 /// What this member begins with, as the only one, and what must be committed to its log before. `machine` is as before any entry, and
 /// is that of everything afterwards. Until the records are committed, all is as it was.
@@ -41,11 +41,7 @@ pub(crate) fn go_on<S: StateMachine, D: Directory>(
         machine.applied(entry.index);
     }
     machine.goes_on_alone(id);
-    let mut bytes = Vec::new();
-    machine.snapshot()(&mut bytes).map_err(Fatal::Files)?;
-    let (alone, records) = recovered.alone(settings, Membership::of([id]), time_millis, &bytes);
-    if let Some(meta) = alone.snapshot() {
-        write_snapshot(snapshots, meta, &bytes).map_err(Fatal::Files)?;
-    }
-    Ok((alone, records))
+    let meta = recovered.describe(settings, Membership::of([id]), time_millis);
+    let meta = SnapshotJob::new(meta, machine.snapshot(), snapshots.clone()).run().map_err(Fatal::Files)?;
+    Ok(recovered.replaced_by(settings, meta))
 }

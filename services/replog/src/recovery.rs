@@ -113,30 +113,38 @@ impl Recovered {
         snapshot: &[u8],
         after: u64,
     ) -> (Self, Vec<Record>) {
-        let compaction = Compaction { index: after, ..Compaction::default() };
-        Self { compaction, ..Self::default() }.alone(settings, membership, 0, snapshot)
+        let begun = Self::begun_behind(after);
+        let meta = begun.describe(settings, membership, 0);
+        begun.replaced_by(
+            settings,
+            SnapshotMeta { bytes: snapshot.len() as u64, checksum: crc32c::crc32c(snapshot), ..meta },
+        )
     }
 
-    /// The state behind everything that is there, with this membership, and the records that must be committed before it is gone on
-    /// with. `snapshot` is the state machine's of everything, `time_millis` the newest time of an entry in it.
-    pub(crate) fn alone(
-        self,
-        settings: &Settings,
-        membership: Membership,
-        time_millis: u64,
-        snapshot: &[u8],
-    ) -> (Self, Vec<Record>) {
+    /// What a founding member has whose entries are numbered from behind this index, before it has its snapshot.
+    pub(crate) fn begun_behind(after: u64) -> Self {
+        Self { compaction: Compaction { index: after, ..Compaction::default() }, ..Self::default() }
+    }
+
+    /// A snapshot of the state behind everything that is there, with this membership; it lacks what its bytes decide. `time_millis` is the
+    /// newest time of an entry in it.
+    pub(crate) fn describe(&self, settings: &Settings, membership: Membership, time_millis: u64) -> SnapshotMeta {
         let last_term = self.entries.back().map_or(self.base().1, |entry| entry.term);
-        let meta = SnapshotMeta {
+        SnapshotMeta {
             index: self.last() + 1,
             term: self.hard.term.max(last_term) + 1,
             time_millis,
             membership,
-            bytes: snapshot.len() as u64,
+            bytes: 0,
             chunk_bytes: settings.snapshot_chunk_bytes,
-            checksum: crc32c::crc32c(snapshot),
-        };
-        let compaction = Compaction { index: meta.index, term: meta.term, begins_anew: true, snapshot: meta };
+            checksum: 0,
+        }
+    }
+
+    /// The state behind this snapshot, which takes the place of everything that is there, and the records that must be committed before it is
+    /// gone on with.
+    pub(crate) fn replaced_by(self, settings: &Settings, snapshot: SnapshotMeta) -> (Self, Vec<Record>) {
+        let compaction = Compaction { index: snapshot.index, term: snapshot.term, begins_anew: true, snapshot };
         let records = vec![compaction.record(settings.group)];
         (Self { hard: self.hard, compaction, ..Self::default() }, records)
     }

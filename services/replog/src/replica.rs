@@ -21,7 +21,7 @@ use crate::reads::{ReadId, ReadLevel, ReadPermit};
 use crate::recovery::Recovered;
 use crate::settings::Settings;
 use crate::snapshot::{
-    FilesJob, FilesJobDone, Receiving, SnapshotJob, SnapshotMessage, SnapshotMeta, Store, WINDOW_CHUNKS, write_snapshot,
+    FilesJob, FilesJobDone, Receiving, SnapshotJob, SnapshotMessage, SnapshotMeta, Store, WINDOW_CHUNKS,
 };
 
 /// Why a member cannot go on. It must be stopped; starting it again may help.
@@ -235,13 +235,10 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         snapshots: D,
         after: u64,
     ) -> io::Result<(Recovered, Vec<wal::Record>)> {
-        let mut bytes = Vec::new();
-        machine.snapshot()(&mut bytes)?;
-        let (recovered, records) = Recovered::found_after(settings, membership, &bytes, after);
-        if let Some(meta) = recovered.snapshot() {
-            write_snapshot(&snapshots, meta, &bytes)?;
-        }
-        Ok((recovered, records))
+        let begun = Recovered::begun_behind(after);
+        let meta = begun.describe(settings, membership, 0);
+        let meta = SnapshotJob::new(meta, machine.snapshot(), snapshots).run()?;
+        Ok(begun.replaced_by(settings, meta))
     }
 
     /// Tells the member what time it is.

@@ -14,7 +14,7 @@ use crate::membership::Membership;
 pub(crate) use chunks::ChunkReader;
 pub use files_job::{FilesJob, FilesJobDone};
 pub use job::SnapshotJob;
-pub(crate) use store::{Store, load as load_snapshot, write as write_snapshot};
+pub(crate) use store::{Store, load as load_snapshot};
 pub(crate) use transfer::{Receiving, SnapshotMessage, WINDOW_CHUNKS};
 
 const WHAT: &str = "a snapshot's description";

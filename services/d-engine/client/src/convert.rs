@@ -226,13 +226,13 @@ impl wire::Reply {
         }
     }
 
-    /// Of a session that was opened or closed.
-    pub fn of_session(id: u64, outcome: Result<u64, Error>) -> Self {
+    /// Of a session that was closed, or opened: `None`.
+    pub fn of_session(id: u64, closed: Option<u64>, outcome: Result<Written, Error>) -> Self {
         match outcome {
             Err(error) => Self::of_error(id, error),
-            Ok(session) => {
-                let body = Some(wire::reply::Body::Session(session));
-                Self { id, index: session, term: 0, body, leader_address: String::new() }
+            Ok(Written { revision, term, .. }) => {
+                let body = Some(wire::reply::Body::Session(closed.unwrap_or(revision)));
+                Self { id, index: revision, term, body, leader_address: String::new() }
             }
         }
     }
@@ -295,6 +295,7 @@ impl wire::Error {
             Error::Busy | Error::NotNow(_) => (Code::Busy, Leader::default(), 0),
             Error::Invalid(_) => (Code::Invalid, Leader::default(), 0),
             Error::NoSession(_) => (Code::NoSession, Leader::default(), 0),
+            Error::Forgotten(_) => (Code::Forgotten, Leader::default(), 0),
             Error::UnknownOutcome(_) => (Code::UnknownOutcome, Leader::default(), 0),
             Error::Denied(_) => (Code::Denied, Leader::default(), 0),
             Error::NoQuorum => (Code::NoQuorum, Leader::default(), 0),
@@ -323,6 +324,7 @@ impl wire::Error {
             Code::Invalid => Error::Invalid(self.message),
             Code::NoQuorum => Error::NoQuorum,
             Code::NoSession => Error::NoSession(self.message),
+            Code::Forgotten => Error::Forgotten(self.message),
             Code::TooOld => Error::TooOld(self.oldest_revision),
             Code::Stopped if self.message == Error::Stopped.to_string() => Error::Stopped,
             Code::Stopped => Error::Failed(self.message),
@@ -447,6 +449,7 @@ mod tests {
             Error::NoQuorum,
             Error::TooOld(7),
             Error::Denied("no".into()),
+            Error::Forgotten("a".into()),
             Error::Stopped,
             Error::NotNow("the session keeps too many answers".into()),
             Error::Failed("the state's storage: its disk has no room".into()),

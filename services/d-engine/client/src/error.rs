@@ -27,9 +27,12 @@ pub enum Error {
     /// Nothing has happened, and nothing will with this request.
     #[error("{0}")]
     Invalid(String),
-    /// Nothing has happened: the session has ended, or never was.
+    /// The session has ended, or never was: what this attempt asked for has not happened, but what an earlier one asked for may have.
     #[error("the session has ended: {0}")]
     NoSession(String),
+    /// The session's client has said that it has the answer to this write: it has not happened again.
+    #[error("{0}")]
+    Forgotten(String),
     /// Nothing has happened: the user may not do so, or is not known.
     #[error("{0}")]
     Denied(String),
@@ -58,6 +61,6 @@ impl Error {
 
     /// Whether the same request may succeed if it is sent again, perhaps to another member.
     pub fn is_temporary(&self) -> bool {
-        !matches!(self, Self::Invalid(_) | Self::NoSession(_) | Self::TooOld(_) | Self::Denied(_))
+        !matches!(self, Self::Invalid(_) | Self::NoSession(_) | Self::Forgotten(_) | Self::TooOld(_) | Self::Denied(_))
     }
 }

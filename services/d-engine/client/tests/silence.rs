@@ -146,7 +146,10 @@ fn reply(request: wire::Request) -> wire::Reply {
             let seen = Seen { value, index: 1, term: 1, path: ReadPath::Local, age_micros: None };
             wire::Reply::of_read(request.id, Ok(seen))
         }
-        Body::OpenSession(_) | Body::CloseSession(_) => wire::Reply::of_session(request.id, Ok(5)),
+        Body::OpenSession(_) | Body::CloseSession(_) => {
+            let applied = Applied { succeeded: true, results: Vec::new() };
+            wire::Reply::of_session(request.id, None, Ok(Written { revision: 5, term: 1, applied }))
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Api;
+use super::users::is_password;
 use crate::engine::Node;
 use crate::state::Principal;
 
@@ -114,10 +115,9 @@ impl SignedIn {
         let checked = tokio::task::spawn_blocking(move || {
             // It goes on when the client has gone, and so does its turn.
             let _turn = turn;
-            bcrypt::verify(password, &text)
+            is_right(&password, &text)
         });
-        let checked = checked.await;
-        let is_right = matches!(checked, Ok(Ok(true)));
+        let is_right = checked.await.unwrap_or(false);
         match user {
             Some(user) if is_right => {
                 let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,6 +130,11 @@ impl SignedIn {
             _ => Err(refused("the name or the password is wrong")),
         }
     }
+}
+
+/// Whether a hash is this password's. What nobody can have takes as long as any other.
+fn is_right(password: &str, hash: &str) -> bool {
+    bcrypt::verify(password, hash).unwrap_or(false) & is_password(password)
 }
 
 impl Api {
@@ -188,6 +193,15 @@ mod tests {
         assert_eq!(late.count(), WAITING_MAX);
         drop(first);
         assert!(signed_in.turn(patience).await.is_ok());
+    }
+
+    #[test]
+    fn no_other_password_is_right_than_the_one_that_was_chosen() {
+        let (long, short) = ("x".repeat(72), "abc");
+        let hash = |password: &str| bcrypt::hash(password, 4).unwrap();
+        assert!(is_right(&long, &hash(&long)) && is_right(short, &hash(short)));
+        assert!(!is_right(&format!("{long}y"), &hash(&long)), "bcrypt looks at 72 bytes");
+        assert!(!is_right("abc\0abc", &hash(short)), "bcrypt repeats what is short");
     }
 
     #[test]

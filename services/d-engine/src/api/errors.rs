@@ -17,7 +17,7 @@ pub(super) fn status(error: Error) -> Status {
         }
         Error::Denied(_) => Status::new(Code::PermissionDenied, said),
         Error::Busy | Error::NotNow(_) => Status::new(Code::ResourceExhausted, said),
-        Error::Invalid(_) | Error::NoSession(_) => Status::new(Code::InvalidArgument, said),
+        Error::Invalid(_) | Error::NoSession(_) | Error::Forgotten(_) => Status::new(Code::InvalidArgument, said),
         Error::TooOld(_) => Status::new(Code::OutOfRange, said),
         Error::UnknownOutcome(_) | Error::NoQuorum | Error::Unreachable(_) | Error::Failed(_) | Error::Stopped => {
             Status::new(Code::Unavailable, said)

@@ -298,13 +298,13 @@ fn begin(
         },
         Some(Body::OpenSession(wire::OpenSession {})) => {
             let leader = leader();
-            node.session_then(begun, None, move |session| {
-                done.push_later(Ready::Reply(wire::Reply::of_session(id, session).forwarded_to(leader)))
+            node.session_then(begun, None, move |opened| {
+                done.push_later(Ready::Reply(wire::Reply::of_session(id, None, opened).forwarded_to(leader)))
             });
         }
         Some(Body::CloseSession(wire::CloseSession { session })) => {
-            node.session_then(begun, Some(session), move |session| {
-                done.push_later(Ready::Reply(wire::Reply::of_session(id, session)))
+            node.session_then(begun, Some(session), move |closed| {
+                done.push_later(Ready::Reply(wire::Reply::of_session(id, Some(session), closed)))
             });
         }
         None => {
@@ -383,6 +383,7 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
     };
     let mut is_first = true;
     loop {
+        responses.turn().await;
         let step = match watching.step() {
             Ok(step) => step,
             Err(error) => return responses.send(grpc::encode(&ended(error))).await.map_err(gone),
@@ -391,7 +392,7 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
             is_first = false;
             let events = step.events.into_iter().map(wire::Event::of).collect();
             let frame = wire::Events { events, index: step.index, error: None };
-            responses.send(grpc::encode(&frame)).await.map_err(gone)?;
+            responses.send_counted(grpc::encode(&frame)).await?;
         }
         if !step.has_more && watching.changed().await.is_err() {
             return responses.send(grpc::encode(&ended(Error::Stopped))).await.map_err(gone);

@@ -169,6 +169,7 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
     responses.open().map_err(gone)?;
     let mut progress = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS, PROGRESS);
     loop {
+        responses.turn().await;
         let step = match watching.step() {
             Ok(step) => step,
             Err(error @ Error::Denied(_)) => return Err(errors::status(error)),
@@ -179,7 +180,7 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
             }
         };
         for event in step.events {
-            responses.send(grpc::encode(&happened(event))).await.map_err(gone)?;
+            responses.send_counted(grpc::encode(&happened(event))).await?;
         }
         if step.has_more {
             continue;

@@ -16,6 +16,11 @@ const COST: u32 = 10;
 /// bcrypt tells no longer ones apart.
 const PASSWORD_BYTES_MAX: usize = 72;
 
+/// Whether somebody may have this password. bcrypt looks at no more of it, and repeats what is shorter with a 0 between.
+pub(super) fn is_password(password: &str) -> bool {
+    (1..=PASSWORD_BYTES_MAX).contains(&password.len()) && !password.contains('\0')
+}
+
 /// A change as it is understood: what is left to do is to hash the password, which is `None` where there is none.
 pub(super) struct Understood {
     change: UserChange,
@@ -33,9 +38,9 @@ fn parse(request: wire::ChangeUsersRequest) -> Result<Understood, Error> {
         true => Err(invalid("a user's name has 1 to 256 bytes, and no colon")),
         false => Ok(Bytes::from(name)),
     };
-    let secret = |password: String| match password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
-        true => Err(invalid("a password has 1 to 72 bytes")),
-        false => Ok(Some(password)),
+    let secret = |password: String| match is_password(&password) {
+        false => Err(invalid("a password has 1 to 72 bytes, and no 0 among them")),
+        true => Ok(Some(password)),
     };
     let (change, password) = match request.change {
         Some(Change::Add(wire::AddUser { name, password, is_admin })) => {

@@ -24,9 +24,9 @@ pub struct Counted {
     pub reads_age: u64,
     /// From what there was.
     pub reads_local: u64,
-    /// Commands that were applied.
+    /// Commands that were applied, and not refused there.
     pub written: u64,
-    /// Commands that were not, or of which that is not known.
+    /// Commands that were not, were refused, or of which that is not known.
     pub not_written: u64,
     /// Commands that were handed to the leader.
     pub forwarded: u64,

@@ -129,7 +129,7 @@ impl Node {
     }
 
     pub(super) fn written(&self, outcome: Result<Committed<Reply>, ProposeError>) -> Result<Written, Error> {
-        self.counters().write(outcome.is_ok());
+        self.counters().write(matches!(&outcome, Ok(Committed { reply: Ok(applied), .. }) if applied.outcome.is_ok()));
         let applied = match outcome {
             Ok(Committed { reply: Ok(applied), .. }) => applied,
             Ok(_) => return Err(Error::UnknownOutcome("the member's state cannot go on".into())),
@@ -138,7 +138,8 @@ impl Node {
         match applied.outcome {
             Ok(results) => Ok(Written { revision: applied.index, term: applied.term, applied: results }),
             Err(refusal) if refusal.passes() => Err(Error::NotNow(refusal.to_string())),
-            Err(refusal @ (Refusal::NoSession | Refusal::Forgotten)) => Err(Error::NoSession(refusal.to_string())),
+            Err(refusal @ Refusal::NoSession) => Err(Error::NoSession(refusal.to_string())),
+            Err(refusal @ Refusal::Forgotten) => Err(Error::Forgotten(refusal.to_string())),
             Err(refusal @ Refusal::Denied) => Err(Error::Denied(refusal.to_string())),
             Err(refusal) => Err(Error::Invalid(refusal.to_string())),
         }
@@ -154,17 +155,15 @@ impl Node {
         }
     }
 
-    /// As [`Node::session_later`]; `done` as in [`Node::write_then`].
+    /// As [`Node::session_later`]; `done` as in [`Node::write_then`]: the number of a session that is opened is the revision.
     pub fn session_then(
         &self,
         begun: &mut Begun,
         close: Option<u64>,
-        done: impl FnOnce(Result<u64, Error>) -> Option<Waker> + Send + 'static,
+        done: impl FnOnce(Result<Written, Error>) -> Option<Waker> + Send + 'static,
     ) {
         let command = close.map_or(Command::OpenSession, Command::CloseSession);
-        self.submit_then(begun, self.on_behalf(command), move |written| {
-            done(written.map(|written| close.unwrap_or(written.revision)))
-        });
+        self.submit_then(begun, self.on_behalf(command), done);
     }
 
     /// Opens a session, or ends one; its number.
@@ -284,7 +283,8 @@ impl Node {
         })
     }
 
-    fn seen(&self, ticket: Ticket, value: Answer) -> Seen<Answer> {
+    /// What was seen with a ticket, which is counted.
+    pub(crate) fn seen<T>(&self, ticket: Ticket, value: T) -> Seen<T> {
         let path = match ticket.path {
             replog::ReadPath::ReadIndex => ReadPath::ReadIndex,
             replog::ReadPath::Lease => ReadPath::Lease,

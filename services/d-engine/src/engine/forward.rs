@@ -76,9 +76,14 @@ impl Neighbour {
 
 impl Host for Neighbour {
     fn note(&self, from: u64, note: Bytes) {
-        if let Some(node) = self.node() {
-            node.0.forwarder.note(from, &note);
+        let Some(node) = self.node() else { return };
+        // Entries are taken of whoever leads, who may have become a member while this one was away; what is handed on comes of members that this one
+        // knows, or is answered to it by them.
+        if !node.members().contains_key(&from) {
+            tracing::warn!(from, "what a member sent that is not known here is not handed on");
+            return;
         }
+        node.0.forwarder.note(from, &note);
     }
 
     /// Tells newcomers who has been seen, and whom they join; nothing if it cannot tell, so that they ask another. Who was told that nobody
@@ -93,12 +98,14 @@ impl Host for Neighbour {
         };
         let those = |is: fn(&Known) -> bool| known.iter().filter(|(_, known)| is(known)).map(|(id, _)| *id).collect();
         let (seen, removed) = (those(|known| known.is_seen), those(|known| known.is_removed));
-        let (group, members) = match self.node() {
-            Some(node) => (format!("{:x}", node.options().group_number()), (*node.members()).clone()),
+        let (group, member, members) = match self.node() {
+            Some(node) => {
+                (format!("{:x}", node.options().group_number()), node.options().id, (*node.members()).clone())
+            }
             None => Default::default(),
         };
         let serial = self.serial.told();
-        serde_json::to_vec(&Introduction { seen, group, serial, members, removed }).unwrap_or_default()
+        serde_json::to_vec(&Introduction { seen, group, serial, member, members, removed }).unwrap_or_default()
     }
 
     fn log(&self) -> u64 {
@@ -147,7 +154,9 @@ impl Node {
                     SubmitError::Busy => Err(Error::Busy),
                     SubmitError::TooLarge(bytes) => Err(super::door::too_large(bytes)),
                     SubmitError::Unknown => unknown("the leader was lost meanwhile"),
-                    SubmitError::NotHere => unknown("it was applied by the leader, but this member has ended"),
+                    SubmitError::NotHere => {
+                        unknown("it was applied by the leader, but not here in time, or this member has ended")
+                    }
                     SubmitError::Stopped => Err(Error::Stopped),
                 }
             }

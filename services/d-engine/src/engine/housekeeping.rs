@@ -27,10 +27,11 @@ impl Housekeeping {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let of_thread = Arc::clone(&stop);
         let work = move || {
-            let (mut leads_since, mut cannot_read) = (None, false);
+            let (mut leads_since, mut cannot_read, mut is_told) = (None, false, false);
             for round in 0_u32.. {
                 node.follow_members();
                 tell(&mut cannot_read, follow_serial(&node));
+                warn_of_open_port(&node, &mut is_told);
                 if node.handle().leader().1 {
                     // Nobody could keep a lease alive while nobody led, and this machine's date may be ahead of that of who led before: leases
                     // begin anew as of the log's time when this member came to lead.
@@ -63,6 +64,18 @@ impl Housekeeping {
         // A thread that has panicked has ended as well.
         let _ = self.thread.join();
     }
+}
+
+/// Says, at each start and when users are enabled, that they keep out nobody who reaches the port of members.
+fn warn_of_open_port(node: &Node, is_told: &mut bool) {
+    let is_needed = node.0.has_open_port && node.users().is_enabled();
+    if is_needed && !*is_told {
+        tracing::warn!(
+            "users are asked for, but whoever reaches the port for other members may do everything there, and turn users off: start the members \
+             with --peer-tls-certificate, --peer-tls-key and --peer-tls-authority, or let nobody else reach that port"
+        );
+    }
+    *is_told = is_needed;
 }
 
 /// Proposes, and waits until it was applied, so that the same is not proposed again and again.

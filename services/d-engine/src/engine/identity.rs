@@ -121,6 +121,9 @@ pub struct Introduction {
     /// Which group of that number it is: see [`Serial`].
     #[serde(default)]
     pub serial: Option<u64>,
+    /// Who says this; 0: a member of an earlier release, which does not say it.
+    #[serde(default)]
+    pub member: u64,
     /// Where the members are.
     #[serde(default)]
     pub members: BTreeMap<u64, Address>,
@@ -216,6 +219,18 @@ pub fn join(
     };
     (options.joined, options.members) = (Some(number), known.members);
     Ok(known.serial)
+}
+
+/// Why a member of this group is not at an address; `Ok`: it is, as far as who is there says.
+pub fn is_at(address: &str, group: &str, member: u64, ask: impl Fn(&str) -> io::Result<Vec<u8>>) -> Result<(), String> {
+    let there = introduced(address, &ask).map_err(|error| error.to_string())?;
+    match there {
+        there if there.group != group => {
+            Err(format!("who is there belongs to group {:?}, not to {group}", there.group))
+        }
+        there if ![0, member].contains(&there.member) => Err(format!("there is member {}", there.member)),
+        _ => Ok(()),
+    }
 }
 
 fn introduced(address: &str, ask: &impl Fn(&str) -> io::Result<Vec<u8>>) -> io::Result<Introduction> {
@@ -541,6 +556,18 @@ mod tests {
         // Nor has who joins such a group.
         let none: Introduction = serde_json::from_str("{\"seen\":[1],\"group\":\"abc\"}").unwrap();
         assert_eq!(none.serial, None);
+    }
+
+    #[test]
+    fn a_member_is_where_it_says_so_itself() {
+        let there = |group: &str, member| {
+            let said = Introduction { group: group.into(), member, ..Introduction::default() };
+            is_at("b:2", "abc", 2, |_| Ok(serde_json::to_vec(&said).unwrap()))
+        };
+        assert_eq!((there("abc", 2), there("abc", 0)), (Ok(()), Ok(())));
+        assert_eq!(there("abc", 1), Err("there is member 1".into()));
+        assert!(there("abd", 2).unwrap_err().contains("belongs to group \"abd\", not to abc"));
+        assert!(is_at("b:2", "abc", 2, nobody).unwrap_err().contains("refused"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use d_engine_client::Error;
 use replog::runtime::RequestError;
 use replog::{Change, Membership, Rejected};
 
-use super::{Address, Node};
+use super::{Address, Node, identity};
 use crate::state::{Command, Known, Place, known_members};
 
 /// Between looks at what the member shows of itself.
@@ -116,13 +116,13 @@ impl Node {
             return Err(Error::Invalid(text.into()));
         }
         let membership = self.handle().status().membership;
-        if let Some((other, _)) =
-            self.members().iter().find(|(other, known)| **other != id && known.peer == address.peer)
-        {
-            return Err(Error::Invalid(format!("member {other} is at {} already", address.peer)));
-        }
-        if membership.voters.contains(&id) && self.members().get(&id) == Some(&address) {
-            return Ok(());
+        check_place(&self.members(), id, &address)?;
+        if membership.voters.contains(&id) {
+            if self.members().get(&id) == Some(&address) {
+                return Ok(());
+            }
+            // Its vote is counted on, and where it is said to be is where it is looked for from then on.
+            self.find(id, &address.peer).await?;
         }
         // All members must find it before the log counts on it.
         let place = Place { client: address.client.into(), peer: address.peer.into() };
@@ -138,9 +138,28 @@ impl Node {
         let membership = self.handle().status().membership;
         match (membership.voters.contains(&id), membership.learners.contains(&id)) {
             (true, _) => Ok(()),
-            (false, true) => self.change_membership(Change::Promote(id)).await,
+            (false, true) => {
+                // It may have caught up before its address was changed.
+                let place = self.members().get(&id).map(|address| address.peer.clone());
+                self.find(id, &place.ok_or_else(|| not_a_member(id))?).await?;
+                self.change_membership(Change::Promote(id)).await
+            }
             (false, false) => Err(not_a_member(id)),
         }
+    }
+
+    /// Asks at an address whether a member whose vote counts is there: a majority that cannot be reached decides nothing any more, not even where
+    /// its members are.
+    async fn find(&self, id: u64, peer: &str) -> Result<(), Error> {
+        let (address, group) = (peer.to_owned(), format!("{:x}", self.options().group_number()));
+        let tls = self.options().peer_tls.clone();
+        let asked = move || identity::is_at(&address, &group, id, |address| identity::ask(address, tls.as_ref()));
+        let found = tokio::task::spawn_blocking(asked).await.unwrap_or_else(|error| Err(error.to_string()));
+        found.map_err(|why| {
+            Error::Invalid(format!(
+                "member {id}, which votes, is not reached at {peer}: {why}; start it there first, or check the address"
+            ))
+        })
     }
 
     async fn remove_member(&self, id: u64) -> Result<(), Error> {
@@ -221,6 +240,19 @@ impl Node {
     }
 }
 
+/// Whether a member may be where no other is, for members and for clients.
+fn check_place(members: &Members, id: u64, wanted: &Address) -> Result<(), Error> {
+    for (other, known) in members.iter().filter(|(other, _)| **other != id) {
+        for address in [&wanted.peer, &wanted.client] {
+            // Within a program nobody is served.
+            if !address.is_empty() && [&known.peer, &known.client].contains(&address) {
+                return Err(Error::Invalid(format!("member {other} is at {address} already")));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Whether those who are left can decide without who is removed: who does not answer now may never do so again. Of `answering` are members other
 /// than this one, `own`.
 fn check_removal(membership: &Membership, own: u64, answering: &BTreeSet<u64>, removed: u64) -> Result<(), Error> {
@@ -247,6 +279,19 @@ fn address_of(Place { client, peer }: &Place) -> Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_member_is_added_where_another_is_found() {
+        let at = |client: &str, peer: &str| Address { client: client.into(), peer: peer.into() };
+        let members = Members::from([(1, at("a:1", "a:2")), (2, at("", "b:2"))]);
+        assert_eq!(check_place(&members, 3, &at("c:1", "c:2")), Ok(()));
+        assert_eq!(check_place(&members, 3, &at("", "c:2")), Ok(()));
+        assert_eq!(check_place(&members, 1, &at("a:1", "a:3")), Ok(()));
+        for taken in [at("a:1", "c:2"), at("c:1", "a:2"), at("c:1", "a:1"), at("b:2", "c:2")] {
+            let refused = check_place(&members, 3, &taken).unwrap_err().to_string();
+            assert!(refused.contains("already"), "{refused}");
+        }
+    }
 
     #[test]
     fn nobody_is_removed_whose_vote_is_needed() {

@@ -100,6 +100,45 @@ pub(super) enum Next {
     Changes(VecDeque<(u64, u32)>),
 }
 
+impl Next {
+    /// The batches that have some of it, in order, each once.
+    pub(super) fn batches(&self) -> impl Iterator<Item = u64> {
+        let (all, some) = match self {
+            Self::Batches(numbers) => (numbers.clone(), None),
+            Self::Changes(changes) => (0..0, Some(changes)),
+        };
+        let mut last = None;
+        let some = some.into_iter().flatten().map(|(number, _)| *number);
+        all.chain(some.filter(move |number| last.replace(*number) != Some(*number)))
+    }
+
+    /// The places in a batch with so many changes.
+    pub(super) fn places(&self, batch: u64, count: usize) -> impl Iterator<Item = usize> {
+        let (all, some) = match self {
+            Self::Batches(_) => (0..count, None),
+            Self::Changes(changes) => {
+                let begin = changes.partition_point(|(number, _)| *number < batch);
+                (0..0, Some(changes.range(begin..).take_while(move |(number, _)| *number == batch)))
+            }
+        };
+        all.chain(some.into_iter().flatten().map(|(_, place)| *place as usize))
+    }
+
+    /// Without what is before this batch.
+    pub(super) fn from(mut self, batch: u64) -> Self {
+        match &mut self {
+            Self::Batches(numbers) => numbers.start = numbers.start.max(batch),
+            Self::Changes(changes) => drop(changes.drain(..changes.partition_point(|(number, _)| *number < batch))),
+        }
+        self
+    }
+
+    /// Whether all of it is kept, if batches from `first` on are.
+    pub(super) fn is_kept(&self, first: u64) -> bool {
+        self.batches().next().is_none_or(|oldest| oldest >= first)
+    }
+}
+
 /// Somebody who watches.
 #[derive(Debug)]
 pub(super) struct Watched {

@@ -18,6 +18,10 @@ use super::storage::{Rows, Storage, StorageError, Table};
 const HEAD: &[u8; 24] = b"storebench-d-engine-bk1\n";
 const FRONT_BYTES: u64 = 32;
 const CHECKSUM_BYTES: u64 = 4;
+/// Behind it there is room for all entries that a group may ever have.
+const INDEX_MAX: u64 = 1 << 62;
+/// What fjall takes, without the number of the table.
+const KEY_BYTES_MAX: usize = u16::MAX as usize - 1;
 
 /// A file that is no backup.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +35,12 @@ pub enum BackupError {
     /// It is cut off, or was changed.
     #[error("it is damaged or cut off: its checksum is wrong; take another copy")]
     Checksum,
+    /// No group has written it.
+    #[error("its index is {0}, which no group reaches: d-engine has not written it so; take another one")]
+    Index(u64),
+    /// No storage takes it.
+    #[error("it has a key of {0} bytes, which no member stores: d-engine has not written it so; take another one")]
+    Key(usize),
     /// What is in it.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
@@ -107,10 +117,13 @@ fn read(
         return Err(BackupError::Foreign);
     }
     checked.read_exact(&mut index)?;
-    let mut keys = 0;
+    let index = u64::from_le_bytes(index);
+    let (mut keys, mut longest) = (0, 0);
     let rows = snapshot::read_each(&mut checked, |table, key, value| {
         keys += u64::from(table == Table::Keys);
-        each(table, key, value)
+        longest = longest.max(key.len());
+        // It is refused below: first it is seen whether it is damaged.
+        if key.len() > KEY_BYTES_MAX { Ok(()) } else { each(table, key, value) }
     });
     // Damage shows in the rows or behind them: what is said of it is the same.
     if rows.is_err() {
@@ -123,7 +136,13 @@ fn read(
         return Err(BackupError::Checksum);
     }
     rows?;
-    Ok(Backup { index: u64::from_le_bytes(index), keys, bytes, checksum })
+    if index > INDEX_MAX {
+        return Err(BackupError::Index(index));
+    }
+    if longest > KEY_BYTES_MAX {
+        return Err(BackupError::Key(longest));
+    }
+    Ok(Backup { index, keys, bytes, checksum })
 }
 
 /// Whether a file is a backup, whole and as it was written; and what it has.
@@ -138,4 +157,30 @@ pub fn restore(path: &Path, storage: &mut impl Storage) -> Result<Backup, Backup
     let backup = read(path, |table, key, value| storage.put(table, key, value))?;
     storage.commit(0)?;
     Ok(backup)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Memory;
+
+    /// The member panicked when it began with one of these, whose checksums are right.
+    #[test]
+    fn a_backup_that_no_group_has_written_is_refused_before_a_member_begins_with_it() {
+        let folder = harness::folder();
+        let path = folder.path().join("backup");
+        let verified = |index, key: usize| {
+            let mut rows = Memory::default();
+            rows.put(Table::Keys, vec![b'k'; key].into(), vec![0; 16].into()).unwrap();
+            rows.commit(1).unwrap();
+            save(rows.view(), index, &mut File::create(&path).unwrap()).unwrap();
+            let restored = restore(&path, &mut Memory::default()).map_err(|error| error.to_string());
+            assert_eq!(verify(&path).map_err(|error| error.to_string()), restored);
+            restored.map(|backup| backup.keys)
+        };
+        assert_eq!((verified(INDEX_MAX, 1), verified(5, KEY_BYTES_MAX)), (Ok(1), Ok(1)));
+        assert!(verified(u64::MAX, 1).unwrap_err().contains("its index is 18446744073709551615"));
+        assert!(verified(INDEX_MAX + 1, 1).is_err());
+        assert!(verified(5, 70_000).unwrap_err().contains("a key of 70000 bytes"));
+    }
 }

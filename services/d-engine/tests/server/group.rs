@@ -105,16 +105,20 @@ impl Group {
         (1..=self.founders).map(|id| self.member(id)).collect::<Vec<_>>().join(" ")
     }
 
-    /// A member that does not run is to be found elsewhere from now on, when it is started; its place as a flag says it.
-    pub fn moved(&mut self, id: usize) -> String {
+    /// A member that does not run is to be found elsewhere from now on, when it is started.
+    pub fn moved(&mut self, id: usize) {
         let [client, peer] = <[String; 2]>::try_from(free(2)).unwrap();
-        (self.addresses[id - 1], self.peers[id - 1]) = (client.clone(), peer.clone());
-        format!("{client},{peer}")
+        (self.addresses[id - 1], self.peers[id - 1]) = (client, peer);
+    }
+
+    /// Where a member is, for clients and for others, as `ctl member add` takes it.
+    pub fn place(&self, id: usize) -> String {
+        format!("{},{}", self.addresses[id - 1], self.peers[id - 1])
     }
 
     /// A member and where it is, as a flag says it.
     fn member(&self, id: usize) -> String {
-        format!("{id}={},{}", self.addresses[id - 1], self.peers[id - 1])
+        format!("{id}={}", self.place(id))
     }
 
     /// `d-engine ctl`, which asks all members.

@@ -18,6 +18,7 @@ mod kills;
 mod locks;
 mod many_keys;
 mod members;
+mod replies;
 mod rolling;
 mod stopped;
 mod tls;

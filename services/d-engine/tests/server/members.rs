@@ -190,9 +190,12 @@ async fn a_member_that_moved_is_found_where_it_is_added_again() {
     let client = group.client_of(leader).await;
     client.put("before", "v").await.unwrap();
     group.kill(moved);
-    let place = group.moved(moved);
-    group.ctl_until(&["member", "add", &moved.to_string(), &place]);
+    group.moved(moved);
+    let place = group.place(moved);
+    let early = group.ctl(&["member", "add", &moved.to_string(), &place]).unwrap_err();
+    assert!(early.contains("start it there first"), "{early}");
     group.start_member(moved);
+    group.ctl_until(&["member", "add", &moved.to_string(), &place]);
     group.wait_until_it_serves(moved).await;
     // The third one has heard of it, too, and it counts: without the leader it is needed.
     group.kill(leader);
@@ -209,6 +212,40 @@ async fn a_member_that_moved_is_found_where_it_is_added_again() {
     let other_place = format!("{},{}", group.addresses[other - 1], place.split_once(',').unwrap().1);
     let taken = group.ctl(&["member", "add", &other.to_string(), &other_place]).unwrap_err();
     assert!(taken.contains("already"), "{taken}");
+}
+
+/// Two members were lost for good by one mistyped address: nobody was left to decide on the right one.
+#[tokio::test]
+async fn a_mistyped_address_of_a_member_that_votes_costs_the_group_nothing() {
+    let mut group = Group::start(2);
+    let leader = group.leader().await;
+    let other = 3 - leader;
+    let client = group.client_of(leader).await;
+    // By another name it is the leader's.
+    let leaders = group.place(leader).split_once(',').unwrap().1.replace("127.0.0.1", "localhost");
+    for (peer, why) in [("127.0.0.1:1", "Connection refused"), (&leaders, "there is member")] {
+        let place = format!("{},{peer}", group.addresses[other - 1]);
+        let refused = group.ctl(&["member", "add", &other.to_string(), &place]).unwrap_err();
+        assert!(refused.contains("is not reached at") && refused.contains(why), "{refused}");
+        client.put("k", peer.to_owned()).await.unwrap();
+    }
+    group.ctl(&["member", "add", &other.to_string(), &group.place(other)]).unwrap();
+    // A learner is told where it is before it is started; its vote counts only once it was found there.
+    let learner = group.add_learner();
+    group.wait_until_it_serves(learner).await;
+    let deadline = Instant::now() + PATIENCE;
+    while group.status(learner).await.is_none_or(|status| !status.is_ready) {
+        assert!(Instant::now() < deadline, "member {learner} does not catch up");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let place = format!("{},127.0.0.1:1", group.addresses[learner - 1]);
+    group.ctl_until(&["member", "add", &learner.to_string(), &place]);
+    let refused = group.ctl(&["member", "promote", &learner.to_string()]).unwrap_err();
+    assert!(refused.contains("is not reached at 127.0.0.1:1"), "{refused}");
+    group.ctl_until(&["member", "add", &learner.to_string(), &group.place(learner)]);
+    group.ctl_until(&["member", "promote", &learner.to_string()]);
+    wait_for_voters(&group, &[1, 2, 3]).await;
+    group.client_of(learner).await.put("k", "v").await.unwrap();
 }
 
 #[tokio::test]

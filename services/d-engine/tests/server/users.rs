@@ -282,3 +282,41 @@ async fn users_are_there_again_after_a_restart_and_can_be_left_out() {
     world.ctl("root", &["auth", "disable"]).unwrap();
     assert_eq!(world.plain(&["get", "/a/1"]).unwrap(), "1\n");
 }
+
+/// Two frames and no password turned users off: the port between members took commands of whoever said a number that no member has.
+#[tokio::test]
+async fn who_is_no_member_hands_no_command_to_a_member() {
+    use std::io::{Read as _, Write as _};
+
+    fn framed(payload: &[u8]) -> Vec<u8> {
+        let length = (payload.len() as u32).to_le_bytes();
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&length), payload);
+        [&length[..], &checksum.to_le_bytes(), payload].concat()
+    }
+
+    let world = World::start(1).await;
+    let open = status(&world.channel(1, None).await).await;
+    assert_eq!(code(open), UNAUTHENTICATED);
+    let place = world.group.place(1);
+    let connect = || std::net::TcpStream::connect(place.split_once(',').unwrap().1).unwrap();
+    let mut newcomer = connect();
+    newcomer.write_all(&framed(b"storebench-intro")).unwrap();
+    let mut told = Vec::new();
+    newcomer.read_to_end(&mut told).unwrap();
+    let told = String::from_utf8(told.split_off(8)).unwrap();
+    let group = told.split_once("\"group\":\"").unwrap().1.split_once('"').unwrap().0;
+    let group = u64::from_str_radix(group, 16).unwrap();
+    let numbers = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    let mut stranger = connect();
+    stranger.write_all(&framed(&[b"storebench-peer2", &numbers(&[group, 77, 1, 5])[..]].concat())).unwrap();
+    stranger.read_exact(&mut [0; 9]).unwrap();
+    // A note with a command: on behalf of the process, users are not asked for.
+    let note = [&[0][..], &numbers(&[1]), &[0], &[3, 10, 1, 6, 0]].concat();
+    stranger.write_all(&framed(&[&[1][..], &numbers(&[77, 1]), &[2], &note].concat())).unwrap();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !world.group.log(1).contains("is not known here is not handed on") {
+        assert!(std::time::Instant::now() < deadline, "{}", world.group.log(1));
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(code(status(&world.channel(1, None).await).await), UNAUTHENTICATED);
+}

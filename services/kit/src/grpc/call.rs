@@ -479,6 +479,24 @@ impl Responses {
         }
     }
 
+    /// Waits until the client has taken most of what the streams of its connection have made for it with [`Responses::send_counted`]: who makes
+    /// large messages waits for that before it makes the next one.
+    pub async fn turn(&self) {
+        if let Sink::Client(sender) = &self.sink {
+            let memory = sender.borrow().memory.clone();
+            memory.stream_turn().await;
+        }
+    }
+
+    /// As [`Responses::send`]; what waits for the client counts until it has taken it. An error is what the call ends with.
+    pub async fn send_counted(&self, frames: Bytes) -> Result<(), Status> {
+        let _waiting = match &self.sink {
+            Sink::Client(sender) => Some(sender.borrow().memory.take_streamed(frames.len())?),
+            Sink::Channel(_) => None,
+        };
+        self.send(frames).await.map_err(|Gone| Status::new(Code::Canceled, "the client has gone"))
+    }
+
     /// Sends messages that [`crate::grpc::encode`] and others have framed, one or several one behind the other; ends when the
     /// client has room for the last byte.
     pub async fn send(&self, mut frames: Bytes) -> Result<(), Gone> {

@@ -35,6 +35,9 @@ const OWN_BYTES: usize = 32 << 10;
 /// Answers of a connection that may wait for the client while more are made, bytes.
 const ANSWERS_WAITING_BYTES: usize = 4 << 20;
 
+/// Messages of streams of a connection that may wait for the client while more are made, bytes.
+const STREAMED_WAITING_BYTES: usize = 4 << 20;
+
 /// Answers that wait for clients may take such a part of all.
 const ANSWERS_PART: usize = 2;
 
@@ -64,9 +67,12 @@ impl Memory {
 
     /// The part of one connection.
     pub(crate) fn of_connection(&self, bytes_max: usize) -> Share {
-        let (opened, unblocked) = (Notify::new(), Notify::new());
-        let (taken, answers, is_blocked) = (Cell::new(0), Cell::new(0), Cell::new(false));
-        Share(Rc::new(Connection { memory: self.clone(), bytes_max, taken, answers, is_blocked, opened, unblocked }))
+        let (opened, unblocked, drained) = (Notify::new(), Notify::new(), Notify::new());
+        let (taken, answers, streamed, is_blocked) = (Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(false));
+        let memory = self.clone();
+        let connection =
+            Connection { memory, bytes_max, taken, answers, streamed, is_blocked, opened, unblocked, drained };
+        Share(Rc::new(connection))
     }
 }
 
@@ -128,12 +134,16 @@ struct Connection {
     taken: Cell<usize>,
     /// Of it, answers that wait for the client.
     answers: Cell<usize>,
+    /// Of it, messages of streams that wait for the client.
+    streamed: Cell<usize>,
     /// The client does not read what was written.
     is_blocked: Cell<bool>,
     /// Wakes one whose turn may be now; it wakes the next.
     opened: Notify,
     /// Wakes all that wait for the client to read, whatever waits for its turn besides.
     unblocked: Notify,
+    /// Wakes one stream that may have room now; it wakes the next.
+    drained: Notify,
 }
 
 impl Share {
@@ -201,6 +211,25 @@ impl Share {
         }
     }
 
+    /// Waits until the client has taken enough of what streams have for it. Who asked has room at once, and takes it before it waits for anything.
+    pub(crate) async fn stream_turn(&self) {
+        while !self.may_stream() {
+            self.0.drained.notified().await;
+        }
+        self.0.drained.notify_one();
+    }
+
+    fn may_stream(&self) -> bool {
+        self.0.streamed.get() < STREAMED_WAITING_BYTES
+    }
+
+    /// Takes room for messages of a stream; refused only when all connections together have taken everything.
+    pub(crate) fn take_streamed(&self, bytes: usize) -> Result<Streamed, Status> {
+        let taken = self.take_or_exceed(bytes, true)?;
+        self.0.streamed.set(self.0.streamed.get() + bytes);
+        Ok(Streamed(taken))
+    }
+
     /// Takes room for a message of this length, or says what the call must end with.
     pub(crate) fn take(&self, bytes: usize) -> Result<Taken, Status> {
         self.take_or_exceed(bytes, false)
@@ -236,6 +265,19 @@ impl Drop for Waiting {
         share.0.memory.0.answers.fetch_sub(self.0.bytes, Ordering::Relaxed);
         if share.is_open() {
             share.0.opened.notify_one();
+        }
+    }
+}
+
+/// Room of messages of a stream that wait for the client.
+pub(crate) struct Streamed(Taken);
+
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        let share = &self.0.share;
+        share.0.streamed.set(share.0.streamed.get() - self.0.bytes);
+        if share.may_stream() {
+            share.0.drained.notify_one();
         }
     }
 }
@@ -278,6 +320,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Each of thousands of watches of a connection that were not read kept its next frame in memory.
+    #[test]
+    fn streams_that_nobody_reads_wait_together() {
+        let memory = Memory::with_own(3 * STREAMED_WAITING_BYTES, 0);
+        let share = memory.of_connection(10);
+        let is_ready = |turn: &mut std::pin::Pin<&mut dyn Future<Output = ()>>| {
+            turn.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        };
+        let take = |bytes| share.take_streamed(bytes).map_err(|status| status.message).unwrap();
+        let small = take(1);
+        assert!(is_ready(&mut (pin!(share.stream_turn()) as _)));
+        let large = take(STREAMED_WAITING_BYTES);
+        let (mut one, mut other) = (pin!(share.stream_turn()), pin!(share.stream_turn()));
+        assert!(!is_ready(&mut (one.as_mut() as _)) && !is_ready(&mut (other.as_mut() as _)));
+        assert!(share.is_open(), "calls that are no streams go on");
+        drop(large);
+        // Each lets the next one look.
+        assert!(is_ready(&mut (one as _)) && is_ready(&mut (other as _)));
+        let all = take(3 * STREAMED_WAITING_BYTES);
+        let refused = memory.of_connection(10).take_streamed(1).err().unwrap();
+        assert_eq!(refused.code, Code::ResourceExhausted);
+        drop((small, all));
+        assert_eq!(memory.taken(), 0);
+    }
 
     #[test]
     fn a_connection_cannot_take_what_all_have() {

@@ -70,8 +70,8 @@ pub enum SubmitError {
     /// The leader was lost before it answered: the command may yet succeed, or not.
     #[error("the outcome is not known: the leader was lost meanwhile")]
     Unknown,
-    /// The leader has applied the command, but this member ended before it did.
-    #[error("the command was applied, but not here")]
+    /// The leader has applied the command, but this member did not in time, or ended before it did.
+    #[error("the command was applied, but not here in time")]
     NotHere,
     /// Nothing has happened, and nothing will: this member has ended.
     #[error("the member has ended")]

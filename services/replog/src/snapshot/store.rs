@@ -22,7 +22,7 @@ use super::{SnapshotId, SnapshotMeta};
 use crate::bugs::{Bug, Planted};
 
 pub(super) const INCOMING: &str = "incoming";
-const NEW: &str = "new";
+pub(super) const NEW: &str = "new";
 const MAGIC: &[u8; 16] = b"storebench-snap1";
 /// In front of the description.
 const HEAD_FRONT_BYTES: usize = 24;
@@ -43,11 +43,6 @@ pub(crate) struct Store<D: Directory> {
     incoming: Option<Incoming<D::File>>,
     /// One that is being sent, and where its first chunk begins.
     sending: Option<(SnapshotId, D::File, u64)>,
-}
-
-/// Writes a snapshot of these bytes, whole and safe when this returns; one at a time in a directory. `meta` describes them.
-pub(crate) fn write(directory: &impl Directory, meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<()> {
-    make(directory, meta.clone(), |out| out.write_all(bytes)).map(drop)
 }
 
 /// Writes a snapshot of what `view` writes, whole and safe when this returns; one at a time in a directory. `meta` lacks what that

@@ -1,10 +1,14 @@
 use std::io::{self, Read};
 
 use bytes::Bytes;
-use wal::files::{Directory as _, Fault, SimulatedDirectory};
+use wal::files::{Directory as _, Fault, File as _, SimulatedDirectory};
 
 use super::*;
 use crate::bugs::Planted;
+use crate::entry::Entry;
+use crate::machine::{RestoreError, SnapshotView, StateMachine};
+use crate::replica::ReplicatedLog;
+use crate::settings::Settings;
 
 fn snapshot(size: usize) -> (SnapshotMeta, Bytes) {
     let bytes: Bytes = (0..size).map(|at| (at * 7 % 251) as u8).collect::<Vec<u8>>().into();
@@ -41,11 +45,15 @@ fn finish(store: &mut Store<SimulatedDirectory>, id: &SnapshotId) -> io::Result<
     store.job_done(done).map(|whole| whole.is_some_and(|meta| meta.id() == *id))
 }
 
+fn write(directory: &SimulatedDirectory, meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<()> {
+    store::make(directory, meta.clone(), |out| out.write_all(bytes)).map(drop)
+}
+
 /// A store that has the snapshot, and one that wants it.
 fn pair(size: usize) -> (Store<SimulatedDirectory>, SimulatedDirectory, SnapshotMeta, Bytes) {
     let (meta, bytes) = snapshot(size);
     let directory = SimulatedDirectory::default();
-    store::write(&directory, &meta, &bytes).unwrap();
+    write(&directory, &meta, &bytes).unwrap();
     let from = open(&directory);
     (from, SimulatedDirectory::default(), meta, bytes)
 }
@@ -55,7 +63,7 @@ fn what_was_written_is_loaded() {
     for size in [0, 1, 99, 100, 101, 1000] {
         let (meta, bytes) = snapshot(size);
         let directory = SimulatedDirectory::default();
-        store::write(&directory, &meta, &bytes).unwrap();
+        write(&directory, &meta, &bytes).unwrap();
         directory.crash(|| 0);
         assert_eq!(load(&directory, &meta), bytes);
     }
@@ -76,11 +84,47 @@ fn what_is_made_piece_by_piece_is_what_is_made_at_once() {
     }
 }
 
+/// A state that is larger than memory, as far as it can say: its snapshot looks for what it has written so far.
+struct Large(SimulatedDirectory);
+
+impl StateMachine for Large {
+    type Reply = ();
+
+    fn apply(&mut self, _: &Entry) {}
+
+    fn snapshot(&self) -> SnapshotView {
+        let directory = self.0.clone();
+        Box::new(move |out| {
+            for _ in 0..64 {
+                out.write_all(&[7; 64 << 10])?;
+            }
+            let written = directory.open(store::NEW)?.read_first(usize::MAX)?.len();
+            assert!(written > 2 << 20, "of 4 MiB {written} bytes are on disk: the others are in memory");
+            Ok(())
+        })
+    }
+
+    fn restore(&mut self, _: &mut dyn Read) -> Result<(), RestoreError> {
+        Ok(())
+    }
+}
+
+/// A group that began with a backup held all of it in memory.
+#[test]
+fn a_snapshot_that_a_member_begins_with_goes_to_disk_while_it_is_written() {
+    let directory = SimulatedDirectory::default();
+    let (machine, settings) = (Large(directory.clone()), Settings::default());
+    let founded = ReplicatedLog::found_after(&settings, &machine, Membership::of([1]), directory.clone(), 5);
+    let (recovered, _) = founded.unwrap();
+    let meta = recovered.snapshot().unwrap();
+    assert_eq!((meta.index, load(&directory, meta)), (6, vec![7; 4 << 20]));
+}
+
 #[test]
 fn a_damaged_chunk_is_an_error_before_any_of_it_is_read() {
     let (meta, bytes) = snapshot(1000);
     let directory = SimulatedDirectory::default();
-    store::write(&directory, &meta, &bytes).unwrap();
+    write(&directory, &meta, &bytes).unwrap();
     let name = directory.names().unwrap().remove(0);
     directory.damage(&name, |content| *content.last_mut().unwrap() ^= 1).unwrap();
     let mut reader = open(&directory).load(&meta).unwrap();
@@ -178,8 +222,8 @@ fn older_snapshots_go_when_a_newer_one_is_relied_on() {
     let mut store = open(&directory);
     let (old, bytes) = snapshot(10);
     let new = SnapshotMeta { index: 12, ..old.clone() };
-    super::store::write(store.directory(), &old, &bytes).unwrap();
-    super::store::write(store.directory(), &new, &bytes).unwrap();
+    write(store.directory(), &old, &bytes).unwrap();
+    write(store.directory(), &new, &bytes).unwrap();
     store.prune(&old.id()).unwrap();
     assert!(store.has(&new.id()).unwrap() && store.has(&old.id()).unwrap());
     store.prune(&new.id()).unwrap();
