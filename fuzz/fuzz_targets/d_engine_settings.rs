@@ -6,7 +6,7 @@ use d_engine::settings::{Flags, Settings};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    if let Err(mistake) = Settings::of(Some(text), [], Flags::default()) {
+    if let Err(mistake) = Settings::of(Some(("d-engine.toml", text)), [], Flags::default()) {
         assert!(!mistake.to_string().contains('\n'), "{mistake}");
     }
 });
