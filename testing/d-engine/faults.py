@@ -23,7 +23,6 @@ from workloads import History, Lists, Registers, Sets
 
 CLIENTS = 8
 RECOVERY_SECONDS_MAX = 20
-OPERATIONS_MIN = 100
 DOORS = {"stream": Stream, "dialect": Dialect}
 WORKLOADS = {"registers": Registers, "lists": Lists, "sets": Sets, "locks": Locks, "watches": Watches, "transfers": Transfers, "sums": Sums}
 # Written by those who are told something, not by who asks.
@@ -152,7 +151,7 @@ def main():
     history.file.close()
     counts = history.counts
     asked = sum(times for what, times in counts.items() if what not in TOLD)
-    assert asked > OPERATIONS_MIN, f"too little to prove anything: {counts}"
+    assert asked > workload.OPERATIONS_MIN, f"too little to prove anything: {counts}"
     print(f"{name}, {door}, {faults_name}: " + ", ".join(f"{times} {what}" for what, times in sorted(counts.items())) + "; "
           + ", ".join(f"{fault} {times}" for fault, times in done.items())
           + f"; a write {recovered:.2f} s after the last of them")

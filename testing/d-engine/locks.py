@@ -23,6 +23,8 @@ class Locks(Workload):
     """Planted: a lock is taken also from its holder, and written under without a look at the token."""
 
     DOORS = ("stream",)
+    # Two locks of which two holders in five go away without a word, and whose leases must end, see some ten turns a second at most.
+    OPERATIONS_MIN = 30
 
     def turn(self, connection, actor):
         if actor.lease is None:
