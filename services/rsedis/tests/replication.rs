@@ -396,28 +396,6 @@ fn wait_counts_those_who_have_it() {
     assert!(replicas[0].call("WAIT 1 0").starts_with("-ERR WAIT cannot be used with replica instances."));
 }
 
-/// Redis tells what it has trimmed exactly, beside the limit that it kept to, which it takes from nobody else.
-#[test]
-fn a_trim_with_a_limit_is_taken_from_redis_and_from_its_file() {
-    let master = Node::theirs(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let replica = Node::ours(&[]);
-    replica.follow(master.server.port);
-    replica.wait_for_link();
-    for line in [
-        "XADD stream MAXLEN ~ 1000 LIMIT 10 1-1 a b",
-        "XADD stream MINID ~ 0 LIMIT 10 1-2 a b",
-        "XADD other 1-1 a b",
-        "XTRIM other MAXLEN ~ 0 LIMIT 0",
-    ] {
-        assert!(!master.call(line).starts_with('-'), "{line}");
-    }
-    wait_until_same(&master, &replica);
-    let digest = master.call("DEBUG DIGEST");
-    let of_its_file = master.restart_as_ours(&["--appendonly", "yes"]);
-    assert_eq!(of_its_file.call("DEBUG DIGEST"), digest);
-    assert!(of_its_file.call("XADD stream MAXLEN = 1000 LIMIT 10 2-1 a b").starts_with("-ERR syntax error, LIMIT"));
-}
-
 #[test]
 fn a_replica_refuses_writes_and_keeps_what_has_expired_to_itself() {
     let master = Node::ours(&[]);
