@@ -152,18 +152,23 @@ pub(crate) fn files(source: &Path, which: Which) -> anyhow::Result<Vec<FoundFile
     // What somebody named is taken for what it is, also where it was interrupted.
     let is_wanted = |path: &str| path.is_empty() || is_finished_report(path);
     let mut found: Vec<Below> = all.iter().filter(|file| is_wanted(path(file))).cloned().collect();
-    if which != Which::All {
-        let newest = newest_of_each(found.clone(), path, |_| true);
-        found = newest_of_each(found, path, |path| which != Which::Baseline || is_valid_report(path));
-        let is_passed_over = |newer: &&Below| found.iter().all(|(path, _)| *path != newer.0);
-        for (_, file) in newest.iter().filter(is_passed_over) {
-            let name = file.name();
-            console::tell(format_args!("storebench: {name}: the run is Invalid; an earlier one is taken"));
+    let newest = |files| newest_of_each(files, path, |_| true);
+    found = match which {
+        Which::All => found,
+        Which::Newest | Which::NewestOrInterrupted => newest(found),
+        Which::Baseline => {
+            let trusted = newest_of_each(found.clone(), path, is_valid_report);
+            let is_passed_over = |newer: &Below| trusted.iter().all(|(path, _)| *path != newer.0);
+            for (_, file) in newest(found).into_iter().filter(is_passed_over) {
+                let name = file.name();
+                console::tell(format_args!("storebench: {name}: the run is Invalid; an earlier one is taken"));
+            }
+            trusted
         }
-    }
+    };
     if which == Which::NewestOrInterrupted {
         let reports = all.iter().filter(|file| is_report(path(file))).cloned().collect();
-        found.extend(newest_of_each(reports, path, |_| true).into_iter().filter(|file| !is_wanted(path(file))));
+        found.extend(newest(reports).into_iter().filter(|file| !is_wanted(path(file))));
     }
     match found.is_empty() {
         true => Err(holds_none(source, which, &all)),

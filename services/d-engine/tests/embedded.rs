@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,6 +16,15 @@ use d_engine_client::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A member alone whose state is on disk.
+fn on_disk(directory: &Path) -> Options {
+    Options {
+        durability: Durability::None,
+        storage: StateStorage::Disk { cache_bytes: 1 << 20 },
+        ..Options::alone(directory)
+    }
+}
 
 #[tokio::test]
 async fn an_engine_alone_reads_writes_watches_and_starts_again() {
@@ -289,11 +299,7 @@ async fn a_bounded_read_is_no_older_than_it_says_and_says_no_less_than_it_is() {
 async fn a_group_is_not_founded_with_the_state_of_a_log_that_is_gone() {
     let root = harness::folder();
     let directory = root.path().join("data");
-    let options = Options {
-        durability: Durability::None,
-        storage: StateStorage::Disk { cache_bytes: 1 << 20 },
-        ..Options::alone(&directory)
-    };
+    let options = on_disk(&directory);
     let own = || Disk::open(&root.path().join("own"), 1 << 20).unwrap();
     let lose_the_log = || {
         ["wal", "snapshots"].iter().for_each(|name| std::fs::remove_dir_all(directory.join(name)).unwrap());
@@ -326,11 +332,7 @@ async fn a_group_is_not_founded_with_the_state_of_a_log_that_is_gone() {
 async fn what_a_disk_has_changed_is_made_again_from_the_log_though_it_is_found_late() {
     let root = harness::folder();
     let directory = root.path().join("data");
-    let options = Options {
-        durability: Durability::None,
-        storage: StateStorage::Disk { cache_bytes: 1 << 20 },
-        ..Options::alone(&directory)
-    };
+    let options = on_disk(&directory);
     let start = async || {
         let engine = Engine::start(options.clone()).unwrap();
         engine.wait_ready(PATIENCE).await.unwrap();

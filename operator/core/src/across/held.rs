@@ -11,7 +11,7 @@ use storebench_crds::benchmark_run::{BaselineRef, NOISE_FLOOR};
 use storebench_crds::line::short_line;
 use storebench_crds::status::{BaselineResult, GateOutcome, Movement, Verdict};
 
-use super::{AcrossError, Against, Differences, Figures, Outcome, Row, TwoRuns, check_machines, decides};
+use super::{AcrossError, Differences, Figures, Outcome, Row, TwoRuns, check_machines, decides};
 use crate::judgement::Report;
 use crate::record::RunRecord;
 use crate::suite::gravest;
@@ -95,15 +95,12 @@ impl Baseline {
 
     /// A comparison that lacks an arm or a workload of what is kept has not passed.
     fn whole(&self, pair: TwoRuns) -> TwoRuns {
-        let control = pair.rows.iter().find_map(|row| match &row.against {
-            Against::Control(control) => Some(control),
-            Against::Nothing => None,
-        });
+        let control = pair.rows.iter().find_map(|row| row.against.control());
         let kept = || {
             self.figures.series.iter().filter(|one| {
                 one.arm != NOISE_FLOOR
                     && decides(&self.figures.record, &one.workload, one.metric)
-                    && Some(&one.arm) != control
+                    && Some(one.arm.as_str()) != control
             })
         };
         let compared = || pair.rows.iter().filter(|row| row.outcome != Outcome::Shown);
@@ -182,10 +179,7 @@ fn movement(row: &Row) -> Option<Movement> {
         Outcome::Undecided => GateOutcome::Undecided,
         Outcome::Shown => return None,
     };
-    let control = match &row.against {
-        Against::Nothing => None,
-        Against::Control(control) => Some(control.clone()),
-    };
+    let control = row.against.control().map(str::to_owned);
     let Row { metric, ratio_basis_points, low_basis_points, high_basis_points, .. } = *row;
     let (workload, arm) = (row.workload.clone(), row.arm.clone());
     Some(Movement { workload, arm, metric, control, ratio_basis_points, low_basis_points, high_basis_points, outcome })

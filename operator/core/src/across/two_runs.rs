@@ -46,6 +46,16 @@ pub enum Against {
     Control(String),
 }
 
+impl Against {
+    /// The arm to which ratios are.
+    pub(super) fn control(&self) -> Option<&str> {
+        match self {
+            Self::Nothing => None,
+            Self::Control(control) => Some(control),
+        }
+    }
+}
+
 /// What may be said of one metric of one arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Outcome {
@@ -333,11 +343,7 @@ fn few(all: &[String]) -> String {
 
 /// Why the loader was the limit of what a row compares, in either run; `None`: it had time to spare.
 fn limited<'a>(before: &'a Figures, after: &'a Figures, row: &Row) -> Option<&'a str> {
-    let control = match &row.against {
-        Against::Control(control) => Some(control),
-        Against::Nothing => None,
-    };
-    let arms = || [Some(&row.arm), control].into_iter().flatten();
+    let arms = || [Some(row.arm.as_str()), row.against.control()].into_iter().flatten();
     [before, after].into_iter().find_map(|figures| arms().find_map(|arm| figures.limited(arm, &row.workload)))
 }
 
