@@ -1,5 +1,6 @@
 //! Worked examples of every verdict, from records that a driver could have made.
 
+mod alike;
 mod headline;
 mod limit;
 mod noise_floor;
