@@ -326,6 +326,7 @@ mod tests {
             detail.starts_with("979 of 1000 requests that were due beside the load could be sent (97.90 %)"),
             "{detail}"
         );
+        assert_eq!(judge(&audit(), &beside(21)).unwrap().0, Hindrance::RateNotReached, "an open loop has both");
         assert_eq!(judge(&saturated(), &beside(21)).unwrap().0, Hindrance::Saturated);
     }
 

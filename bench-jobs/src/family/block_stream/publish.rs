@@ -197,9 +197,10 @@ impl Publishing {
         }
         self.end();
         if let (Some(timetable), Some(end)) = (timetable, self.over_since.get()) {
-            // The last one that was due has had no time to be sent yet.
+            // The last one that was due has had no time to be sent yet. What the window had room for would have been, had the loader come to it.
             let due = timetable.due_by(end).saturating_sub(1);
-            session.asked_beside(due, due.saturating_sub(self.made.get() - begun_with));
+            let sent = self.made.get().max(self.floor().saturating_add(window)) - begun_with;
+            session.asked_beside(due, due.saturating_sub(sent));
         }
         Ok(())
     }
