@@ -87,7 +87,8 @@ dbs:
 
     /// With Litestream's tool, which is told more.
     fn job_with_tool(&self, parameters: Value, load: Value, more: &[&str]) -> Job {
-        let arguments = [&["restore"], more, &["-o", "{output}", &self.url()]].concat();
+        let url = self.url();
+        let arguments = [&["restore"], more, &["-o", "{output}", &url]].concat();
         self.job_with(parameters, load, &peer("litestream").unwrap(), &arguments)
     }
 
