@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use storebench_crds::job::{JobLine, JobOutcome, Phase};
+use storebench_crds::job::{Hindrance, JobLine, JobOutcome, Phase};
 use storebench_crds::measure::Reading;
 
 use support::block_node::{BlockNode, Liar};
@@ -77,7 +77,7 @@ fn every_operation_answers_rightly_and_each_answer_is_checked() {
 fn refusals_are_counted_apart_and_blocks_are_published_beside_the_reads() {
     let node = BlockNode::start();
     let mixed = json!({
-        "operation": "Mixed", "publishRate": 200, "historyBlocks": 20, "refusalPercent": 50, "blockBytes": 2000
+        "operation": "Mixed", "publishRate": 50, "window": 50, "historyBlocks": 20, "refusalPercent": 50, "blockBytes": 2000
     });
     let ended = run(&node.endpoint, mixed, json!({ "duration": "1s", "connections": 3, "warmUp": "200ms" }));
     let (hits, refusals) = (ended.measured().operations, measure(&ended, "refusals").unwrap());
@@ -86,6 +86,30 @@ fn refusals_are_counted_apart_and_blocks_are_published_beside_the_reads() {
     let (acknowledged, stored) =
         (measure(&ended, "acknowledgement").unwrap(), measure(&ended, "storedBlocks").unwrap());
     assert!(acknowledged > 20 && stored > 20 + acknowledged, "{acknowledged} of {stored} in the measured phase");
+}
+
+/// Fewer blocks beside the reads make these faster: who publishes more slowly than was asked does other work than who keeps up.
+#[test]
+fn a_rate_of_blocks_beside_the_reads_that_is_missed_is_told_and_its_waiting_counts() {
+    let node = BlockNode::start();
+    // One block on its way at a time, each of which is synced: no disk does so many.
+    let mixed =
+        json!({ "operation": "Mixed", "publishRate": 100_000, "window": 1, "historyBlocks": 20, "blockBytes": 1000 });
+    let ended = run(&node.endpoint, mixed, json!({ "duration": "1s" }));
+    let JobOutcome::Hindered { hindrance, detail, .. } = &ended.summary.outcome else {
+        panic!("{:?}", ended.summary.outcome);
+    };
+    // Whose delay it was cannot be told on a busy machine.
+    assert!(matches!(hindrance, Hindrance::RateNotReached | Hindrance::Saturated), "{hindrance:?}: {detail}");
+    assert!(detail.contains("requests that were due beside the load could be sent"), "{detail}");
+    let waits = ended.lines.iter().find_map(|line| match line {
+        JobLine::Measure { measure, reading: Reading::Durations(durations), .. } if measure == "acknowledgement" => {
+            Some(durations.decode().unwrap().value_at_quantile(0.5))
+        }
+        _ => None,
+    });
+    // After half a second, what was due in the first quarter of one at most has been sent.
+    assert!(waits.unwrap() > 200_000_000, "{waits:?}");
 }
 
 #[test]

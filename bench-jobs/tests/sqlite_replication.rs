@@ -87,15 +87,25 @@ dbs:
 
     /// With Litestream's tool, which is told more.
     fn job_with_tool(&self, parameters: Value, load: Value, more: &[&str]) -> Job {
-        let url = format!(
+        let url = self.url();
+        let arguments = [&["restore"], more, &["-o", "{output}", &url]].concat();
+        self.job_with(parameters, load, &peer("litestream").unwrap(), &arguments)
+    }
+
+    /// Where the replica of a database is.
+    fn url(&self) -> String {
+        format!(
             "s3://{BUCKET}/{PREFIX}/{{database}}?endpoint=http://127.0.0.1:{}&region={REGION}&forcePathStyle=true",
             self.store_port
-        );
-        let arguments = [&["restore"], more, &["-o", "{output}", &url]].concat();
+        )
+    }
+
+    /// With a tool of any kind.
+    fn job_with(&self, parameters: Value, load: Value, program: &Path, arguments: &[&str]) -> Job {
         Job::start(
             &json!({
                 "restoreTool": {
-                    "name": "litestream", "program": peer("litestream").unwrap(), "arguments": arguments,
+                    "name": "litestream", "program": program, "arguments": arguments,
                     "environment": {
                         "LITESTREAM_ACCESS_KEY_ID": ACCESS_KEY, "LITESTREAM_SECRET_ACCESS_KEY": SECRET_KEY,
                     },
@@ -220,6 +230,31 @@ fn a_tool_that_restores_an_older_state_is_a_wrong_answer() {
     let JobOutcome::WrongAnswer { key, detail, .. } = &ended.summary.outcome else { panic!("{:?}", ended.summary) };
     assert_eq!(key, "0000.db");
     assert!(detail.starts_with("expected transaction 4 as the last, found "), "{detail}");
+}
+
+/// What it restores is right, and is nothing that a lost machine could have restored.
+#[test]
+fn a_tool_that_restores_without_the_object_store_is_a_wrong_answer() {
+    let Some(replicator) = Replicator::start() else { return };
+    let (litestream, kept) = (peer("litestream").unwrap(), replicator.folder.path().join("kept"));
+    let script = "[ -f $3 ] || $4 restore -o $3 $2; cp $3 $1";
+    let arguments =
+        ["-c", script, "sh", "{output}", &replicator.url(), kept.to_str().unwrap(), litestream.to_str().unwrap()];
+    let parameters = json!({ "operation": "Restore", "rows": 5_000, "rowBytes": 4_000, "increments": 1 });
+    let load = json!({ "total": 10, "warmUp": "0s", "timeout": "1m" });
+    let ended = replicator.job_with(parameters, load, Path::new("/bin/sh"), &arguments).end();
+    let JobOutcome::WrongAnswer { key, detail, .. } = &ended.summary.outcome else { panic!("{:?}", ended.summary) };
+    assert_eq!(key, "0000.db");
+    assert!(detail.starts_with("was restored from elsewhere than the object store: its snapshot has "), "{detail}");
+}
+
+/// Who reads the objects is none of these.
+#[test]
+fn a_tool_that_restores_from_the_object_store_is_believed() {
+    let Some(replicator) = Replicator::start() else { return };
+    let parameters = json!({ "operation": "Restore", "rows": 5_000, "rowBytes": 4_000, "increments": 1 });
+    let ended = replicator.job(parameters, json!({ "total": 2, "warmUp": "0s", "timeout": "1m" })).end();
+    assert_eq!(ended.measured().operations, 2);
 }
 
 #[test]

@@ -170,7 +170,6 @@ fn metrics(text: &mut String, metrics: impl Iterator<Item = Metric>) {
         let over_trials = match metric.over_trials {
             OverTrials::Median => "the median",
             OverTrials::Largest => "the largest",
-            OverTrials::Pooled => "all as one",
         };
         // Where the name does not end in it.
         let unit = if metric.unit == Unit::PerThousandOperations { ", in thousandths" } else { "" };

@@ -185,12 +185,12 @@ pub struct WorkloadResult {
     /// Upper end of the 95 % interval of that median, in thousandths of a request per second. Absent: too few trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput_high_milli: Option<u64>,
-    /// Latency over all trials' requests, from send to answer.
+    /// Latency from send to answer: of each percentile and of the mean the median over trials, of the largest the largest.
     pub service_latency: LatencySummary,
-    /// Open loop: latency from the instant a request was due.
+    /// Open loop: latency from the instant a request was due, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intended_latency: Option<LatencySummary>,
-    /// Processor time of the store per request, nanoseconds.
+    /// Processor time of the store per request, nanoseconds. The median over trials, as of what follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_nanos_per_operation: Option<u64>,
     /// What was written to the store's disk per request, bytes, by whomever, the file system's own bookkeeping included.

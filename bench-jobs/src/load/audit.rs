@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use procfs::process::Process;
 use storebench_crds::job::{Hindrance, LoaderAudit};
 
+use crate::load::pace::BACKLOG_DIVISOR;
 use crate::measure::control_group;
 use crate::measure::thread::ThreadUse;
 
@@ -61,6 +62,10 @@ pub struct Figures {
     pub elapsed: Duration,
     /// Open loop: requests that were due but never sent, because the store did not keep up.
     pub unsent: u64,
+    /// Requests that were due beside the load, by a rate of their own.
+    pub due_beside: u64,
+    /// Of these: never sent, because the store did not keep up.
+    pub unsent_beside: u64,
     /// Open loop: requests that left more than [`LATE`] too late although a client was free.
     pub late: u64,
     /// Open loop: 99th percentile of lag over all requests sent, nanoseconds.
@@ -133,9 +138,29 @@ pub fn judge(audit: &LoaderAudit, figures: &Figures) -> Option<(Hindrance, Strin
     judge_timetable(audit, figures)
 }
 
-/// The faults that only an open loop can have. Lag comes first: a loader that is late cannot blame the store. Nor can one that had no
+/// The faults that only what keeps a rate can have: an open loop, or what is sent beside the load. Lag comes first: a loader that is late cannot blame the store. Nor can one that had no
 /// time left: answers that it did not come to read look like answers that did not come.
 fn judge_timetable(audit: &LoaderAudit, figures: &Figures) -> Option<(Hindrance, String)> {
+    let beside = (figures.unsent_beside.saturating_mul(BACKLOG_DIVISOR) > figures.due_beside).then(|| {
+        let (due, sent) = (figures.due_beside, figures.due_beside.saturating_sub(figures.unsent_beside));
+        let share = percent(basis_points(sent, due));
+        let detail = format!("{sent} of {due} requests that were due beside the load could be sent ({share}): those before them were not answered");
+        (Hindrance::RateNotReached, detail)
+    });
+    let (hindrance, detail) = open_loop(audit, figures).or(beside)?;
+    if audit.is_saturated() {
+        let (thread, share) = (&audit.saturated_thread, percent(audit.saturation_basis_points.into()));
+        let detail = format!(
+            "{detail}; but thread {thread} of the loader ran or waited for a processor for {share} of the time, so that the loader was \
+             late and not the store: raise load.threads, or lower the rate"
+        );
+        return Some((Hindrance::Saturated, detail));
+    }
+    Some((hindrance, detail))
+}
+
+/// Whether an open loop was late, or left requests unsent.
+fn open_loop(audit: &LoaderAudit, figures: &Figures) -> Option<(Hindrance, String)> {
     if audit.scheduled == 0 {
         return None;
     }
@@ -162,16 +187,7 @@ fn judge_timetable(audit: &LoaderAudit, figures: &Figures) -> Option<(Hindrance,
         );
         (Hindrance::RateNotReached, detail)
     });
-    let (hindrance, detail) = lag.or(unsent)?;
-    if audit.is_saturated() {
-        let (thread, share) = (&audit.saturated_thread, percent(audit.saturation_basis_points.into()));
-        let detail = format!(
-            "{detail}; but thread {thread} of the loader ran or waited for a processor for {share} of the time, so that the loader was \
-             late and not the store: raise load.threads, or lower load.rate"
-        );
-        return Some((Hindrance::Saturated, detail));
-    }
-    Some((hindrance, detail))
+    lag.or(unsent)
 }
 
 fn basis_points(part: u64, whole: u64) -> u64 {
@@ -298,6 +314,20 @@ mod tests {
             assert_eq!(found, hindrance);
             assert!(text.contains(detail), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_sent_beside_a_closed_loop_must_keep_its_rate_too() {
+        let beside = |unsent_beside| Figures { due_beside: 1_000, unsent_beside, ..figures() };
+        assert_eq!(judge(&LoaderAudit::default(), &beside(20)), None);
+        let (hindrance, detail) = judge(&LoaderAudit::default(), &beside(21)).unwrap();
+        assert_eq!(hindrance, Hindrance::RateNotReached);
+        assert!(
+            detail.starts_with("979 of 1000 requests that were due beside the load could be sent (97.90 %)"),
+            "{detail}"
+        );
+        assert_eq!(judge(&audit(), &beside(21)).unwrap().0, Hindrance::RateNotReached, "an open loop has both");
+        assert_eq!(judge(&saturated(), &beside(21)).unwrap().0, Hindrance::Saturated);
     }
 
     #[test]

@@ -468,6 +468,8 @@ impl Coordinator<'_> {
         let figures = Figures {
             elapsed: measured.elapsed,
             unsent: record.unsent,
+            due_beside: record.due_beside,
+            unsent_beside: record.unsent_beside,
             late,
             lag_p99_nanos,
             intended_p99_nanos: record.intended.value_at_quantile(0.99),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use crate::load::arrivals::Poisson;
 
 /// Left-over requests are still sent if they are at most one of this many.
-const BACKLOG_DIVISOR: u64 = 50;
+pub(crate) const BACKLOG_DIVISOR: u64 = 50;
 
 /// When one thread's requests are due.
 #[derive(Clone, Debug, PartialEq, Eq)]

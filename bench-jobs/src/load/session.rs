@@ -49,8 +49,6 @@ pub(crate) enum Source {
     Open {
         /// This thread's tickets.
         turns: Turns,
-        /// Wakes clients that hold a ticket of the future.
-        alarm: Rc<Alarm>,
     },
     /// Prepare and Verify: the client itself.
     Client,
@@ -64,6 +62,8 @@ pub(crate) struct ThreadPhase {
     /// How long an answer may take. `None`: clients decide that themselves.
     pub(crate) timeout: Option<Duration>,
     pub(crate) source: Source,
+    /// Wakes whoever waits for an instant. Absent: tokio's timer does, in tests.
+    pub(crate) alarm: Option<Rc<Alarm>>,
     /// Requests taken from the budget but not yet sent.
     pub(crate) in_hand: Cell<u64>,
     /// Set by the first failure on any thread: everyone stops.
@@ -204,10 +204,10 @@ impl Session {
                 };
                 (count > 0).then(|| self.depart(count, 0, now))
             }
-            Source::Open { turns, alarm } => match turns.take(now, most) {
+            Source::Open { turns } => match turns.take(now, most) {
                 Turn::Now { ticket, count } => Some(self.depart(count, ticket, now)),
                 Turn::At { ticket, due } => {
-                    alarm.wait_until(due).await;
+                    self.wait_until(due).await;
                     let now = Instant::now();
                     let lag = now.saturating_duration_since(due).as_nanos() as u64;
                     shared.record.borrow_mut().lag.saturating_record(lag);
@@ -225,6 +225,22 @@ impl Session {
         self.depart(count, 0, Instant::now())
     }
 
+    /// Waits until an instant, as finely as the timetable's clients do.
+    pub async fn wait_until(&self, due: Instant) {
+        match &self.shared.alarm {
+            Some(alarm) => alarm.wait_until(due).await,
+            None => tokio::time::sleep_until(due.into()).await,
+        }
+    }
+
+    /// What was to be sent beside the load by a rate of its own: so many requests were due, and so many of them were not sent, because the
+    /// store did not keep up.
+    pub fn asked_beside(&self, due: u64, unsent: u64) {
+        let mut record = self.shared.record.borrow_mut();
+        record.due_beside += due;
+        record.unsent_beside += unsent;
+    }
+
     /// `count` requests of the batch were answered at `done`: counts them and records their latencies.
     ///
     /// An answer that took longer than `load.timeout` counts as a failure too, where it is watched.
@@ -233,7 +249,7 @@ impl Session {
         let service = done.saturating_duration_since(batch.sent);
         let mut record = self.shared.record.borrow_mut();
         record.served(service.as_nanos() as u64, u64::from(count));
-        if let Source::Open { turns, .. } = &self.shared.source {
+        if let Source::Open { turns } = &self.shared.source {
             for ticket in 0..u64::from(count) {
                 let due = turns.timetable().due(batch.ticket + u64::from(batch.answered) + ticket);
                 let intended = done.saturating_duration_since(due).as_nanos() as u64;
@@ -272,7 +288,7 @@ impl Session {
     /// Open loop: when the batch's first unanswered request was due.
     pub fn due(&self, batch: &Batch) -> Option<Instant> {
         match &self.shared.source {
-            Source::Open { turns, .. } => Some(turns.timetable().due(batch.ticket + u64::from(batch.answered))),
+            Source::Open { turns } => Some(turns.timetable().due(batch.ticket + u64::from(batch.answered))),
             _ => None,
         }
     }
@@ -348,6 +364,7 @@ impl Session {
             start: now,
             timeout,
             source,
+            alarm: None,
             in_hand: Cell::new(0),
             stop: Arc::default(),
             stopped: Notify::new(),

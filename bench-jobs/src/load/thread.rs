@@ -136,12 +136,11 @@ async fn run_phase<F: Family>(
         start: order.start,
         timeout: seat.context.patience(phase),
         source: match (phase, order.timetable) {
-            (Phase::WarmUp | Phase::Measure, Some(timetable)) => {
-                Source::Open { turns: Turns::new(timetable), alarm: Rc::clone(alarm) }
-            }
+            (Phase::WarmUp | Phase::Measure, Some(timetable)) => Source::Open { turns: Turns::new(timetable) },
             (Phase::WarmUp | Phase::Measure, None) => Source::Closed { budget: order.budget, deadline: order.deadline },
             _ => Source::Client,
         },
+        alarm: Some(Rc::clone(alarm)),
         in_hand: Cell::new(0),
         stop: order.stop,
         stopped: Notify::new(),
@@ -186,7 +185,7 @@ async fn run_phase<F: Family>(
         }
     }
     let mut record = shared.record.take();
-    if let Source::Open { turns, .. } = &shared.source {
+    if let Source::Open { turns } = &shared.source {
         record.scheduled = turns.timetable().tickets();
         record.unsent = turns.left();
     }

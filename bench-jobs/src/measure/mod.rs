@@ -9,4 +9,5 @@ pub mod fsyncs;
 pub mod machine;
 pub mod meter;
 pub mod meters;
+pub mod network;
 pub mod thread;

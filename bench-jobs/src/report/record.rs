@@ -45,6 +45,10 @@ pub struct Record {
     pub scheduled: u64,
     /// Open loop: requests that were due but not sent, because the store did not keep up.
     pub unsent: u64,
+    /// Requests that were due beside the load, by a rate of their own.
+    pub due_beside: u64,
+    /// Of these: not sent, because the store did not keep up.
+    pub unsent_beside: u64,
     /// From the start of the phase to the last answer, nanoseconds.
     pub last_answer_nanos: u64,
     /// Sum of service latencies, nanoseconds.
@@ -69,6 +73,8 @@ impl Default for Record {
             first_failure: None,
             scheduled: 0,
             unsent: 0,
+            due_beside: 0,
+            unsent_beside: 0,
             last_answer_nanos: 0,
             service_sum_nanos: 0,
             measures: Measures::default(),
@@ -120,6 +126,8 @@ impl Record {
         self.first_failure = self.first_failure.take().or(other.first_failure);
         self.scheduled += other.scheduled;
         self.unsent += other.unsent;
+        self.due_beside += other.due_beside;
+        self.unsent_beside += other.unsent_beside;
         self.last_answer_nanos = self.last_answer_nanos.max(other.last_answer_nanos);
         self.service_sum_nanos = self.service_sum_nanos.saturating_add(other.service_sum_nanos);
         self.measures.merge(other.measures);

@@ -64,7 +64,7 @@ pub enum JobOutcome {
 /// What can keep a loader from doing what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Hindrance {
-    /// Open loop: fewer than 98 % of the requests that were due could be sent.
+    /// Open loop, or what is sent beside the load at a rate: fewer than 98 % of the requests that were due could be sent.
     RateNotReached,
     /// Open loop: requests left late although clients were free.
     ScheduleLag,

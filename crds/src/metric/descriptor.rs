@@ -184,8 +184,19 @@ pub enum OverTrials {
     Median,
     /// The largest of them.
     Largest,
-    /// The value of all trials taken as one: totals and histograms are added up first, percentiles are never averaged.
-    Pooled,
+}
+
+impl OverTrials {
+    /// Of a statistic. Each trial counts alike, however many requests it had, as in gates and ratios: of all requests as one, a trial would have
+    /// the more the faster it was. What is the largest of a trial is the largest of all.
+    pub(super) const fn of(statistic: Statistic) -> Self {
+        match statistic {
+            Statistic::Max => Self::Largest,
+            Statistic::Mean | Statistic::P50 | Statistic::P90 | Statistic::P95 | Statistic::P99 | Statistic::P999 => {
+                Self::Median
+            }
+        }
+    }
 }
 
 /// Where a status has a metric.
@@ -210,7 +221,7 @@ pub enum Field {
     Fsyncs,
 }
 
-/// A statistic of durations that a load measured: longer is worse, and what all trials measured is pooled.
+/// A statistic of durations that a load measured: longer is worse.
 pub const fn delay(
     name: &'static str,
     words: &'static str,
@@ -226,7 +237,7 @@ pub const fn delay(
         unit: Unit::Micros,
         direction: Direction::Delay,
         source: Source::Durations(durations, statistic),
-        over_trials: OverTrials::Pooled,
+        over_trials: OverTrials::of(statistic),
         is_headline: false,
         place: Place::Measures,
         column,

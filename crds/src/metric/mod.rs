@@ -73,7 +73,7 @@ impl Metric {
         })
     }
 
-    /// The value of one trial, or of several that were pooled, in the metric's unit; `None` where it was not measured.
+    /// The value of one trial, in the metric's unit; `None` where it was not measured.
     pub fn value(self, measured: &WorkloadMeasurement) -> Option<f64> {
         match self.source {
             Source::Computed(compute) | Source::Measures(_, compute) => compute(measured),

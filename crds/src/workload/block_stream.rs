@@ -42,7 +42,8 @@ pub static FACTS: Facts = Facts {
     }],
 };
 
-/// Each block that is published, from the decision to send it to the first acknowledgement that a publisher hears.
+/// Each block that is published, from the instant at which it was due, where there is a rate, or else the decision to send it, to the first
+/// acknowledgement that a publisher hears.
 pub const ACKNOWLEDGEMENT: Durations = Durations("acknowledgement");
 /// Bytes of the blocks that operations are of: acknowledged, delivered, or answered with.
 pub const BLOCK_BYTES: Total = Total("blockBytes");
@@ -56,7 +57,7 @@ pub const STORED_BLOCKS: Largest = Largest("storedBlocks");
 static ACKNOWLEDGEMENT_P50: Descriptor = delay(
     "AcknowledgementP50Micros",
     "p50 latency of acknowledgements",
-    "Median time from the send of a block to its acknowledgement",
+    "Median time from the send of a block to its acknowledgement; where blocks come at a rate, from when it was due",
     ACKNOWLEDGEMENT,
     Statistic::P50,
     column("ack p50", 2),
@@ -64,7 +65,7 @@ static ACKNOWLEDGEMENT_P50: Descriptor = delay(
 static ACKNOWLEDGEMENT_P99: Descriptor = delay(
     "AcknowledgementP99Micros",
     "p99 latency of acknowledgements",
-    "99th percentile of the time from the send of a block to its acknowledgement",
+    "99th percentile of the time from the send of a block to its acknowledgement; where blocks come at a rate, from when it was due",
     ACKNOWLEDGEMENT,
     Statistic::P99,
     column("ack p99", 1),
@@ -188,7 +189,8 @@ pub struct BlockStreamWorkload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 99))]
     pub refusal_percent: Option<u32>,
-    /// Mixed: blocks a second that are published beside the reads.
+    /// Mixed: blocks a second that are published beside the reads. Where fewer than 98 % of those that were due could be sent, the rate was
+    /// not reached, and the run is Invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub publish_rate: Option<u32>,
@@ -246,7 +248,8 @@ pub enum BlockStreamOperation {
     GetBlock,
     /// Ask which blocks there are.
     ServerStatus,
-    /// Read single blocks while others are published on a connection besides, `publishRate` a second.
+    /// Read single blocks while others are published on a connection besides, `publishRate` a second, each as soon as it is due and the
+    /// window has room.
     Mixed,
 }
 

@@ -97,7 +97,7 @@ static STALE_READS_SHARE: Descriptor = Descriptor {
     unit: Unit::PerThousandOperations,
     direction: Direction::Harm,
     source: Source::Total(STALE_READS, Per::ThousandOperations),
-    over_trials: OverTrials::Pooled,
+    over_trials: OverTrials::Median,
     is_headline: false,
     place: Place::Measures,
     column: column("stale/1,000", 4),

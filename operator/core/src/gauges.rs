@@ -14,7 +14,7 @@ pub type Labels = Vec<(&'static str, String)>;
 
 /// Gauges of what has no descriptor, with what they are.
 const SHOWN: [(&str, &str); 15] = [
-    ("result_latency_seconds", "Latency percentiles over all trials; quantile 1 is the largest"),
+    ("result_latency_seconds", "Latency percentiles, of each the median over trials; quantile 1 is the largest of all"),
     ("result_errors", "Requests that failed in the measured phases"),
     ("result_measure", "What else was measured, in the unit that the metric's name ends in"),
     (

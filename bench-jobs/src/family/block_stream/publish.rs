@@ -12,7 +12,7 @@ use bytes::Bytes;
 use service_kit::client::{StreamReceiver, StreamSender};
 use storebench_crds::workload::block_stream::{ACKNOWLEDGEMENT, BLOCK_BYTES};
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 
 use super::block::parts;
 use super::client::Client;
@@ -21,6 +21,7 @@ use super::messages::{
 };
 use super::{BlockStream, name};
 use crate::failure::Failure;
+use crate::load::pace::Timetable;
 use crate::load::session::{Batch, Session};
 
 /// Items are sent in messages of about this size, as consensus nodes do.
@@ -64,7 +65,8 @@ pub(super) struct Publishing {
     on_their_way: RefCell<BTreeMap<u64, OnItsWay>>,
     /// When blocks were due and left, for subscribers, until all have them.
     departures: RefCell<BTreeMap<u64, (Option<Instant>, Instant)>>,
-    is_over: Cell<bool>,
+    /// When it was decided that no more blocks are made.
+    over_since: Cell<Option<Instant>>,
     changed: watch::Sender<()>,
 }
 
@@ -72,6 +74,8 @@ pub(super) struct Publishing {
 struct OnItsWay {
     bytes: Bytes,
     batch: Batch,
+    /// Where blocks come at a rate: when this one was due. Else when it left.
+    due: Instant,
 }
 
 /// How a publisher's stream ended.
@@ -94,20 +98,24 @@ impl Publishing {
             delivered: RefCell::new(vec![next; subscribers]),
             on_their_way: RefCell::default(),
             departures: RefCell::default(),
-            is_over: Cell::new(false),
+            over_since: Cell::new(None),
             changed: watch::Sender::new(()),
         }
     }
 
     /// No more blocks are made.
     pub(super) fn end(&self) {
-        self.is_over.set(true);
+        self.over_since.set(self.over_since.get().or_else(|| Some(Instant::now())));
         self.change();
+    }
+
+    fn is_over(&self) -> bool {
+        self.over_since.get().is_some()
     }
 
     /// Whether everything that will be made is acknowledged.
     fn is_done(&self) -> bool {
-        self.is_over.get() && self.acknowledged.get() == self.made.get()
+        self.is_over() && self.acknowledged.get() == self.made.get()
     }
 
     /// One behind the last block that is acknowledged.
@@ -117,7 +125,7 @@ impl Publishing {
 
     /// Whether block `number` will never be.
     pub(super) fn ends_before(&self, number: u64) -> bool {
-        self.is_over.get() && number >= self.made.get()
+        self.is_over() && number >= self.made.get()
     }
 
     /// Waits until something is different from when `watch` was last looked at.
@@ -150,44 +158,50 @@ impl Publishing {
     /// Makes blocks until there are to be no more.
     pub(super) async fn make(&self, family: &BlockStream, session: &Session) -> Result<(), Failure> {
         let mut watch = self.watch();
-        let mut ticks = match self.pace {
-            Pace::EverySecond(rate) => {
-                let mut ticks = interval(Duration::from_secs(1) / rate.max(1));
-                ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-                Some(ticks)
-            }
+        let begun_with = self.made.get();
+        let timetable = match self.pace {
+            // One thread makes all blocks, until somebody says that there are enough.
+            Pace::EverySecond(rate) => Some(Timetable::new(Instant::now(), rate.into(), u64::MAX, 0, 1)),
             Pace::Load | Pace::UntilThereAre(_) => None,
         };
         let window = u64::from(family.plan.parameters.window());
-        while !session.is_stopped() && !self.is_over.get() {
+        while !session.is_stopped() && !self.is_over() {
             watch.borrow_and_update();
             if self.made.get() >= self.floor().saturating_add(window) {
                 // The sender lives as long as `self`.
                 let _ = watch.changed().await;
                 continue;
             }
-            let batch = match (self.pace, &mut ticks) {
+            let number = self.made.get();
+            let at = timetable.as_ref().map(|timetable| timetable.due(number - begun_with));
+            let batch = match (self.pace, at) {
                 (Pace::Load, _) => session.next().await,
-                (Pace::UntilThereAre(blocks), _) => (self.made.get() < blocks).then(|| session.begin(1)),
+                (Pace::UntilThereAre(blocks), _) => (number < blocks).then(|| session.begin(1)),
                 (Pace::EverySecond(_), None) => None,
-                (Pace::EverySecond(_), Some(ticks)) => {
+                (Pace::EverySecond(_), Some(at)) => {
                     tokio::select! {
-                        _ = ticks.tick() => Some(session.begin(1)),
+                        () = session.wait_until(at) => Some(session.begin(1)),
                         _ = watch.changed() => continue,
                     }
                 }
             };
             let Some(batch) = batch else { break };
-            let number = self.made.get();
+            let due = at.or_else(|| session.due(&batch)).unwrap_or_else(|| batch.sent());
             let bytes = Bytes::from(family.make_block(number)?);
             if !self.delivered.borrow().is_empty() {
                 self.departures.borrow_mut().insert(number, (session.due(&batch), batch.sent()));
             }
-            self.on_their_way.borrow_mut().insert(number, OnItsWay { bytes, batch });
+            self.on_their_way.borrow_mut().insert(number, OnItsWay { bytes, batch, due });
             self.made.set(number + 1);
             self.change();
         }
         self.end();
+        if let (Some(timetable), Some(end)) = (timetable, self.over_since.get()) {
+            // The last one that was due has had no time to be sent yet. What the window had room for would have been, had the loader come to it.
+            let due = timetable.due_by(end).saturating_sub(1);
+            let sent = self.made.get().max(self.floor().saturating_add(window)) - begun_with;
+            session.asked_beside(due, due.saturating_sub(sent));
+        }
         Ok(())
     }
 
@@ -322,9 +336,9 @@ impl Publishing {
         self.acknowledged.set(self.acknowledged.get().max(number + 1));
         let mut on_their_way = self.on_their_way.borrow_mut();
         while let Some(first) = on_their_way.first_entry().filter(|first| *first.key() <= number) {
-            let OnItsWay { bytes, mut batch } = first.remove();
+            let OnItsWay { bytes, mut batch, due } = first.remove();
             if self.counts != Counts::Nothing {
-                session.took(ACKNOWLEDGEMENT, now.saturating_duration_since(batch.sent()));
+                session.took(ACKNOWLEDGEMENT, now.saturating_duration_since(due));
             }
             match self.counts {
                 Counts::Operation => {

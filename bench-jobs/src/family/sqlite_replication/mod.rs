@@ -42,7 +42,7 @@ use application::{Database, Mark};
 use fault_proxy::{Fault, FaultProxy};
 use outage::{Interruption, Means};
 use replica::{Damage, Replica, Replicas};
-use tool::Tool;
+use tool::{PlainRead, Taken, Tool};
 use watcher::{Seen, Watched, Watcher};
 
 /// How long a replicator may take to find new databases and copy them, and to copy what is left at the end.
@@ -141,8 +141,8 @@ pub struct SqliteReplication {
     seat: Rc<Seat>,
     values: Values,
     databases: RefCell<Vec<Database>>,
-    /// What was restored in the measured phase: the index of its database, and the file.
-    restored: RefCell<Vec<(usize, PathBuf)>>,
+    /// What was restored in the measured phase: the index of its database, the file, and what that took.
+    restored: RefCell<Vec<(usize, PathBuf, Taken)>>,
 }
 
 impl SqliteReplication {
@@ -200,7 +200,7 @@ impl SqliteReplication {
         session.count(RESTORED_BYTES, bytes);
         session.count(RESTORE_NANOS, taken.time.as_nanos() as u64);
         session.largest(RESTORE_RSS_BYTES, taken.rss_peak_bytes);
-        restored.push((turn, path));
+        restored.push((turn, path, taken));
         Ok(())
     }
 
@@ -209,9 +209,11 @@ impl SqliteReplication {
         if let (0, Some(before_nanos)) = (session.client(), self.plan.cpu_before_nanos.get()) {
             session.count(TOOLS_CPU_NANOS, tool::cpu_of_ended_children_nanos() - before_nanos);
         }
-        for (turn, path) in self.restored.take() {
+        for (turn, path, taken) in self.restored.take() {
             let database = &databases[turn];
-            session.count(PLAIN_GET_NANOS, self.replica(database.number()).read_plainly()?.as_nanos() as u64);
+            let plainly = self.replica(database.number()).read_plainly()?;
+            session.count(PLAIN_GET_NANOS, plainly.time.as_nanos() as u64);
+            self.check_source(session, database, &taken, &plainly);
             let right = database.compare(&path, &self.values, |place, detail| session.wrong(place, detail));
             session.verified(right);
             let _ = std::fs::remove_file(&path);
@@ -219,12 +221,28 @@ impl SqliteReplication {
         Ok(())
     }
 
+    /// Tells a tool that restored a database without reading its objects, such as one that copies what it should restore.
+    fn check_source(&self, session: &Session, database: &Database, taken: &Taken, plainly: &PlainRead) {
+        if tool::is_from_elsewhere(taken.received_bytes, plainly) {
+            let (received, bytes) = (taken.received_bytes.unwrap_or_default(), plainly.snapshot_bytes);
+            let text = format!(
+                "was restored from elsewhere than the object store: its snapshot has {bytes} bytes there, and {received} came in over the \
+                 network meanwhile"
+            );
+            session.wrong(database.name(), text);
+        }
+    }
+
     /// Restores a database with the tool after an outage, and counts what it lacks.
     fn check_loss(&self, session: &Session, database: &Database) {
         let Some(tool) = &self.plan.tool else { return };
         let path = self.plan.directory.join(format!("restored-{}.tmp", session.client()));
         match tool.restore(&database.name(), &path, CATCH_UP_TIMEOUT) {
-            Ok(_) => {
+            Ok(taken) => {
+                // What cannot be read as a whole has no restore to be held against.
+                if let Ok(plainly) = self.replica(database.number()).read_plainly() {
+                    self.check_source(session, database, &taken, &plainly);
+                }
                 let wrong = |place, detail| session.wrong(place, format!("{}: {detail}", tool.name()));
                 let (right, loss) = database.compare_with_loss(&path, &self.values, wrong);
                 session.verified(right);

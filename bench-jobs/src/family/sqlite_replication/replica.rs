@@ -16,7 +16,9 @@ use object_store_client::{Store, StoreError, retry};
 use storebench_crds::engine::object_store::{ACCESS_KEY, BUCKET, PREFIX, REGION, SECRET_KEY};
 
 use super::application::Mark;
+use super::tool::PlainRead;
 use crate::failure::Failure;
+use crate::measure::network::{received_bytes, received_since};
 
 /// Tries of one request.
 const TRIES: u32 = 4;
@@ -138,15 +140,18 @@ impl Replica {
         Ok(None)
     }
 
-    /// Reads everything that a restore to the newest state needs, and keeps nothing: how long that takes, once it is known what to read.
-    pub(super) fn read_plainly(&self) -> Result<Duration, Failure> {
+    /// Reads everything that a restore to the newest state needs, and keeps nothing: what that takes, once it is known what to read.
+    pub(super) fn read_plainly(&self) -> Result<PlainRead, Failure> {
         let plan = plan(self.files()?).map_err(Failure::new)?;
-        let begun = Instant::now();
+        let (begun, received_before, mut bytes) = (Instant::now(), received_bytes(), Vec::new());
         for file in &plan {
             let read = || Ok(std::io::copy(&mut self.store.get(&file.key, None)?, &mut sink())?);
-            retry(TRIES, read).map_err(|error| failed(&error))?;
+            bytes.push(retry(TRIES, read).map_err(|error| failed(&error))?);
         }
-        Ok(begun.elapsed())
+        let time = begun.elapsed();
+        // The snapshot comes first.
+        let snapshot_bytes = bytes.first().copied().unwrap_or_default();
+        Ok(PlainRead { time, snapshot_bytes, received_bytes: received_since(received_before) })
     }
 
     /// Makes a database of the replica's newest state.

@@ -10,16 +10,30 @@ use storebench_crds::job::RestoreTool;
 
 use crate::failure::Failure;
 use crate::measure::machine;
+use crate::measure::network::{received_bytes, received_since};
 
 /// Between two looks at a process: a 64th of how long it has run, within these.
 const LOOK_MIN: Duration = Duration::from_micros(200);
 const LOOK_MAX: Duration = Duration::from_millis(5);
+
+/// At least one of so many bytes of a snapshot must be read: a replicator may have made a smaller one meanwhile.
+const RECEIVED_DIVISOR: u64 = 4;
 
 /// A program that restores.
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
     words: RestoreTool,
     program: PathBuf,
+}
+
+/// What a plain GET of all objects that a restore needs took, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlainRead {
+    pub(super) time: Duration,
+    /// Of the snapshot, without which there is no restore.
+    pub(super) snapshot_bytes: u64,
+    /// As of a restore.
+    pub(super) received_bytes: Option<u64>,
 }
 
 /// What a restore took.
@@ -29,6 +43,8 @@ pub(super) struct Taken {
     pub(super) time: Duration,
     /// The most that it had resident, as last seen before its end.
     pub(super) rss_peak_bytes: u64,
+    /// What came in over the network meanwhile, for whomever. `None`: nobody counts that.
+    pub(super) received_bytes: Option<u64>,
 }
 
 impl Tool {
@@ -63,7 +79,7 @@ impl Tool {
         command.args(self.words.arguments.iter().map(argument)).env_clear().envs(&self.words.environment);
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(|error| failed("make its log", error))?);
         command.stderr(log);
-        let begun = Instant::now();
+        let (begun, received_before) = (Instant::now(), received_bytes());
         let mut child = command.spawn().map_err(|error| failed("start", error))?;
         let process = Process::new(child.id().cast_signed()).ok();
         let mut rss_peak_bytes = 0;
@@ -86,14 +102,22 @@ impl Tool {
             std::thread::sleep((elapsed / 64).clamp(LOOK_MIN, LOOK_MAX));
         };
         let time = begun.elapsed();
+        let received_bytes = received_since(received_before);
         let said = std::fs::read_to_string(&log_path).unwrap_or_default();
         let _ = std::fs::remove_file(&log_path);
         if status.success() && output.is_file() {
-            return Ok(Taken { time, rss_peak_bytes });
+            return Ok(Taken { time, rss_peak_bytes, received_bytes });
         }
         let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
         Err(Failure::new(format_args!("{}: {database} was not restored ({status}): {last}", self.name())))
     }
+}
+
+/// Whether what was restored came from elsewhere than the object store: less came in over the network meanwhile than a quarter of the snapshot,
+/// without which there is no restore. Nothing is known where nobody counts, or counts not even what the loader reads there.
+pub(super) fn is_from_elsewhere(received_bytes: Option<u64>, plainly: &PlainRead) -> bool {
+    let is_counted = plainly.received_bytes.is_some_and(|received| received >= plainly.snapshot_bytes);
+    is_counted && received_bytes.is_some_and(|received| received < plainly.snapshot_bytes / RECEIVED_DIVISOR)
 }
 
 /// The executable of a process that runs, by its file name.
@@ -140,6 +164,17 @@ mod tests {
         let said = tool("sleep 30").restore("0001.db", &output, Duration::from_millis(50)).unwrap_err();
         assert_eq!(said.text(), "shell 1: 0001.db was not restored within 50ms");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "only the log of what was killed");
+    }
+
+    #[test]
+    fn what_is_restored_without_reading_the_object_store_is_told_where_that_is_counted() {
+        let plainly = |received_bytes| PlainRead { time: Duration::ZERO, snapshot_bytes: 4_000, received_bytes };
+        assert!(is_from_elsewhere(Some(999), &plainly(Some(4_500))));
+        assert!(!is_from_elsewhere(Some(1_000), &plainly(Some(4_500))));
+        assert!(!is_from_elsewhere(None, &plainly(Some(4_500))));
+        // Packets that go past the counter say nothing of whose they are.
+        assert!(!is_from_elsewhere(Some(0), &plainly(Some(3_999))));
+        assert!(!is_from_elsewhere(Some(0), &plainly(None)));
     }
 
     #[test]

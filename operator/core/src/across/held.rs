@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use storebench_crds::benchmark_run::{BaselineRef, NOISE_FLOOR};
+use storebench_crds::benchmark_run::BaselineRef;
 use storebench_crds::line::short_line;
 use storebench_crds::status::{BaselineResult, GateOutcome, Movement, Verdict};
 
-use super::{AcrossError, Differences, Figures, Outcome, Row, TwoRuns, check_machines, decides};
+use super::{AcrossError, Differences, Figures, Outcome, Row, TwoRuns, arms, check_machines, decides};
 use crate::judgement::Report;
 use crate::record::RunRecord;
 use crate::suite::gravest;
@@ -98,7 +98,7 @@ impl Baseline {
         let control = pair.rows.iter().find_map(|row| row.against.control());
         let kept = || {
             self.figures.series.iter().filter(|one| {
-                one.arm != NOISE_FLOOR
+                arms(&self.figures.record).any(|arm| arm.name == one.arm)
                     && decides(&self.figures.record, &one.workload, one.metric)
                     && Some(one.arm.as_str()) != control
             })

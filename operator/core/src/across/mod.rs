@@ -18,6 +18,7 @@ mod two_runs;
 #[cfg(test)]
 mod tests;
 
+use storebench_crds::benchmark_run::NOISE_FLOOR;
 use storebench_crds::metric::Direction;
 use storebench_crds::{Metric, Workload};
 
@@ -63,6 +64,11 @@ pub enum AcrossError {
 
 /// How many basis points a metric may be worse by, unless somebody says otherwise: 5 %.
 pub const TOLERANCE_DEFAULT_BASIS_POINTS: u32 = 500;
+
+/// The arms that are somebody's work. The noise floor, the baseline against itself, is nobody's.
+fn arms(record: &RunRecord) -> impl Iterator<Item = &ArmRecord> {
+    record.arms.iter().filter(|arm| arm.name != NOISE_FLOOR)
+}
 
 /// The metrics that decide: how fast, and how long one waits; what it costs is shown. Where the highest rate is looked for, which is another in
 /// each run, how long one waits at it decides nothing.

@@ -115,19 +115,21 @@ fn an_invalid_run_is_compared_with_nothing() {
     assert!(document_text(two_runs(&[pair]), 100, false).contains("not ranked"));
 }
 
-/// Thirty nights; from one on the arm is slower, and its executable is another.
+/// The same run, in which a thread of the loader had no time left for this arm.
+fn limited(mut report: Report) -> Report {
+    let (_, arm) = names();
+    let of_arm = report.record.trials.iter_mut().filter(|trial| trial.arm == arm);
+    for audit in of_arm.flat_map(|trial| &mut trial.workloads).map(|one| one.audit.get_or_insert_default()) {
+        (audit.saturation_basis_points, audit.busiest_thread_basis_points) = (9_990, 9_900);
+        audit.saturated_thread = "load-0".into();
+    }
+    report.judgement = judge(&report.record);
+    report
+}
+
 #[test]
 fn what_the_loader_limits_in_either_run_is_undecided() {
     let (_, arm) = names();
-    let limited = |mut report: Report| {
-        let of_arm = report.record.trials.iter_mut().filter(|trial| trial.arm == arm);
-        for audit in of_arm.flat_map(|trial| &mut trial.workloads).map(|one| one.audit.get_or_insert_default()) {
-            (audit.saturation_basis_points, audit.busiest_thread_basis_points) = (9_990, 9_900);
-            audit.saturated_thread = "load-0".into();
-        }
-        report.judgement = judge(&report.record);
-        report
-    };
     for (before, after) in [
         (limited(run_of(1, &[])), run_of(2, &[])),
         (run_of(1, &[]), limited(run_of(2, &[(&arm, 1.3)]))),
@@ -171,6 +173,7 @@ fn what_one_waits_at_the_highest_rate_decides_nothing() {
     assert!(!outcomes.is_empty() && outcomes.iter().all(|outcome| *outcome == Outcome::Shown), "{outcomes:?}");
 }
 
+/// Thirty nights; from one on the arm is slower, and its executable is another.
 fn history(planted: Option<u32>) -> Vec<Report> {
     let (_, arm) = names();
     let night = |day: u32| {
@@ -210,6 +213,33 @@ fn nights_without_a_change_are_no_alarm_and_an_old_change_is_the_new_level() {
     let trend = Trend::of(&history(Some(12)), false).unwrap();
     assert_eq!(trend.verdict, Verdict::Passed, "{}", trend.message);
     assert!(trend.series.iter().any(|one| !one.changes.is_empty()));
+}
+
+/// A store that became slower behind a busy loader looks as it did before.
+#[test]
+fn a_history_whose_newest_run_the_loader_limits_is_no_good_news_and_says_so() {
+    let (_, arm) = names();
+    let mut nights = history(None);
+    let newest = nights.pop().unwrap();
+    nights.push(limited(newest));
+    let trend = Trend::of(&nights, false).unwrap();
+    assert_eq!(trend.verdict, Verdict::Inconclusive, "{}", trend.message);
+    assert!(trend.message.contains("the loader is the limit in "), "{}", trend.message);
+    let page = document_markdown(trends(&[trend]));
+    assert!(page.contains("in 1 of 30 runs the loader was the limit"), "{page}");
+    // Nor is it the store that became slower.
+    let mut slower = history(Some(26));
+    let is_after = |report: &Report| report.record.started_at >= run_of(26, &[]).record.started_at;
+    slower = slower.into_iter().map(|report| if is_after(&report) { limited(report) } else { report }).collect();
+    let trend = Trend::of(&slower, false).unwrap();
+    assert_eq!(trend.verdict, Verdict::Inconclusive, "{}", trend.message);
+    // What was limited once, and is no more, is the store's again.
+    let mut nights = history(Some(20));
+    nights[3] = limited(nights[3].clone());
+    let trend = Trend::of(&nights, false).unwrap();
+    assert_ne!(trend.verdict, Verdict::Inconclusive, "{}", trend.message);
+    let series = trend.series.iter().find(|one| one.arm == arm).unwrap();
+    assert_eq!((series.limited.len(), series.limited_now()), (1, None));
 }
 
 #[test]

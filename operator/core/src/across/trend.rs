@@ -2,12 +2,11 @@
 
 use serde::Serialize;
 use storebench_crds::Metric;
-use storebench_crds::benchmark_run::NOISE_FLOOR;
 use storebench_crds::status::Verdict;
 
 use super::conditions::{Difference, Differences, Part};
 use super::practice::{GateCourse, Needed, needed};
-use super::{Figures, control, decides};
+use super::{Figures, arms, control, decides};
 use crate::judgement::{Report, figure};
 use crate::statistics::{change_points, hodges_lehmann};
 
@@ -60,6 +59,18 @@ pub struct Series {
     pub changes: Vec<Change>,
     /// How many trials it takes to see a change within a run. Empty: the arm is the baseline.
     pub needed: Vec<Needed>,
+    /// The runs in which the loader was the limit of the arm, or of the control: when they began, and why. The oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limited: Vec<(String, String)>,
+}
+
+impl Series {
+    /// Why the newest value is the loader's and not the store's, so that nothing is decided; `None`: the loader had time to spare.
+    pub fn limited_now(&self) -> Option<&str> {
+        let newest = &self.points.last()?.started_at;
+        let (_, why) = self.limited.last().filter(|(started_at, _)| started_at == newest)?;
+        Some(why)
+    }
 }
 
 /// What many runs of one name say together.
@@ -76,7 +87,7 @@ pub struct Trend {
     pub series: Vec<Series>,
     /// What became of the gates.
     pub gates: Vec<GateCourse>,
-    /// Regressed where a recent level is worse; else Passed.
+    /// Regressed where a recent level is worse; else Inconclusive where the loader is the limit now, or runs are too few; else Passed.
     pub verdict: Verdict,
     /// Why, in one line.
     pub message: String,
@@ -100,7 +111,7 @@ impl Trend {
         let figures: Vec<Figures> = ordered.iter().map(|report| Figures::of(report)).collect();
         let mut series = Vec::new();
         for workload in &newest.record.spec.workloads {
-            for arm in newest.record.arms.iter().filter(|arm| arm.name != NOISE_FLOOR) {
+            for arm in arms(&newest.record) {
                 let metrics = Metric::all().filter(|metric| decides(&newest.record, &workload.name, *metric));
                 series.extend(metrics.filter_map(|metric| {
                     let mut series = follow(&figures, &workload.name, &arm.name, metric)?;
@@ -170,6 +181,10 @@ fn follow(runs: &[Figures], workload: &str, arm: &str, metric: Metric) -> Option
         }
     });
     let changes = changes.collect();
+    let limited = measured.iter().filter_map(|(run, _)| {
+        let why = [Some(arm), control].into_iter().flatten().find_map(|arm| run.limited(arm, workload))?;
+        Some((run.record.started_at.clone(), why.to_owned()))
+    });
     let points =
         measured.iter().map(|(run, value)| Point { started_at: run.record.started_at.clone(), value: value.exp() });
     Some(Series {
@@ -180,6 +195,7 @@ fn follow(runs: &[Figures], workload: &str, arm: &str, metric: Metric) -> Option
         points: points.collect(),
         changes,
         needed: needed(runs, workload, arm, metric),
+        limited: limited.collect(),
     })
 }
 
@@ -196,7 +212,9 @@ fn show_as_reported(points: &mut [Point], reports: &[&Report], workload: &str, a
 const RUNS_MIN: usize = 3;
 
 fn decide(series: &[Series], runs: usize) -> (Verdict, String) {
-    let alarms: Vec<String> = series
+    // Two stores that one busy loader holds back look equal, and so does a store that became slower behind it.
+    let (limited, told): (Vec<&Series>, Vec<&Series>) = series.iter().partition(|one| one.limited_now().is_some());
+    let alarms: Vec<String> = told
         .iter()
         .flat_map(|one| one.changes.iter().map(move |change| (one, change)))
         .filter(|(_, change)| change.is_worse && change.is_recent)
@@ -204,15 +222,18 @@ fn decide(series: &[Series], runs: usize) -> (Verdict, String) {
             format!("{} of {} in {} since {}", one.metric.words, one.arm, one.workload, change.started_at)
         })
         .collect();
-    match alarms.is_empty() {
-        // A job that measures nothing, night after night, is no good news.
-        true if runs < RUNS_MIN => (
-            Verdict::Inconclusive,
-            format!("{runs} runs that count are too few to say anything: {RUNS_MIN} at least, of one spec and machine"),
-        ),
-        true => {
-            (Verdict::Passed, format!("no level of the last {RECENT_RUNS} of {runs} runs is worse than the one before"))
-        }
-        false => (Verdict::Regressed, format!("worse than before: {}", alarms.join("; "))),
+    if !alarms.is_empty() {
+        return (Verdict::Regressed, format!("worse than before: {}", alarms.join("; ")));
     }
+    if runs < RUNS_MIN {
+        // A job that measures nothing, night after night, is no good news.
+        let text =
+            format!("{runs} runs that count are too few to say anything: {RUNS_MIN} at least, of one spec and machine");
+        return (Verdict::Inconclusive, text);
+    }
+    if let Some(why) = limited.iter().find_map(|one| one.limited_now()) {
+        let text = format!("a store that became slower may not show: in the newest run {why}");
+        return (Verdict::Inconclusive, text);
+    }
+    (Verdict::Passed, format!("no level of the last {RECENT_RUNS} of {runs} runs is worse than the one before"))
 }

@@ -5,11 +5,10 @@
 
 use serde::Serialize;
 use storebench_crds::Metric;
-use storebench_crds::benchmark_run::NOISE_FLOOR;
 use storebench_crds::status::{GateOutcome, Verdict};
 
 use super::conditions::{Differences, Part};
-use super::{AcrossError, Figures, control, decides};
+use super::{AcrossError, Figures, arms, control, decides};
 use crate::judgement::{Limit, Report, outcome};
 use crate::record::RunRecord;
 use crate::statistics::{CONFIDENCE_DEFAULT, UnpairedDifference, confidence_of_each};
@@ -285,9 +284,8 @@ impl Common {
 fn in_common(first: &Figures, second: &Figures) -> (Vec<Common>, Vec<String>) {
     let (before, after) = (&first.record, &second.record);
     let (mut common, mut left_out) = (Vec::new(), Vec::new());
-    let mut arms = Vec::new();
-    // The baseline against itself is nobody's work.
-    for arm in after.arms.iter().filter(|arm| arm.name != NOISE_FLOOR) {
+    let mut alike = Vec::new();
+    for arm in arms(after) {
         let name = &arm.name;
         match before.arms.iter().find(|other| other.name == *name) {
             None => left_out.push(format!("arm {name} is in the second run only")),
@@ -301,13 +299,10 @@ fn in_common(first: &Figures, second: &Figures) -> (Vec<Common>, Vec<String>) {
             Some(other) if other.unavailable.is_some() || arm.unavailable.is_some() => {
                 left_out.push(format!("arm {name} was not measured in both runs"));
             }
-            Some(_) => arms.push(name),
+            Some(_) => alike.push(name),
         }
     }
-    let only_before = before
-        .arms
-        .iter()
-        .filter(|arm| arm.name != NOISE_FLOOR && after.arms.iter().all(|other| other.name != arm.name));
+    let only_before = arms(before).filter(|arm| after.arms.iter().all(|other| other.name != arm.name));
     left_out.extend(only_before.map(|arm| format!("arm {} is in the first run only", arm.name)));
     let is_gone = |name: &String| after.spec.workloads.iter().all(|other| other.name != *name);
     let gone = before.spec.workloads.iter().map(|workload| &workload.name).filter(|name| is_gone(name));
@@ -318,7 +313,7 @@ fn in_common(first: &Figures, second: &Figures) -> (Vec<Common>, Vec<String>) {
             None => left_out.push(format!("workload {name} is in the second run only")),
             Some(other) if other != workload => left_out.push(format!("workload {name} asks for something else")),
             Some(_) => {
-                for arm in &arms {
+                for arm in &alike {
                     let trials = [first.counted(arm), second.counted(arm)];
                     common.extend(Metric::all().map(|metric| Common {
                         workload: name.clone(),

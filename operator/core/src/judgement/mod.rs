@@ -26,6 +26,8 @@ use crate::record::{ArmRecord, RunRecord, TrialRecord};
 
 pub use compare::stop_half_widths;
 pub(crate) use gate::{Limit, outcome};
+#[cfg(test)]
+pub(crate) use metric::latency_over_trials;
 pub use requests::RequestResult;
 pub(crate) use standing::{PARITY, Standing, in_order};
 pub(crate) use summary::other_version;
@@ -153,8 +155,7 @@ pub(crate) fn paired_values(
 
 /// A metric of an arm over all trials that count, in the metric's unit: what reports show. `None` where any of them lacks it.
 pub(crate) fn figure(record: &RunRecord, arm: &str, workload: &str, metric: storebench_crds::Metric) -> Option<f64> {
-    let trials = summary::measurements(&Valid::of(record), arm, workload);
-    metric::over_trials(metric, &trials, &metric::pooled(&trials))
+    metric::over_trials(metric, &summary::measurements(&Valid::of(record), arm, workload))
 }
 
 /// Why the loader was the limit of an arm in a workload, so that nothing is decided; `None`: it had time to spare.

@@ -1,13 +1,15 @@
-//! Merges what all counted trials measured: histograms are added, percentiles never averaged.
+//! What all counted trials measured: each counts alike, however many requests it had, so that what is shown is what is judged.
 
 use storebench_crds::benchmark_run::Isolation;
-use storebench_crds::job::MachineUse;
-use storebench_crds::status::{ApiServerResources, ArmResources, Comparison, TrialState, WorkloadResult};
+use storebench_crds::job::{MachineUse, WorkloadSummary};
+use storebench_crds::status::{
+    ApiServerResources, ArmResources, Comparison, LatencySummary, TrialState, WorkloadResult,
+};
 use storebench_crds::workload::FaultKind;
 use storebench_crds::{LoadMode, Metric, Workload};
 
 use super::compare::{baseline, candidates, serial_correlation_of, unequal};
-use super::metric::{over_trials, pooled};
+use super::metric::{latency_over_trials, over_trials};
 use super::{TrialPoint, Valid, available, limit, requests};
 use crate::durability::{Basis, is_unweighed};
 use crate::placement;
@@ -38,20 +40,22 @@ pub(super) fn results(valid: &Valid) -> Vec<WorkloadResult> {
             if measurements.is_empty() {
                 continue;
             }
-            let pooled = pooled(&measurements);
-            let throughput_per_second = over_trials(Metric::THROUGHPUT, &measurements, &pooled).unwrap_or_default();
+            let sum = |field: fn(&WorkloadSummary) -> u64| measurements.iter().map(|one| field(&one.summary)).sum();
+            let service: Vec<LatencySummary> = measurements.iter().map(|one| one.summary.service).collect();
+            let intended: Option<Vec<LatencySummary>> = measurements.iter().map(|one| one.summary.intended).collect();
+            let throughput_per_second = over_trials(Metric::THROUGHPUT, &measurements).unwrap_or_default();
             let mut result = WorkloadResult {
                 workload: workload.name.clone(),
                 arm: arm.into(),
                 trials: measurements.len() as u32,
-                operations: pooled.summary.operations,
-                errors: pooled.summary.errors,
+                operations: sum(|summary| summary.operations),
+                errors: sum(|summary| summary.errors),
                 throughput_milli: milli(throughput_per_second),
                 // The judgement has them beside the results; a status has them here.
                 throughput_low_milli: None,
                 throughput_high_milli: None,
-                service_latency: pooled.summary.service,
-                intended_latency: pooled.summary.intended,
+                service_latency: latency_over_trials(&service).unwrap_or_default(),
+                intended_latency: intended.and_then(|intended| latency_over_trials(&intended)),
                 cpu_nanos_per_operation: None,
                 write_bytes_per_operation: None,
                 fsyncs_per_thousand_operations: None,
@@ -59,7 +63,7 @@ pub(super) fn results(valid: &Valid) -> Vec<WorkloadResult> {
                 measures: Vec::new(),
             };
             for metric in Metric::all() {
-                if let Some(value) = over_trials(metric, &measurements, &pooled) {
+                if let Some(value) = over_trials(metric, &measurements) {
                     result.put(metric, value);
                 }
             }
@@ -120,10 +124,11 @@ fn of_arm(arm: &str, trials: &[&TrialRecord]) -> ArmResources {
     let footprint = |field: fn(&storebench_crds::storage_service::Footprint) -> u64| {
         median(trials.iter().filter_map(|trial| trial.footprint.as_ref()).map(field).collect())
     };
-    let operations: u64 =
-        trials.iter().flat_map(|trial| &trial.workloads).map(|measurement| measurement.summary.operations).sum();
-    let measured = trials.iter().flat_map(|trial| &trial.workloads);
-    let cpu_nanos: u64 = measured.filter_map(WorkloadMeasurement::store_cpu_nanos).sum();
+    let operations_per_cpu_second = |trial: &&TrialRecord| {
+        let operations: u64 = trial.workloads.iter().map(|one| one.summary.operations).sum();
+        let cpu_nanos: u64 = trial.workloads.iter().filter_map(WorkloadMeasurement::store_cpu_nanos).sum();
+        (u128::from(operations) * 1_000_000_000).checked_div(u128::from(cpu_nanos)).map(|value| value as u64)
+    };
     ArmResources {
         arm: arm.into(),
         cpu_idle_millicores: of(&idle, millicores),
@@ -137,9 +142,7 @@ fn of_arm(arm: &str, trials: &[&TrialRecord]) -> ArmResources {
         binary_bytes: footprint(|footprint| footprint.binary_bytes),
         startup_micros: footprint(|footprint| footprint.startup_micros),
         context_switches: of(&usages, |usage| usage.voluntary_switches + usage.involuntary_switches),
-        operations_per_cpu_second: (u128::from(operations) * 1_000_000_000)
-            .checked_div(u128::from(cpu_nanos))
-            .unwrap_or_default() as u64,
+        operations_per_cpu_second: median(trials.iter().filter_map(operations_per_cpu_second).collect()),
         api_server: api_server(trials),
     }
 }

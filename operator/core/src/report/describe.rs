@@ -102,7 +102,7 @@ fn instant(rfc3339: &str) -> String {
 /// How the numbers were made and what the signs mean, for a first reader. One statement each.
 pub(super) fn reading_guide(report: &Report) -> Vec<String> {
     let mut guide = vec![
-        "Throughput is the median over trials; ± is its 95 % interval, of which both ends are shown where it is lopsided. Latency percentiles are over all requests of all valid trials, merged, never averaged.",
+        "Throughput, latency percentiles and costs are the median of what the valid trials had, each of which counts alike, as in ratios and gates; the largest latency is the largest of all. ± is the 95 % interval of throughput, of which both ends are shown where it is lopsided.",
         "A ratio is the arm divided by the baseline, paired trial by trial, with its 95 % interval. If the interval contains 1, neither is called better.",
         "Where a table says what it would see: the smallest change that so many pairs of trials would find four times in five. A smaller one may have gone unseen.",
         "—: not measured, or too few requests for that percentile.",

@@ -1,6 +1,7 @@
 //! The report as JSON: complete, so that it can be judged and rendered again elsewhere.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Report;
@@ -80,10 +81,9 @@ pub fn json_list(reports: &[Report]) -> Result<String, JsonError> {
 pub fn list_from_json(text: &str) -> Result<Vec<Report>, JsonError> {
     match text.trim_start().starts_with('[') {
         true => {
-            check_numbers(text)?;
-            let probes: Vec<Probe> = serde_json::from_str(text).map_err(JsonError::NotAReport)?;
-            probes.into_iter().try_for_each(check_version)?;
-            serde_json::from_str(text).map_err(JsonError::NotAReport)
+            let value = value(text)?;
+            of::<Vec<Probe>>(&value, text)?.into_iter().try_for_each(check_version)?;
+            of(&value, text)
         }
         false => Ok(vec![from_json(text)?]),
     }
@@ -94,9 +94,7 @@ pub fn list_from_json(text: &str) -> Result<Vec<Report>, JsonError> {
 /// # Errors
 /// [`JsonError::NotAReport`] for anything else, [`JsonError::Newer`] for a report of a newer format.
 pub fn from_json(text: &str) -> Result<Report, JsonError> {
-    check_numbers(text)?;
-    check_version(serde_json::from_str(text).map_err(JsonError::NotAReport)?)?;
-    serde_json::from_str(text).map_err(JsonError::NotAReport)
+    one(text)
 }
 
 /// Reads the figures that a baseline keeps, which may be from long ago, or from a newer storebench than this.
@@ -104,13 +102,29 @@ pub fn from_json(text: &str) -> Result<Report, JsonError> {
 /// # Errors
 /// As [`from_json`].
 pub fn figures_from_json(text: &str) -> Result<Figures, JsonError> {
-    check_numbers(text)?;
-    check_version(serde_json::from_str(text).map_err(JsonError::NotAReport)?)?;
-    serde_json::from_str(text).map_err(JsonError::NotAReport)
+    one(text)
+}
+
+fn one<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
+    let value = value(text)?;
+    check_version(of(&value, text)?)?;
+    of(&value, text)
+}
+
+/// What the text says, which may be megabytes: it is read once.
+fn value(text: &str) -> Result<Value, JsonError> {
+    let value = serde_json::from_str(text).map_err(JsonError::NotAReport)?;
+    check_numbers(&value)?;
+    Ok(value)
+}
+
+/// A part of it, or all. Where it is something else, the text is read again, since a value does not know its line.
+fn of<T: DeserializeOwned>(value: &Value, text: &str) -> Result<T, JsonError> {
+    T::deserialize(value).map_err(|error| JsonError::NotAReport(serde_json::from_str::<T>(text).err().unwrap_or(error)))
 }
 
 /// Refuses numbers that no run has counted: they are added up. Moments and seeds are not.
-fn check_numbers(text: &str) -> Result<(), JsonError> {
+fn check_numbers(value: &Value) -> Result<(), JsonError> {
     const NOT_COUNTED: [&str; 2] = ["startedUnixNanos", "seed"];
     fn largest_in(value: &Value, field: &str) -> Result<(), JsonError> {
         match value {
@@ -125,7 +139,7 @@ fn check_numbers(text: &str) -> Result<(), JsonError> {
             _ => Ok(()),
         }
     }
-    largest_in(&serde_json::from_str(text).map_err(JsonError::NotAReport)?, "")
+    largest_in(value, "")
 }
 
 fn check_version(probe: Probe) -> Result<(), JsonError> {

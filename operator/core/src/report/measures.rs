@@ -78,7 +78,7 @@ fn result_row(
         Cell::toned(units::rate_milli(result.throughput_milli), Tone::Strong),
         Cell::or_absent(around),
     ];
-    row.extend(latency_cells(latency, result.operations, Tone::Plain));
+    row.extend(latency_cells(latency, of_a_trial(result), Tone::Plain));
     let shown = |metric: Metric| result.value(metric).map(|value| units::of_metric(metric.unit, value));
     row.extend(known.iter().map(|(metric, _)| Cell::or_absent(shown(*metric))));
     row.push(if result.errors == 0 { Cell::toned(errors, Tone::Dim) } else { Cell::toned(errors, Tone::Bad) });
@@ -87,9 +87,14 @@ fn result_row(
 
 fn service_row(result: &WorkloadResult, columns: usize) -> Vec<Cell> {
     let mut row = vec![Cell::toned(format!("{SUBORDINATE}service"), Tone::Dim), Cell::plain(""), Cell::plain("")];
-    row.extend(latency_cells(&result.service_latency, result.operations, Tone::Dim));
+    row.extend(latency_cells(&result.service_latency, of_a_trial(result), Tone::Dim));
     row.resize(columns, Cell::plain(""));
     row
+}
+
+/// How many requests an arm answered in each trial, about: of so many are the percentiles.
+fn of_a_trial(result: &WorkloadResult) -> u64 {
+    result.operations / u64::from(result.trials.max(1))
 }
 
 /// p50, p90, p95, p99, p99.9, max.
@@ -211,9 +216,9 @@ pub(super) fn notes(report: &Report, workload: &Workload, left_out: &[&str]) -> 
     if results().any(|result| result.intended_latency.is_some()) {
         notes.push("the first line of an arm is latency from the instant a request was due (intended), the second from its send (service)".into());
     }
-    if let Some(fewest) = results().map(|result| result.operations).min().filter(|&fewest| fewest < 1000) {
+    if let Some(fewest) = results().map(of_a_trial).min().filter(|&fewest| fewest < 1000) {
         notes.push(format!(
-            "an arm answered only {} requests in all: percentiles that need more are left out",
+            "an arm answered only {} requests in a trial: percentiles that need more are left out",
             units::count(fewest)
         ));
     }

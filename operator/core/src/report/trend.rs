@@ -173,9 +173,22 @@ fn course(series: &Series) -> String {
     values.iter().map(bar).collect()
 }
 
+/// In which runs the loader was the limit; `None`: in none.
+fn limits(series: &Series) -> Option<String> {
+    let (newest, why) = series.limited.last()?;
+    let (limited, all) = (series.limited.len(), units::things(series.points.len() as u32, "run"));
+    Some(format!(
+        "{} in {}: in {limited} of {all} the loader was the limit, so that a store that became slower may not show; the last of them is {newest}: {why}",
+        series.arm, series.workload
+    ))
+}
+
 fn notes(trend: &Trend) -> Vec<String> {
     let mut notes: Vec<String> =
         trend.set_aside.iter().map(|(run, why)| format!("{run} does not count: {why}")).collect();
+    let mut limited: Vec<String> = trend.series.iter().filter_map(limits).collect();
+    limited.dedup();
+    notes.extend(limited);
     if trend.series.iter().any(|series| series.control.is_some()) {
         notes.push("ratios to an arm that never changed are followed: drift of the machine cancels in them".into());
     }

@@ -1,8 +1,8 @@
-//! Latency over percentile, from the histograms of all valid trials, merged. The percentile axis gives every further
-//! nine the same room, as HdrHistogram's own plots do, so that the tail can be read; latency is logarithmic.
+//! Latency over percentile, from the histograms of all valid trials: at each percentile the median over trials, as in tables. The percentile axis
+//! gives every further nine the same room, as HdrHistogram's own plots do, so that the tail can be read; latency is logarithmic.
 
 use hdrhistogram::Histogram;
-use storebench_crds::job::{LatencyKind, decode_histogram, latency_histogram};
+use storebench_crds::job::{LatencyKind, decode_histogram};
 use storebench_crds::workload::Workload;
 
 use super::super::Report;
@@ -14,6 +14,7 @@ use super::canvas::{self, Canvas, Caption};
 use super::palette::Ink;
 use super::scale::{log_ticks, without_zeros};
 use crate::ledger::number;
+use crate::statistics::median_of_whole;
 
 /// Points in each factor of ten of requests beyond.
 const POINTS_PER_NINE: u32 = 24;
@@ -40,8 +41,9 @@ pub(super) fn chart(report: &Report, workload: &Workload) -> Result<Option<Strin
     let mut curves = Vec::new();
     for (arm, record) in lookup::started_arms(report) {
         for latency in [LatencyKind::Intended, LatencyKind::Service] {
-            if let Some(histogram) = merged(report, &workload.name, &record.name, latency)? {
-                curves.push(curve(arm, &record.name, latency, &histogram));
+            let histograms = of_trials(report, &workload.name, &record.name, latency)?;
+            if !histograms.is_empty() {
+                curves.push(curve(arm, &record.name, latency, &histograms));
             }
         }
     }
@@ -55,41 +57,44 @@ pub(super) fn chart(report: &Report, workload: &Workload) -> Result<Option<Strin
     canvas::chart(HEIGHT, &caption, |canvas| draw(canvas, &curves)).map(Some)
 }
 
-/// The histogram of all requests of an arm's valid trials. `None`: none was kept.
-fn merged(
+/// The histograms of an arm's valid trials, as far as they were kept.
+fn of_trials(
     report: &Report,
     workload: &str,
     arm: &str,
     latency: LatencyKind,
-) -> Result<Option<Histogram<u64>>, RenderError> {
-    let mut sum: Option<Histogram<u64>> = None;
+) -> Result<Vec<Histogram<u64>>, RenderError> {
+    let mut histograms = Vec::new();
     for trial in lookup::valid_trials(report, arm) {
         let measured = trial.workloads.iter().filter(|measured| measured.summary.name == workload);
         for encoded in measured.flat_map(|measured| &measured.histograms).filter(|encoded| encoded.latency == latency) {
-            let unreadable = |reason: String| RenderError::Histogram {
+            let histogram = decode_histogram(&encoded.data).map_err(|error| RenderError::Histogram {
                 workload: workload.to_owned(),
                 arm: arm.to_owned(),
                 trial: number(&report.record.trials, trial.index),
-                reason,
-            };
-            let histogram = decode_histogram(&encoded.data).map_err(|error| unreadable(error.to_string()))?;
-            sum.get_or_insert_with(latency_histogram).add(&histogram).map_err(|error| unreadable(error.to_string()))?;
+                reason: error.to_string(),
+            })?;
+            histograms.push(histogram);
         }
     }
-    Ok(sum.filter(|sum| !sum.is_empty()))
+    histograms.retain(|histogram| !histogram.is_empty());
+    Ok(histograms)
 }
 
-fn curve<'a>(arm: usize, name: &'a str, latency: LatencyKind, histogram: &Histogram<u64>) -> Curve<'a> {
-    let requests = histogram.len();
-    // Beyond 1 in `requests` there is no request left to tell of.
-    let nines = (requests as f64).log10().clamp(0.0, NINES_MAX);
+fn curve<'a>(arm: usize, name: &'a str, latency: LatencyKind, histograms: &[Histogram<u64>]) -> Curve<'a> {
+    let median = |of: &dyn Fn(&Histogram<u64>) -> u64| median_of_whole(histograms.iter().map(of).collect());
+    // Beyond 1 in so many there is no request of a trial left to tell of.
+    let of_a_trial = median(&|histogram| histogram.len());
+    let nines = (of_a_trial.max(1) as f64).log10().clamp(0.0, NINES_MAX);
     let steps = (nines * f64::from(POINTS_PER_NINE)).floor() as u32;
     let mut points: Vec<(f64, f64)> = Vec::with_capacity(steps as usize + 1);
     for step in 0..=steps {
         let nine = f64::from(step) / f64::from(POINTS_PER_NINE);
-        let nanos = histogram.value_at_quantile(1.0 - 10_f64.powf(-nine)).max(1) as f64;
+        let quantile = 1.0 - 10_f64.powf(-nine);
+        let nanos = median(&|histogram| histogram.value_at_quantile(quantile)).max(1) as f64;
         points.push((nine, nanos.log10()));
     }
+    let requests = histograms.iter().map(Histogram::len).sum();
     Curve { arm, name, latency, requests, points }
 }
 

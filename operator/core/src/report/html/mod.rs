@@ -282,7 +282,7 @@ fn workload_section(report: &Report, number: usize, workload: &Workload) -> Resu
     let latency = if lookup::is_open_loop(workload) {
         "solid: intended, from the instant a request was due; dashed: service, from its send"
     } else {
-        "over all requests of all valid trials; both axes logarithmic"
+        "at each percentile the median over valid trials; both axes logarithmic"
     };
     let figures = [
         ("Throughput", "median over trials, 95 % interval", bars::chart(report, &workload.name)?),
