@@ -92,12 +92,13 @@ static STALENESS_MAX: Descriptor = Descriptor {
 };
 static STALE_READS_SHARE: Descriptor = Descriptor {
     name: "StaleReadsPerThousandOperations",
-    about: "Eventual and bounded reads that missed a write that was acknowledged before they were sent, for each thousand requests",
+    about: "Eventual and bounded reads that missed a write that was acknowledged before they were sent, for each thousand requests; the most of any trial",
     words: "stale reads",
     unit: Unit::PerThousandOperations,
     direction: Direction::Harm,
     source: Source::Total(STALE_READS, Per::ThousandOperations),
-    over_trials: OverTrials::Median,
+    // Where most trials have none their median would say that there are none.
+    over_trials: OverTrials::Largest,
     is_headline: false,
     place: Place::Measures,
     column: column("stale/1,000", 4),

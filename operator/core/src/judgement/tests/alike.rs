@@ -5,6 +5,8 @@ use storebench_crds::job::{LatencyKind, encode_histogram, latency_histogram};
 use storebench_crds::measure::{Distribution, Reading};
 use storebench_crds::status::LatencySummary;
 use storebench_crds::workload::etcd::PUT_LATENCY;
+use storebench_crds::workload::fault::LOST_WRITES;
+use storebench_crds::workload::key_value::STALE_READS;
 
 use super::record;
 use crate::judgement::compare::own_interval;
@@ -65,4 +67,17 @@ fn the_largest_of_a_trial_is_the_largest_of_all() {
     let record = one_trial_is_very_fast();
     let slowest = record.trials.iter().map(|trial| trial.workloads[0].summary.service.max_nanos).max();
     assert_eq!(Some(judge(&record).results[0].service_latency.max_nanos), slowest);
+}
+
+#[test]
+fn what_must_not_happen_is_shown_of_the_trial_in_which_it_happened() {
+    for (total, metric) in [(LOST_WRITES, "LostWrites"), (STALE_READS, "StaleReadsPerThousandOperations")] {
+        let mut record = record(1.0, serde_json::json!([]));
+        for trial in &mut record.trials {
+            let harm = if trial.index == 4 { 5 } else { 0 };
+            trial.workloads[0].measures.insert(total.0.into(), Reading::Total(harm));
+        }
+        let shown = judge(&record).results[0].value(Metric::named(metric).unwrap());
+        assert!(shown.is_some_and(|shown| shown > 0.0), "{metric}: {shown:?}");
+    }
 }
