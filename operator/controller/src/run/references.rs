@@ -17,7 +17,9 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::health::Trouble;
 use crate::kind::{self, Named};
-use crate::objects::{self, COMPANION, CONTROL_PLANE, STORE, control_plane, names, store};
+use crate::objects::{
+    self, COMPANION, CONTROL_PLANE, CONTROL_PLANE_LABEL, Labels, SERVICE_LABEL, STORE, control_plane, names, store,
+};
 use crate::secrets;
 
 /// A run with everything that it refers to.
@@ -215,6 +217,16 @@ impl References {
             is_shared: self.is_shared,
             kills: kills(&self.run),
         }
+    }
+
+    /// The labels of the service and the control plane of an arm, where they are themselves loaded.
+    pub fn shared(&self, arm: &str) -> Vec<Labels> {
+        let is_shared = |_: &&ValidatedArm| self.is_shared;
+        let Some(arm) = self.arm(arm).filter(is_shared) else { return Vec::new() };
+        let service = arm.service().map(|service| (SERVICE_LABEL, &service.name));
+        let plane = arm.control_plane().map(|plane| (CONTROL_PLANE_LABEL, &plane.name));
+        let label = |(label, name): (&str, &String)| Labels::from([(label.to_owned(), name.clone())]);
+        service.into_iter().chain(plane).map(label).collect()
     }
 
     /// What selects the pods of services and control planes that are themselves loaded.
