@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Resource, ResourceExt as _};
+use ring::hmac;
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
 use storebench_core::trial::kills;
@@ -55,6 +56,7 @@ pub async fn dereference(
     let mut reader = Reader {
         context,
         namespace,
+        secrets_key: context.signer.secrets_key(&run.uid().unwrap_or_default()),
         identities: BTreeMap::new(),
         services: Vec::new(),
         control_planes: Vec::new(),
@@ -86,6 +88,7 @@ pub async fn dereference(
 struct Reader<'a> {
     context: &'a Context,
     namespace: &'a str,
+    secrets_key: hmac::Key,
     identities: BTreeMap<String, Identity>,
     services: Vec<ValidatedService>,
     control_planes: Vec<ValidatedControlPlane>,
@@ -158,7 +161,7 @@ impl Reader<'_> {
 
     /// What a Secret was: pods take it anew in each trial.
     fn note(&mut self, secret: &Secret) {
-        let identity = Identity { content: Some(secrets::content(secret)), ..identity(secret) };
+        let identity = Identity { content: Some(secrets::content(secret, &self.secrets_key)), ..identity(secret) };
         self.identities.insert(format!("Secret/{}", secret.name_any()), identity);
     }
 

@@ -23,6 +23,30 @@ fn an_operator_with_another_loader_ends_the_run_that_the_one_before_had_begun() 
     assert!(message.ends_with("make a new run"), "{message}");
 }
 
+/// What tells a Secret again is the operator's own affair: it was said that the Secret had been changed.
+#[test]
+#[ignore = "needs peers/fetch kubernetes"]
+fn a_run_that_another_operator_finds_is_said_to_have_another_operator_before_anything_of_its_secrets() {
+    let mut world = World::new("upgraded-secret");
+    let secret = |value: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": "password", "labels": { "storebench.dev/allowed": "true" } }, "stringData": { "key": value },
+        })
+    };
+    world.apply(secret("before"));
+    let reference = json!({ "secretKeyRef": { "name": "password", "key": "key" } });
+    let env = json!([{ "name": "KEY", "valueFrom": reference }]);
+    world.service("store", &json!({ "env": env, "pod": { "nodeSelector": { "no": "such-node" } } }));
+    world.run("run", "store");
+    world.begins("run");
+    world.stop_operator();
+    world.apply(secret("after"));
+    world.start_operator(&["--bench-job-image", "storebench/bench-job:0.2.0"]);
+    let message = world.ends("run");
+    assert!(message.contains("the operator was changed while the run was under way"), "{message}");
+}
+
 /// Services and policies once selected by labels that anybody may give. What stands by itself is brought to those that select now, and nothing of it is
 /// made anew: selectors of StatefulSets cannot be changed, and pods with other labels would be others.
 #[test]
