@@ -4,8 +4,8 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
-use sha2::{Digest as _, Sha256};
+use kube::{Api, ResourceExt as _};
+use ring::hmac;
 use storebench_core::validate::ValidatedService;
 use storebench_crds::StorageServiceSpec;
 use storebench_crds::external::ExternalTls;
@@ -103,16 +103,21 @@ pub fn show_certificate(service: &ValidatedService, secrets: &[Secret]) -> bool 
     of_tls.is_some_and(|secret| has(secret, ExternalTls::CERTIFICATE_KEY))
 }
 
-/// A hash of what is in a Secret, which has no generation: SHA-256, hexadecimal.
-pub fn content(secret: &Secret) -> String {
-    let mut hash = Sha256::new();
+/// What tells whether what is in a Secret was changed, which has no generation: HMAC-SHA-256, hexadecimal. It stands where others read it who
+/// may read no Secrets, and says nothing to whoever has not the key.
+pub fn content(secret: &Secret, key: &hmac::Key) -> String {
+    let mut code = hmac::Context::with_key(key);
+    let mut add = |part: &[u8]| {
+        code.update(&(part.len() as u64).to_be_bytes());
+        code.update(part);
+    };
+    // Two with the same password are not seen to have it.
+    add(secret.name_any().as_bytes());
     for (key, value) in secret.data.iter().flatten() {
-        for part in [key.as_bytes(), &value.0] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
+        add(key.as_bytes());
+        add(&value.0);
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    code.sign().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whether its owner lets stores and arms use it.
@@ -134,7 +139,11 @@ mod tests {
 
     #[test]
     fn two_secrets_that_differ_in_anything_have_different_hashes() {
-        let secret = |data: serde_json::Value| -> Secret { serde_json::from_value(json!({ "data": data })).unwrap() };
+        let key = |text: &str| hmac::Key::new(hmac::HMAC_SHA256, text.as_bytes());
+        let named = |name: &str, data: serde_json::Value| -> Secret {
+            serde_json::from_value(json!({ "metadata": { "name": name }, "data": data })).unwrap()
+        };
+        let secret = |data: serde_json::Value| named("s", data);
         let all = [
             json!({}),
             json!({ "a": "YmM=" }),
@@ -142,11 +151,14 @@ mod tests {
             json!({ "a": "YmQ=" }),
             json!({ "a": "YmM=", "b": "" }),
         ];
-        let mut hashes: Vec<String> = all.map(|data| content(&secret(data))).into();
-        assert_eq!(content(&secret(json!({ "a": "YmM=" }))), hashes[1]);
+        let mut hashes: Vec<String> = all.map(|data| content(&secret(data), &key("k"))).into();
+        let one = json!({ "a": "YmM=" });
+        assert_eq!(content(&secret(one.clone()), &key("k")), hashes[1]);
+        // Nor does another key, or another Secret with the same in it, say that it is the same.
+        hashes.extend([content(&secret(one.clone()), &key("l")), content(&named("t", one), &key("k"))]);
         hashes.sort();
         hashes.dedup();
-        assert_eq!(hashes.len(), 5);
+        assert_eq!(hashes.len(), 7);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client, ResourceExt as _};
+use ring::hmac;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use sha2::{Digest as _, Sha256};
@@ -63,13 +64,24 @@ impl Signer {
     /// What whoever is to strike the store of a trial shows to its meters, 64 hexadecimal digits: the same whenever it is asked for, for this
     /// trial and no other, and known to nobody who has neither the key nor been told.
     pub fn strike_token(&self, run_uid: &str, trial: &str) -> String {
+        self.derived("storebench strike 1", &[run_uid, trial]).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// With what the record of a run tells whether a Secret was changed. Whoever reads that record has not this key, and so can try no password
+    /// with it; another run has another, so that its Secrets are not seen to be the same.
+    pub fn secrets_key(&self, run_uid: &str) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, &self.derived("storebench secrets 1", &[run_uid]))
+    }
+
+    /// What nobody can know who has not the operator's key: the same whenever it is asked for, whichever operator asks.
+    fn derived(&self, purpose: &str, parts: &[&str]) -> [u8; 32] {
         // Not what is signed of a record: that begins otherwise, and its signatures are there for everybody to read.
-        let mut bytes = b"storebench strike 1".to_vec();
-        for part in [run_uid, trial] {
+        let mut bytes = purpose.as_bytes().to_vec();
+        for part in parts {
             bytes.extend((part.len() as u64).to_be_bytes());
             bytes.extend(part.as_bytes());
         }
-        Sha256::digest(self.0.sign(&bytes)).iter().map(|byte| format!("{byte:02x}")).collect()
+        Sha256::digest(self.0.sign(&bytes)).into()
     }
 
     /// Whether this key signed the data of a run's ConfigMap.
@@ -115,5 +127,15 @@ mod tests {
             other.strike_token("uid", "run-0-a"),
         ];
         assert!(!others.contains(&token));
+    }
+
+    #[test]
+    fn a_run_knows_its_secrets_again_by_a_key_that_no_other_run_and_no_other_operator_has() {
+        let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+        let load = || Signer(Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).unwrap());
+        let code = |signer: &Signer, uid: &str| hmac::sign(&signer.secrets_key(uid), b"hunter2").as_ref().to_vec();
+        let one = code(&load(), "uid");
+        assert_eq!(one, code(&load(), "uid"), "an operator that takes over");
+        assert!(![code(&load(), "another"), code(&signer(), "uid")].contains(&one));
     }
 }

@@ -18,18 +18,17 @@ use k8s_openapi::api::networking::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use rcgen::KeyPair;
-use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::control_plane::{
     ControlPlanePlan, Placement, Process, ValidatedControlPlane, Validity, files, plan,
 };
 
 use storebench_core::placement::{self, Pins};
 
-use super::network::{dns, label, namespace, pods, tcp};
+use super::network::{dns, label, load, namespace, pods, tcp};
 use super::store::METER_PORT;
 use super::{
-    CLIENT_LABEL, CONTROL_PLANE, LOAD, Labels, Owner, STORE, instance, names, pinning, pod_metadata, pull_secrets,
-    security, selector, share, store,
+    CLIENT_LABEL, CONTROL_PLANE, Labels, Owner, SERVICE_LABEL, STORE, instance, names, pinning, pod_metadata,
+    pull_secrets, security, selector, share, store,
 };
 use crate::settings::Images;
 
@@ -132,8 +131,10 @@ fn labels(request: &ControlPlaneRequest) -> Labels {
     let mut labels = instance(CONTROL_PLANE, request.instance);
     labels.extend(request.labels.clone());
     labels.insert("app.kubernetes.io/name".into(), "kubernetes".into());
-    // Stores let it in.
-    labels.insert(CLIENT_LABEL.into(), "true".into());
+    if !request.owner.is_run() {
+        // The store of a StorageService lets it in. A trial's own knows it by the trial.
+        labels.insert(CLIENT_LABEL.into(), "true".into());
+    }
     labels
 }
 
@@ -323,7 +324,7 @@ fn service(request: &ControlPlaneRequest, labels: &Labels) -> Service {
         spec: Some(ServiceSpec {
             // The pod itself: what forwards to it would be measured, too.
             cluster_ip: Some("None".into()),
-            selector: Some(instance(CONTROL_PLANE, request.instance)),
+            selector: Some(own(request)),
             publish_not_ready_addresses: Some(true),
             ports: Some(vec![ServicePort {
                 name: Some("api".into()),
@@ -336,17 +337,30 @@ fn service(request: &ControlPlaneRequest, labels: &Labels) -> Service {
     }
 }
 
-/// Load and clients may reach the API server, load and operator the meter; the control plane reaches stores and DNS.
+/// By what all but the StatefulSet selects the pod; see [`Owner::labels`].
+fn own(request: &ControlPlaneRequest) -> Labels {
+    request.owner.labels(&instance(CONTROL_PLANE, request.instance))
+}
+
+/// Load may reach the API server and the meter, the operator the meter, and clients the API server of one that stands by itself; the control plane
+/// reaches its store and DNS.
 fn network_policy(request: &ControlPlaneRequest, labels: &Labels) -> NetworkPolicy {
-    let load = pods(&label(COMPONENT_LABEL, LOAD));
+    let ControlPlaneRequest { control_plane, owner, .. } = request;
+    let load = load(owner, request.instance);
+    let clients = (!owner.is_run()).then(|| pods(&label(CLIENT_LABEL, "true")));
+    let store = instance(STORE, request.store);
+    let store = match owner.is_run() {
+        true => owner.labels(&store),
+        false => label(SERVICE_LABEL, &control_plane.service.name).into_iter().chain(store).collect(),
+    };
     NetworkPolicy {
         metadata: request.owner.metadata(request.name, labels),
         spec: Some(NetworkPolicySpec {
-            pod_selector: Some(selector(&instance(CONTROL_PLANE, request.instance))),
+            pod_selector: Some(selector(&own(request))),
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
             ingress: Some(vec![
                 NetworkPolicyIngressRule {
-                    from: Some(vec![load.clone(), pods(&label(CLIENT_LABEL, "true"))]),
+                    from: Some([load.clone()].into_iter().chain(clients).collect()),
                     ports: Some(vec![tcp(PORT)]),
                 },
                 NetworkPolicyIngressRule {
@@ -356,8 +370,8 @@ fn network_policy(request: &ControlPlaneRequest, labels: &Labels) -> NetworkPoli
             ]),
             egress: Some(vec![
                 NetworkPolicyEgressRule {
-                    to: Some(vec![pods(&label(COMPONENT_LABEL, STORE))]),
-                    ports: Some(vec![tcp(request.control_plane.service.engine.client_port())]),
+                    to: Some(vec![pods(&store)]),
+                    ports: Some(vec![tcp(control_plane.service.engine.client_port())]),
                 },
                 dns(),
             ]),

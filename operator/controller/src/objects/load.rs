@@ -9,12 +9,11 @@ use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicySpec,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::placement::{self, Pins};
 use storebench_crds::job::JobSpec as LoadSpec;
 
 use super::control_plane::KUBECONFIG_KEY;
-use super::network::{dns, label, pods, tcp};
+use super::network::{dns, pods, tcp};
 use super::store::{BesideLoad, SHARED_DIRECTORY, strike_variable};
 use super::{
     COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, credentials, instance, pinning, pod_metadata, pull_secrets,
@@ -57,6 +56,8 @@ pub struct LoadRequest<'a> {
     pub labels: &'a Labels,
     /// The Secret that says where and as whom the Kubernetes API is reached, which is loaded. Absent: a store is.
     pub kubeconfig: Option<String>,
+    /// The labels of the service and the control plane that are themselves loaded. None: the trial has its own.
+    pub shared: Vec<Labels>,
     /// Whether it has members of its store struck by their meters, to which it shows the trial's token.
     pub is_struck: bool,
     /// The ports of a cluster or store that was there already, which may be anywhere.
@@ -201,7 +202,7 @@ fn pod_template(
                     max_skew: 1,
                     topology_key: "kubernetes.io/hostname".into(),
                     when_unsatisfiable: "ScheduleAnyway".into(),
-                    label_selector: Some(selector(&instance(LOAD, name))),
+                    label_selector: Some(selector(&owner.labels(&instance(LOAD, name)))),
                     ..TopologySpreadConstraint::default()
                 }]
             }),
@@ -221,7 +222,7 @@ fn service(request: &LoadRequest, labels: &Labels) -> Service {
         metadata: request.owner.metadata(&format!("{}-load", request.name), labels),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".into()),
-            selector: Some(instance(LOAD, request.name)),
+            selector: Some(request.owner.labels(&instance(LOAD, request.name))),
             publish_not_ready_addresses: Some(true),
             ports: Some(vec![ServicePort {
                 name: Some("barrier".into()),
@@ -234,14 +235,19 @@ fn service(request: &LoadRequest, labels: &Labels) -> Service {
     }
 }
 
-/// The load may reach stores and their companions, hosted control planes, its own pods and DNS: not the API server, not the rest of the cluster,
-/// but for the ports of what was there already.
+/// The load may reach its store and the companions of that, its hosted control plane, its own pods and DNS: not the API server, not the rest of
+/// the cluster, but for the ports of what was there already.
 fn network_policy(request: &LoadRequest, labels: &Labels) -> NetworkPolicy {
-    let own = pods(&instance(LOAD, request.name));
+    let of_trial = |component| request.owner.labels(&instance(component, request.name));
+    let own = pods(&of_trial(LOAD));
+    let met = match request.shared.as_slice() {
+        [] => [STORE, COMPANION, CONTROL_PLANE].map(|component| pods(&of_trial(component))).into(),
+        shared => shared.iter().map(pods).collect::<Vec<_>>(),
+    };
     NetworkPolicy {
         metadata: request.owner.metadata(&format!("{}-load", request.name), labels),
         spec: Some(NetworkPolicySpec {
-            pod_selector: Some(selector(&instance(LOAD, request.name))),
+            pod_selector: Some(selector(&of_trial(LOAD))),
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
             ingress: Some(vec![
                 NetworkPolicyIngressRule { from: Some(vec![own.clone()]), ports: Some(vec![tcp(BARRIER_PORT)]) },
@@ -249,15 +255,7 @@ fn network_policy(request: &LoadRequest, labels: &Labels) -> NetworkPolicy {
             ]),
             egress: Some(
                 [
-                    Some(NetworkPolicyEgressRule {
-                        to: Some(vec![
-                            pods(&label(COMPONENT_LABEL, STORE)),
-                            pods(&label(COMPONENT_LABEL, COMPANION)),
-                            pods(&label(COMPONENT_LABEL, CONTROL_PLANE)),
-                            own,
-                        ]),
-                        ports: None,
-                    }),
+                    Some(NetworkPolicyEgressRule { to: Some(met.into_iter().chain([own]).collect()), ports: None }),
                     (!request.outside_ports.is_empty()).then(|| NetworkPolicyEgressRule {
                         to: None,
                         ports: Some(request.outside_ports.iter().copied().map(tcp).collect()),

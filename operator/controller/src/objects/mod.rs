@@ -79,9 +79,15 @@ impl Owner {
         })
     }
 
-    /// The labels of an object of this owner, or of its pods.
+    /// The labels of an object of this owner, or of its pods. What Services and policies select by has them, too: the owner's own label is one
+    /// that nobody but the operator gives a pod (`manifests/policies/pods.yaml`), as others may [`COMPONENT_LABEL`] and [`INSTANCE_LABEL`].
     pub fn labels(&self, labels: &Labels) -> Labels {
         self.labels.iter().chain(labels).map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// Whether its objects are those of a run's trials. Others stand by themselves, for whoever uses them.
+    pub fn is_run(&self) -> bool {
+        self.labels.contains_key(RUN_LABEL)
     }
 
     /// Metadata of an object of this owner.
@@ -129,7 +135,7 @@ pub fn socket_address(address: &str, port: u16) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
-/// The labels of one store or load, which select its pods.
+/// The labels of one store or load. StatefulSets select by them, which can never be changed; all else by the owner's as well ([`Owner::labels`]).
 pub fn instance(component: &str, instance: &str) -> Labels {
     [(COMPONENT_LABEL, component), (INSTANCE_LABEL, instance)]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -164,3 +170,6 @@ pub fn of_control_plane(control_plane: &str) -> String {
 fn selector(labels: &Labels) -> LabelSelector {
     LabelSelector { match_labels: Some(labels.clone()), ..LabelSelector::default() }
 }
+
+#[cfg(test)]
+mod reach_tests;

@@ -1,9 +1,11 @@
 //! The parts that the network policies of stores, control planes and load are made of.
 
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicyEgressRule, NetworkPolicyPeer, NetworkPolicyPort};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
 
-use super::{Labels, selector};
+use super::{CLIENT_LABEL, CONTROL_PLANE, LOAD, Labels, Owner, instance, selector};
 
 const DNS_PORTS: [u16; 2] = [53, 5353];
 
@@ -15,6 +17,25 @@ pub(super) fn label(name: &str, value: &str) -> Labels {
 /// Pods of the policy's own namespace.
 pub(super) fn pods(labels: &Labels) -> NetworkPolicyPeer {
     NetworkPolicyPeer { pod_selector: Some(selector(labels)), ..NetworkPolicyPeer::default() }
+}
+
+/// Who loads what an owner has: of a trial its own load, of what stands by itself that of any run, which is told by the run's label.
+pub(super) fn load(owner: &Owner, trial: &str) -> NetworkPolicyPeer {
+    if owner.is_run() {
+        return pods(&owner.labels(&instance(LOAD, trial)));
+    }
+    let of_a_run = LabelSelectorRequirement { key: RUN_LABEL.into(), operator: "Exists".into(), values: None };
+    let any = selector(&label(COMPONENT_LABEL, LOAD));
+    let any = LabelSelector { match_expressions: Some(vec![of_a_run]), ..any };
+    NetworkPolicyPeer { pod_selector: Some(any), ..NetworkPolicyPeer::default() }
+}
+
+/// Who else uses a store: of a trial its control plane, of what stands by itself whoever says that it is a client.
+pub(super) fn users(owner: &Owner, trial: &str) -> NetworkPolicyPeer {
+    match owner.is_run() {
+        true => pods(&owner.labels(&instance(CONTROL_PLANE, trial))),
+        false => pods(&label(CLIENT_LABEL, "true")),
+    }
 }
 
 /// All pods of a namespace.

@@ -15,17 +15,16 @@ use k8s_openapi::api::networking::v1::{
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::engine::{self, CLIENT, PEER, Role, RolePlan};
 use storebench_core::placement::{self, Pins};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::VolumeRetention;
 
-use super::network::{dns, label, namespace, pods, tcp};
+use super::network::{dns, load, namespace, pods, tcp, users};
 pub use super::role::{FAULT_PROXY, METER_PORT, SHARED_DIRECTORY, STORE_CONTAINER};
 use super::{
-    CLIENT_LABEL, COMPANION, LOAD, Labels, Owner, ROLE_LABEL, STORE, instance, names, pinning, pod_metadata,
-    pull_secrets, role, security, selector,
+    COMPANION, Labels, Owner, ROLE_LABEL, STORE, instance, names, pinning, pod_metadata, pull_secrets, role, security,
+    selector,
 };
 use crate::settings::Images;
 
@@ -217,7 +216,7 @@ fn labels(request: &StoreRequest, role: &Role) -> Labels {
     labels
 }
 
-/// What selects the pods of a role.
+/// By what the StatefulSet of a role selects its pods. It cannot be changed.
 fn selecting(request: &StoreRequest, role: &Role) -> Labels {
     if role.is_store() {
         return instance(STORE, request.name);
@@ -225,6 +224,11 @@ fn selecting(request: &StoreRequest, role: &Role) -> Labels {
     let mut labels = instance(COMPANION, request.name);
     labels.insert(ROLE_LABEL.into(), role.name.into());
     labels
+}
+
+/// By what all else selects the pods of a role; see [`Owner::labels`].
+fn own(request: &StoreRequest, role: &Role) -> Labels {
+    request.owner.labels(&selecting(request, role))
 }
 
 fn stateful_set(request: &StoreRequest, planned: &RolePlan, name: &str, labels: &Labels) -> StatefulSet {
@@ -290,7 +294,7 @@ fn pod_template(request: &StoreRequest, planned: &RolePlan, name: &str, labels: 
             node_selector: (!pod.node_selector.is_empty()).then_some(pod.node_selector),
             tolerations: (!pod.tolerations.is_empty()).then_some(pod.tolerations),
             affinity: pinning::affinity(pod.affinity, nodes),
-            topology_spread_constraints: pinning::spread(nodes, replicas, &selecting(request, &planned.role)),
+            topology_spread_constraints: pinning::spread(nodes, replicas, &own(request, &planned.role)),
             ..PodSpec::default()
         }),
     }
@@ -306,7 +310,7 @@ fn headless_service(request: &StoreRequest, planned: &RolePlan, name: &str, labe
         metadata: request.owner.metadata(name, labels),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".into()),
-            selector: Some(selecting(request, &planned.role)),
+            selector: Some(own(request, &planned.role)),
             // Members must find one another before any of them is ready.
             publish_not_ready_addresses: Some(true),
             ports: Some(ports.collect()),
@@ -319,27 +323,31 @@ fn headless_service(request: &StoreRequest, planned: &RolePlan, name: &str, labe
 fn network_policy(request: &StoreRequest, planned: &RolePlan, name: &str, labels: &Labels) -> NetworkPolicy {
     let engine = planned.role.service.engine;
     let operator = namespace(request.operator_namespace);
-    let load = pods(&label(COMPONENT_LABEL, LOAD));
-    let mut from = vec![load.clone(), pods(&label(CLIENT_LABEL, "true"))];
+    let load = load(request.owner, request.name);
+    let members = pods(&own(request, &planned.role));
+    let of_store = |component| pods(&request.owner.labels(&instance(component, request.name)));
+    let mut from = vec![load.clone(), users(request.owner, request.name)];
     if !planned.role.is_store() {
-        from.push(pods(&instance(STORE, request.name)));
+        from.push(of_store(STORE));
     }
     let offered = engine.ports.iter().filter(|port| port.name != PEER).map(|port| tcp(port.number));
     let clients = NetworkPolicyIngressRule { from: Some(from), ports: Some(offered.collect()) };
     let meters = NetworkPolicyIngressRule { from: Some(vec![load, operator]), ports: Some(vec![tcp(METER_PORT)]) };
     let peers = (engine.replicas.len() > 1).then(|| NetworkPolicyIngressRule {
-        from: Some(vec![pods(&selecting(request, &planned.role))]),
+        from: Some(vec![members.clone()]),
         ports: Some(engine.port(PEER).into_iter().chain([engine.client_port()]).map(tcp).collect()),
     });
-    let own = vec![pods(&selecting(request, &planned.role)), pods(&instance(COMPANION, request.name))];
     NetworkPolicy {
         metadata: request.owner.metadata(name, labels),
         spec: Some(NetworkPolicySpec {
-            pod_selector: Some(selector(&selecting(request, &planned.role))),
+            pod_selector: Some(selector(&own(request, &planned.role))),
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
             ingress: Some([Some(clients), Some(meters), peers].into_iter().flatten().collect()),
             // An image that a user names reaches its own members and companions, and nothing else.
-            egress: Some(vec![NetworkPolicyEgressRule { to: Some(own), ports: None }, dns()]),
+            egress: Some(vec![
+                NetworkPolicyEgressRule { to: Some(vec![members, of_store(COMPANION)]), ports: None },
+                dns(),
+            ]),
         }),
     }
 }
@@ -349,7 +357,7 @@ fn disruption_budget(request: &StoreRequest, planned: &RolePlan, name: &str, lab
         metadata: request.owner.metadata(name, labels),
         spec: Some(PodDisruptionBudgetSpec {
             max_unavailable: Some(IntOrString::Int(1)),
-            selector: Some(selector(&selecting(request, &planned.role))),
+            selector: Some(selector(&own(request, &planned.role))),
             ..PodDisruptionBudgetSpec::default()
         }),
         ..PodDisruptionBudget::default()

@@ -5,12 +5,14 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::engine::Engine;
 use storebench_core::validate;
 use storebench_crds::engine::Companion;
 use storebench_crds::{EngineKind, StorageService};
 
 use super::*;
+use crate::objects::LOAD;
 use crate::objects::load::{self, LOAD_CONTAINER, LoadRequest};
 use crate::settings::Settings;
 
@@ -112,7 +114,7 @@ fn a_companion_has_pods_of_its_own_which_load_and_store_may_reach() {
     assert_eq!(members(&service, "trial"), Vec::<String>::new());
     let labels = companion.stateful_set.metadata.labels.as_ref().unwrap();
     assert_eq!((labels[COMPONENT_LABEL].as_str(), labels[ROLE_LABEL].as_str()), (COMPANION, "object-store"));
-    // The pods, their names, and who may connect are selected alike, and apart from the store's.
+    // The pods, their names, and who may connect are selected alike, and apart from the store's. Its owner here has no labels.
     let selected = companion.stateful_set.spec.as_ref().unwrap().selector.match_labels.clone();
     assert_eq!(companion.service.spec.as_ref().unwrap().selector, selected);
     let policy = companion.network_policy.spec.as_ref().unwrap();
@@ -171,6 +173,7 @@ fn the_load_shares_its_pod_and_its_directory_with_such_a_store() {
         owner: &owner(),
         labels: &Labels::new(),
         kubeconfig: None,
+        shared: Vec::new(),
         is_struck: false,
         outside_ports: Vec::new(),
         shows_certificate: false,
@@ -208,6 +211,7 @@ fn plain_load(is_struck: bool) -> PodSpec {
         owner: &owner(),
         labels: &Labels::new(),
         kubeconfig: None,
+        shared: Vec::new(),
         is_struck,
         outside_ports: Vec::new(),
         shows_certificate: false,

@@ -241,8 +241,9 @@ async fn advance(
             let (number, arm) = (number(&record.trials, lost.index), lost.arm);
             return Err(Error::Tampered(format!("trial {number} of {arm} was measured, but its ConfigMap is gone")));
         }
-        let changed = references.changed_since(&head.services);
-        let changed = changed.or_else(|| outcome::changed(head, &record, &observed, context));
+        // Another operator may know a Secret again by something else: that is said first.
+        let changed = outcome::changed(head, &record, &observed, context);
+        let changed = changed.or_else(|| references.changed_since(&head.services));
         if let Some(problem) = changed {
             return match outcome::abandon(run, owner, &problem, context).await? {
                 Some(action) => Ok(action),

@@ -46,7 +46,7 @@ pub struct Identity {
     pub uid: String,
     /// Its spec.
     pub generation: i64,
-    /// Of a Secret, which has no generation, a hash of what is in it.
+    /// Of a Secret, which has no generation, what tells whether it was changed; see [`crate::secrets::content`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
 }

@@ -154,6 +154,7 @@ impl Stage<'_> {
             labels: &labels,
             beside,
             kubeconfig: cluster.map(|cluster| cluster.secret.clone()).or(plane.as_deref().map(names::kubeconfig)),
+            shared: references.shared(&trial.arm),
             is_struck: strikes(&references.run),
             outside_ports,
             shows_certificate: external.is_some_and(|store| references.certificates.contains(&store.name)),

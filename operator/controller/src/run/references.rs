@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Resource, ResourceExt as _};
+use ring::hmac;
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
 use storebench_core::trial::kills;
@@ -17,7 +18,9 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::health::Trouble;
 use crate::kind::{self, Named};
-use crate::objects::{self, COMPANION, CONTROL_PLANE, STORE, control_plane, names, store};
+use crate::objects::{
+    self, COMPANION, CONTROL_PLANE, CONTROL_PLANE_LABEL, Labels, SERVICE_LABEL, STORE, control_plane, names, store,
+};
 use crate::secrets;
 
 /// A run with everything that it refers to.
@@ -53,6 +56,7 @@ pub async fn dereference(
     let mut reader = Reader {
         context,
         namespace,
+        secrets_key: context.signer.secrets_key(&run.uid().unwrap_or_default()),
         identities: BTreeMap::new(),
         services: Vec::new(),
         control_planes: Vec::new(),
@@ -84,6 +88,7 @@ pub async fn dereference(
 struct Reader<'a> {
     context: &'a Context,
     namespace: &'a str,
+    secrets_key: hmac::Key,
     identities: BTreeMap<String, Identity>,
     services: Vec<ValidatedService>,
     control_planes: Vec<ValidatedControlPlane>,
@@ -156,7 +161,7 @@ impl Reader<'_> {
 
     /// What a Secret was: pods take it anew in each trial.
     fn note(&mut self, secret: &Secret) {
-        let identity = Identity { content: Some(secrets::content(secret)), ..identity(secret) };
+        let identity = Identity { content: Some(secrets::content(secret, &self.secrets_key)), ..identity(secret) };
         self.identities.insert(format!("Secret/{}", secret.name_any()), identity);
     }
 
@@ -215,6 +220,16 @@ impl References {
             is_shared: self.is_shared,
             kills: kills(&self.run),
         }
+    }
+
+    /// The labels of the service and the control plane of an arm, where they are themselves loaded.
+    pub fn shared(&self, arm: &str) -> Vec<Labels> {
+        let is_shared = |_: &&ValidatedArm| self.is_shared;
+        let Some(arm) = self.arm(arm).filter(is_shared) else { return Vec::new() };
+        let service = arm.service().map(|service| (SERVICE_LABEL, &service.name));
+        let plane = arm.control_plane().map(|plane| (CONTROL_PLANE_LABEL, &plane.name));
+        let label = |(label, name): (&str, &String)| Labels::from([(label.to_owned(), name.clone())]);
+        service.into_iter().chain(plane).map(label).collect()
     }
 
     /// What selects the pods of services and control planes that are themselves loaded.

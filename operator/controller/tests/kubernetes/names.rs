@@ -91,3 +91,43 @@ fn a_group_is_not_scaled() {
         assert!(code == 422 && message.contains("replicas cannot be changed"), "{path}: {code}: {message}");
     }
 }
+
+/// A pod that took a member's labels, hostname and subdomain was found by the member's name, and by everybody who asks for the service.
+#[test]
+#[ignore = "needs peers/fetch kubernetes"]
+fn a_strangers_pod_does_not_stand_under_the_name_of_a_member() {
+    let world = World::new("impostor");
+    world.service("etcd", &json!({}));
+    let of_member = |pod: &Value| pod["metadata"]["name"] == "etcd-0" && pod["status"]["podIP"].is_string();
+    let member = world.within(60, "the member's address", || world.list("", "pods").into_iter().find(of_member));
+    // All that anybody may give a pod.
+    let mut labels = member["metadata"]["labels"].clone();
+    labels.as_object_mut().unwrap().retain(|label, _| !label.starts_with("storebench.dev/"));
+    world.apply(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "impostor", "labels": labels },
+        "spec": { "hostname": "etcd-0", "subdomain": "etcd", "containers": [{ "name": "etcd", "image": "i:1" }] },
+    }));
+    let impostor = world.path("", "pods", "impostor");
+    world.within(60, "the impostor's address", || world.cluster.get(&impostor)?["status"]["podIP"].as_str().map(drop));
+    // When both are in a Service that was made later, the one that was there before has been looked at.
+    world.apply(json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "all" },
+        "spec": {
+            "clusterIP": "None", "selector": { "app.kubernetes.io/instance": "etcd" },
+            "publishNotReadyAddresses": true, "ports": [{ "name": "client", "port": 2379 }],
+        },
+    }));
+    let found = |service: &str| -> Vec<String> {
+        let slices = world.list("discovery.k8s.io/v1", "endpointslices");
+        let of_service =
+            slices.iter().filter(|slice| slice["metadata"]["labels"]["kubernetes.io/service-name"] == service);
+        let endpoints = of_service.flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
+        let mut names: Vec<_> =
+            endpoints.filter_map(|one| one["targetRef"]["name"].as_str().map(str::to_owned)).collect();
+        names.sort();
+        names
+    };
+    world.within(60, "both pods in a Service", || (found("all") == ["etcd-0", "impostor"]).then_some(()));
+    world.within(60, "the member in its Service", || (found("etcd").contains(&"etcd-0".to_owned())).then_some(()));
+    assert_eq!(found("etcd"), ["etcd-0"]);
+}

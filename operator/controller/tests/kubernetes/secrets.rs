@@ -1,6 +1,7 @@
 //! Who may create a StorageService may not so read every Secret of the namespace.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::world::{World, is_true};
 
@@ -65,4 +66,48 @@ fn a_secret_that_is_changed_or_deleted_in_mid_run_ends_the_run_optional_or_not()
         assert!(message.contains(said), "{message}");
         assert_eq!(world.status(name)["verdict"], "Invalid");
     }
+}
+
+/// Who may view a namespace reads its ConfigMaps and no Secrets: a plain hash there let him try passwords, and see which Secrets are the same.
+#[test]
+#[ignore = "needs peers/fetch kubernetes"]
+fn the_record_of_a_run_tells_nothing_of_a_secret_to_who_may_not_read_it() {
+    let mut world = World::new("secret-record");
+    for name in ["one", "two"] {
+        let labels = json!({ "storebench.dev/allowed": "true" });
+        world.apply(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "labels": labels },
+            "stringData": { "key": "hunter2" },
+        }));
+    }
+    let variable = |name: &str| json!({ "name": name.to_uppercase(), "valueFrom": { "secretKeyRef": { "name": name, "key": "key" } } });
+    // No node takes its pods, so that the run is under way for a while.
+    world.service(
+        "store",
+        &json!({ "env": [variable("one"), variable("two")], "pod": { "nodeSelector": { "no": "such-node" } } }),
+    );
+    world.run("run", "store");
+    world.begins("run");
+    let record = world.cluster.get(&world.path("", "configmaps", "run-report")).unwrap();
+    let noted: Value = serde_json::from_str(record["data"]["services.json"].as_str().unwrap()).unwrap();
+    let content = |name: &str| noted[format!("Secret/{name}")]["content"].as_str().unwrap().to_owned();
+    assert_ne!(content("one"), content("two"), "equal Secrets are seen to be equal");
+    // Everything that a list of words gives without the key.
+    let mut guess = Sha256::new();
+    for part in [b"key".as_slice(), b"hunter2"] {
+        guess.update((part.len() as u64).to_be_bytes());
+        guess.update(part);
+    }
+    let guess: String = guess.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(![content("one"), content("two")].contains(&guess), "{noted}");
+    // An operator that takes over knows the Secrets again.
+    world.start_operator(&[]);
+    let path = world.path("storebench.dev/v1alpha1", "benchmarkruns", "run");
+    world.cluster.call("PATCH", &path, Some(&json!({ "spec": { "suspend": true } }))).unwrap();
+    let is_held = |status: Value| {
+        let held = status["conditions"].as_array()?.iter().any(|one| one["reason"] == "Suspended");
+        (held || !status["verdict"].is_null()).then_some(status)
+    };
+    let status = world.within(60, "the run held by the other operator", || is_held(world.status("run")));
+    assert!(status["verdict"].is_null(), "{status}");
 }
