@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use service_kit::directory::{file_in_place_of, make_private, write_whole};
 
 use super::STATE;
-use super::options::{Address, Options};
+use super::options::{Address, Group, Options};
 
 const FILE: &str = "identity.json";
 /// Between questions of one who joins.
@@ -167,16 +167,15 @@ pub struct Checked {
     identity: Identity,
 }
 
-/// Who joins a group learns from it, or from its own directory, who the members are, the group's number, and which one of that number it is,
-/// which this returns. Members may learn later than this one starts that it was added: they are asked again for so long.
+/// The group that a member joins, and its serial number, as its members or the member's own directory say; `None`: it joins none. Members may
+/// learn later than this one starts that it was added: they are asked again for so long.
 pub fn join(
-    options: &mut Options,
+    options: &Options,
     patience: Duration,
     ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
-) -> Result<Option<u64>, IdentityError> {
+) -> Result<Option<(Group, Option<u64>)>, IdentityError> {
     if options.join.is_empty() {
-        // A founder.
-        return Ok(Some(0));
+        return Ok(None);
     }
     let deadline = Instant::now() + patience;
     let refuse = |why: String| Err(IdentityError::Join(options.id, why));
@@ -217,8 +216,7 @@ pub fn join(
     let Ok(number) = u64::from_str_radix(&known.group, 16) else {
         return refuse(format!("its group's number is {:?}, which is none", known.group));
     };
-    (options.joined, options.members) = (Some(number), known.members);
-    Ok(known.serial)
+    Ok(Some((Group { number, members: known.members, restored: None, is_joined: true }, known.serial)))
 }
 
 /// Why a member of this group is not at an address; `Ok`: it is, as far as who is there says.
@@ -282,17 +280,18 @@ pub fn check(
     }
     make_private(&folder).map_err(|error| file(&folder, error))?;
     let wanted = Identity {
-        group: format!("{:x}", options.group_number()),
+        group: format!("{:x}", group.number),
+    group: &Group,
         member: options.id,
         serial,
         has_log: false,
-        restored: options.restored,
-        joined: if options.joined.is_some() { options.members.clone() } else { BTreeMap::new() },
+        restored: group.restored,
+        joined: if group.is_joined { group.members.clone() } else { BTreeMap::new() },
     };
     let has_log = wal::is_begun(&folder.join("wal")).map_err(|error| file(&folder, error))?;
     let path = folder.join(FILE);
     match read(&folder)? {
-        Some(found) if !found.joined.is_empty() && options.joined.is_none() && found.member == wanted.member => {
+        Some(found) if !found.joined.is_empty() && !group.is_joined && found.member == wanted.member => {
             Err(IdentityError::Joined(shown))
         }
         Some(found) if (&found.group, found.member) != (&wanted.group, wanted.member) => Err(IdentityError::Other {
@@ -309,7 +308,7 @@ pub fn check(
             Err(IdentityError::StateAlone(folder.join(STATE).display().to_string()))
         }
         found => {
-            match who_knows(options, &ask) {
+            match who_knows(options.id, group, &ask) {
                 Ok(None) => {}
                 Ok(Some(who)) => return Err(IdentityError::Emptied(shown, options.id, who)),
                 Err(why) => return Err(IdentityError::Untold(shown, why)),
@@ -332,8 +331,12 @@ fn has_files(folder: &Path) -> io::Result<bool> {
 
 /// The address of a member that says that this one has acknowledged entries; an error if somebody is there, and nobody who is can tell.
 /// All are asked at the same time: one that hangs takes seconds.
-fn who_knows(options: &Options, ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sync)) -> Result<Option<String>, String> {
-    let others = options.members.iter().filter(|(id, _)| **id != options.id);
+fn who_knows(
+    member: u64,
+    group: &Group,
+    ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sync),
+) -> Result<Option<String>, String> {
+    let others = group.members.iter().filter(|(id, _)| **id != member);
     let others: Vec<&String> = others.map(|(_, address)| &address.peer).collect();
     // Who is not there, or begins as well, knows nothing.
     let said = |address: &String| ask(address).ok().map(|said| (understood(&said), address.clone()));
@@ -345,7 +348,9 @@ fn who_knows(options: &Options, ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sy
     let (mut is_told, mut why) = (false, None);
     for (introduction, address) in said {
         match introduction {
-            Ok(introduction) if introduction.seen.contains(&options.id) => return Ok(Some(address)),
+            Ok(introduction) if introduction.seen.contains(&member) => return Ok(Some(address)),
+            // What a member of another group has not seen tells nothing; who begins, too, does not say whose it is.
+            Ok(introduction) if !introduction.group.is_empty() && introduction.group != own => {}
             Ok(_) => is_told = true,
             Err(error) => why = Some(format!("{address}: {error}")),
         }
@@ -355,6 +360,7 @@ fn who_knows(options: &Options, ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sy
 
 /// The checksum of the backup that the group of this directory began with; `None`: there is none yet.
 pub fn restored(folder: &Path) -> Result<Option<Option<u32>>, IdentityError> {
+    let own = format!("{:x}", group.number);
     Ok(read(folder)?.map(|identity| identity.restored))
 }
 
@@ -422,6 +428,15 @@ mod tests {
     fn a_new_member_begins_and_its_directory_is_its_users_alone() {
         let root = harness::folder();
         let options = options(root.path());
+    /// Of a founder.
+    fn check(
+        options: &Options,
+        serial: Option<u64>,
+        ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
+    ) -> Result<Checked, IdentityError> {
+        super::check(options, &options.founded(None), serial, ask)
+    }
+
         // A start that was killed before it had a log, too.
         for _ in 0..2 {
             check(&options, Some(0), nobody).unwrap();
@@ -522,20 +537,22 @@ mod tests {
         let introduction = Introduction { group: "abc".into(), serial: Some(77), members, ..Introduction::default() };
         let unknown = Introduction { members: BTreeMap::new(), ..introduction.clone() };
         let removed = Introduction { removed: vec![4], ..introduction.clone() };
+        // Who belongs to another group cannot know.
+        let of_another = check(&options, Some(0), says("{\"seen\":[3],\"group\":\"abc\"}"));
+        assert!(matches!(of_another, Err(IdentityError::Untold(_, why)) if why.contains("b:2")));
         for refused in [unknown, removed] {
-            assert!(matches!(join(&mut joiner(), Duration::ZERO, said(refused)), Err(IdentityError::Join(4, _))));
+            assert!(matches!(join(&joiner(), Duration::ZERO, said(refused)), Err(IdentityError::Join(4, _))));
         }
-        assert!(matches!(join(&mut joiner(), Duration::ZERO, nobody), Err(IdentityError::Join(..))));
-        let mut options = joiner();
-        let serial = join(&mut options, Duration::ZERO, said(introduction)).unwrap();
-        assert_eq!((options.group_number(), options.members.len(), serial), (0xabc, 2, Some(77)));
-        check(&options, serial, nobody).unwrap().has_log().unwrap();
+        assert!(matches!(join(&joiner(), Duration::ZERO, nobody), Err(IdentityError::Join(..))));
+        let options = joiner();
+        let (group, serial) = join(&options, Duration::ZERO, said(introduction)).unwrap().unwrap();
+        assert_eq!((group.number, group.members.len(), serial), (0xabc, 2, Some(77)));
+        super::check(&options, &group, serial, nobody).unwrap().has_log().unwrap();
         make_log(&options);
         // Nobody needs to be asked again.
-        let mut again = joiner();
-        assert_eq!(join(&mut again, Duration::ZERO, nobody).unwrap(), Some(77));
-        assert_eq!((again.group_number(), &again.members), (0xabc, &options.members));
-        check(&again, None, nobody).unwrap();
+        let again = join(&options, Duration::ZERO, nobody).unwrap().unwrap();
+        assert_eq!(again, (group, Some(77)));
+        super::check(&options, &again.0, None, nobody).unwrap();
         let alone = Options { join: Vec::new(), ..joiner() };
         let refused = check(&alone, Some(0), nobody).map(drop).unwrap_err();
         assert!(refused.to_string().contains("start it with --join"), "{refused}");
