@@ -219,15 +219,28 @@ pub fn join(
     Ok(Some((Group { number, members: known.members, restored: None, is_joined: true }, known.serial)))
 }
 
-/// Why a member of this group is not at an address; `Ok`: it is, as far as who is there says.
-pub fn is_at(address: &str, group: &str, member: u64, ask: impl Fn(&str) -> io::Result<Vec<u8>>) -> Result<(), String> {
+/// Why a member of this group, of this serial number (0: that is not known), is not at an address; `Ok`: it is, as far as who is there says.
+pub fn is_at(
+    address: &str,
+    (group, serial): (&str, u64),
+    member: u64,
+    ask: impl Fn(&str) -> io::Result<Vec<u8>>,
+) -> Result<(), String> {
     let there = introduced(address, &ask).map_err(|error| error.to_string())?;
-    match there {
-        there if there.group != group => {
-            Err(format!("who is there belongs to group {:?}, not to {group}", there.group))
-        }
-        there if ![0, member].contains(&there.member) => Err(format!("there is member {}", there.member)),
-        _ => Ok(()),
+    if there.group != group {
+        return Err(format!("who is there belongs to group {:?}, not to {group}", there.group));
+    }
+    // As on connections of the log: who does not know it yet is not refused.
+    let said = there.serial.unwrap_or_default();
+    if said != 0 && serial != 0 && said != serial {
+        return Err(format!(
+            "who is there belongs to another group with the same name and founders: of serial number {said:016x}, and this one's is {serial:016x}"
+        ));
+    }
+    match there.member {
+        0 => Ok(()),
+        other if other == member => Ok(()),
+        other => Err(format!("there is member {other}")),
     }
 }
 
@@ -268,6 +281,7 @@ fn read(folder: &Path) -> Result<Option<Identity>, IdentityError> {
 /// of another member and brings what that says.
 pub fn check(
     options: &Options,
+    group: &Group,
     serial: Option<u64>,
     ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
 ) -> Result<Checked, IdentityError> {
@@ -281,7 +295,6 @@ pub fn check(
     make_private(&folder).map_err(|error| file(&folder, error))?;
     let wanted = Identity {
         group: format!("{:x}", group.number),
-    group: &Group,
         member: options.id,
         serial,
         has_log: false,
@@ -345,6 +358,7 @@ fn who_knows(
         let asked: Vec<_> = others.into_iter().map(|address| scope.spawn(move || said(address))).collect();
         asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
     });
+    let own = format!("{:x}", group.number);
     let (mut is_told, mut why) = (false, None);
     for (introduction, address) in said {
         match introduction {
@@ -360,7 +374,6 @@ fn who_knows(
 
 /// The checksum of the backup that the group of this directory began with; `None`: there is none yet.
 pub fn restored(folder: &Path) -> Result<Option<Option<u32>>, IdentityError> {
-    let own = format!("{:x}", group.number);
     Ok(read(folder)?.map(|identity| identity.restored))
 }
 
@@ -415,6 +428,15 @@ mod tests {
         Options { members, ..Options::alone(directory.join("data")) }
     }
 
+    /// Of a founder.
+    fn check(
+        options: &Options,
+        serial: Option<u64>,
+        ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
+    ) -> Result<Checked, IdentityError> {
+        super::check(options, &options.founded(None), serial, ask)
+    }
+
     fn nobody(_: &str) -> io::Result<Vec<u8>> {
         Err(io::ErrorKind::ConnectionRefused.into())
     }
@@ -428,15 +450,6 @@ mod tests {
     fn a_new_member_begins_and_its_directory_is_its_users_alone() {
         let root = harness::folder();
         let options = options(root.path());
-    /// Of a founder.
-    fn check(
-        options: &Options,
-        serial: Option<u64>,
-        ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
-    ) -> Result<Checked, IdentityError> {
-        super::check(options, &options.founded(None), serial, ask)
-    }
-
         // A start that was killed before it had a log, too.
         for _ in 0..2 {
             check(&options, Some(0), nobody).unwrap();
@@ -524,6 +537,9 @@ mod tests {
         assert!(
             matches!(check(&options, Some(0), says("{\"seen\":[1]}")), Err(IdentityError::Emptied(_, 1, who)) if who == "b:3")
         );
+        // Who belongs to another group cannot know.
+        let of_another = check(&options, Some(0), says("{\"seen\":[3],\"group\":\"abc\"}"));
+        assert!(matches!(of_another, Err(IdentityError::Untold(_, why)) if why.contains("b:2")));
         check(&options, Some(0), says("{\"seen\":[3]}")).unwrap();
     }
 
@@ -537,9 +553,6 @@ mod tests {
         let introduction = Introduction { group: "abc".into(), serial: Some(77), members, ..Introduction::default() };
         let unknown = Introduction { members: BTreeMap::new(), ..introduction.clone() };
         let removed = Introduction { removed: vec![4], ..introduction.clone() };
-        // Who belongs to another group cannot know.
-        let of_another = check(&options, Some(0), says("{\"seen\":[3],\"group\":\"abc\"}"));
-        assert!(matches!(of_another, Err(IdentityError::Untold(_, why)) if why.contains("b:2")));
         for refused in [unknown, removed] {
             assert!(matches!(join(&joiner(), Duration::ZERO, said(refused)), Err(IdentityError::Join(4, _))));
         }
@@ -577,14 +590,19 @@ mod tests {
 
     #[test]
     fn a_member_is_where_it_says_so_itself() {
-        let there = |group: &str, member| {
-            let said = Introduction { group: group.into(), member, ..Introduction::default() };
-            is_at("b:2", "abc", 2, |_| Ok(serde_json::to_vec(&said).unwrap()))
+        let there_of = |group: &str, serial, member, own| {
+            let said = Introduction { group: group.into(), serial, member, ..Introduction::default() };
+            is_at("b:2", ("abc", own), 2, |_| Ok(serde_json::to_vec(&said).unwrap()))
         };
+        let there = |group, member| there_of(group, Some(7), member, 7);
         assert_eq!((there("abc", 2), there("abc", 0)), (Ok(()), Ok(())));
         assert_eq!(there("abc", 1), Err("there is member 1".into()));
         assert!(there("abd", 2).unwrap_err().contains("belongs to group \"abd\", not to abc"));
-        assert!(is_at("b:2", "abc", 2, nobody).unwrap_err().contains("refused"));
+        for (serial, own) in [(None, 7), (Some(0), 7), (Some(7), 0), (None, 0)] {
+            assert_eq!(there_of("abc", serial, 2, own), Ok(()), "one of them does not know it yet");
+        }
+        assert!(there_of("abc", Some(8), 2, 7).unwrap_err().contains("another group with the same name"));
+        assert!(is_at("b:2", ("abc", 7), 2, nobody).unwrap_err().contains("refused"));
     }
 
     #[test]

@@ -152,8 +152,9 @@ impl Node {
     /// its members are.
     async fn find(&self, id: u64, peer: &str) -> Result<(), Error> {
         let (address, group) = (peer.to_owned(), format!("{:x}", self.group().number));
-        let tls = self.options().peer_tls.clone();
-        let asked = move || identity::is_at(&address, &group, id, |address| identity::ask(address, tls.as_ref()));
+        let (serial, tls) = (self.0.serial.get(), self.options().peer_tls.clone());
+        let asked =
+            move || identity::is_at(&address, (&group, serial), id, |address| identity::ask(address, tls.as_ref()));
         let found = tokio::task::spawn_blocking(asked).await.unwrap_or_else(|error| Err(error.to_string()));
         found.map_err(|why| {
             Error::Invalid(format!(
