@@ -253,26 +253,16 @@ pub struct Engine {
 impl Engine {
     /// Starts with the state where the options say. Blocks while it reads its log.
     pub fn start(options: Options) -> Result<Self, EngineError> {
-        match options.storage {
-            StateStorage::Memory => Self::begin(options, |_| Ok(state::Memory::default())),
-            StateStorage::Disk { cache_bytes } => Self::begin(options, |options| {
-                let directory = options.directory.join(STATE);
-                make_private(&directory)
-                    .map_err(|error| EngineError::Directory(directory.display().to_string(), error))?;
-                Ok(Disk::open(&directory, cache_bytes)?)
-            }),
-        }
+        Self::begin(options, None)
     }
 
     /// Starts with the state in a storage of one's own.
     pub fn start_with(options: Options, storage: impl Storage) -> Result<Self, EngineError> {
-        Self::begin(options, |_| Ok(storage))
+        Self::begin(options, Some(Box::new(storage)))
     }
 
-    fn begin<S: Storage>(
-        mut options: Options,
-        storage: impl FnOnce(&Options) -> Result<S, EngineError>,
-    ) -> Result<Self, EngineError> {
+    /// With this storage, or with that of the options.
+    fn begin(options: Options, storage: Option<Box<dyn Storage>>) -> Result<Self, EngineError> {
         let tls = options.peer_tls.clone();
         let ask = |address: &str| identity::ask(address, tls.as_ref());
         let (group, serial, backup) = match identity::join(&options, JOIN_TIMEOUT, ask)? {
@@ -292,7 +282,10 @@ impl Engine {
         let serves_members = !listeners.is_empty();
         let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok());
         let has_open_port = is_open(addresses, options.peer_tls.is_some());
-        let mut storage = storage(&options)?;
+        let mut storage = match storage {
+            Some(storage) => storage,
+            None => open_storage(&options)?,
+        };
         let has_log = wal::is_begun(&options.directory.join("wal"))
             .map_err(|error| EngineError::Directory(options.directory.display().to_string(), error))?;
         if !has_log && storage.applied() > 0 {
@@ -340,7 +333,6 @@ impl Engine {
             leadership: forwarder.leadership(),
             forwarder,
             peers,
-            group,
             serial,
             checked: Mutex::new(checked),
             members: ArcSwap::from_pointee(group.members.clone()),
@@ -348,6 +340,7 @@ impl Engine {
             serves_members,
             has_open_port,
             options,
+            group,
             is_ending: watch::Sender::new(false),
             counters: Counters::default(),
             forwarding: Memory::new(forward::FORWARDING_BYTES_MAX),
@@ -497,6 +490,17 @@ fn settings(options: &Options) -> Result<replog::Settings, EngineError> {
         clock_drift_ppm,
         ..replog::Settings::default()
     })
+}
+
+fn open_storage(options: &Options) -> Result<Box<dyn Storage>, EngineError> {
+    match options.storage {
+        StateStorage::Memory => Ok(Box::new(state::Memory::default())),
+        StateStorage::Disk { cache_bytes } => {
+            let directory = options.directory.join(STATE);
+            make_private(&directory).map_err(|error| EngineError::Directory(directory.display().to_string(), error))?;
+            Ok(Box::new(Disk::open(&directory, cache_bytes)?))
+        }
+    }
 }
 
 fn open(path: &Path) -> Result<RealDirectory, EngineError> {
