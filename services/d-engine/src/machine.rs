@@ -168,7 +168,8 @@ impl<S: Storage> StateMachine for Machine<S> {
             *told = users;
             is_new
         });
-        self.shown.history.publish(self.state.take_changes(), index);
+        let (changes, bytes) = self.state.take_changes();
+        self.shown.history.publish(changes, bytes, index);
     }
 
     fn kept(&self) -> u64 {
