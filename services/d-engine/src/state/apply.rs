@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use d_engine_client::{Applied as Results, OperationResult, Transaction};
+use d_engine_client::{Applied as Results, Operation, OperationResult, Transaction};
 
 use super::codec::Malformed;
 use super::command::{Command, CommandError, EXPIRED_MAX};
@@ -177,6 +177,22 @@ impl<S: Storage> State<S> {
 
     /// Applies an entry.
     pub fn apply(&mut self, index: u64, term: u64, time_millis: u64, data: Bytes) -> Result<Applied, StateError> {
+        self.apply_for(true, index, term, time_millis, data)
+    }
+
+    /// Applies an entry of which nobody waits for what it came to: the state becomes the same.
+    pub fn apply_unasked(&mut self, index: u64, term: u64, time_millis: u64, data: Bytes) -> Result<(), StateError> {
+        self.apply_for(false, index, term, time_millis, data).map(drop)
+    }
+
+    fn apply_for(
+        &mut self,
+        is_asked: bool,
+        index: u64,
+        term: u64,
+        time_millis: u64,
+        data: Bytes,
+    ) -> Result<Applied, StateError> {
         // Nobody looks at that before the whole batch is visible.
         if self.uncommitted_bytes > UNCOMMITTED_BYTES_MAX {
             self.commit(index - 1)?;
@@ -213,7 +229,10 @@ impl<S: Storage> State<S> {
                 }
                 Ok(applied(changed.map(|()| nothing)))
             }
-            Command::Write(transaction, None) => Ok(applied(self.transact(index, time_millis, &who, &transaction)?)),
+            Command::Write(transaction, None) if !is_asked && only_reads(&transaction) => Ok(applied(Ok(nothing))),
+            Command::Write(transaction, None) => {
+                Ok(applied(self.transact(is_asked, index, time_millis, &who, &transaction)?))
+            }
             Command::Write(_, Some(stamp)) if !self.may_use_session(&who, stamp.session)? => {
                 Ok(applied(Err(Refusal::NoSession)))
             }
@@ -223,7 +242,8 @@ impl<S: Storage> State<S> {
                     Before::Answered(before) => return Ok(before),
                     Before::Refused(refusal) => return Ok(applied(Err(refusal))),
                 };
-                let applied = applied(self.transact(index, time_millis, &who, &transaction)?);
+                // It is kept.
+                let applied = applied(self.transact(true, index, time_millis, &who, &transaction)?);
                 sessions::finish(&mut self.storage, &mut self.room, &stamp, session, &applied)?;
                 Ok(applied)
             }
@@ -298,6 +318,7 @@ impl<S: Storage> State<S> {
 
     fn transact(
         &mut self,
+        is_asked: bool,
         index: u64,
         time_millis: u64,
         who: &Principal,
@@ -315,7 +336,7 @@ impl<S: Storage> State<S> {
             }
         }
         let operations = if succeeded { &transaction.then } else { &transaction.otherwise };
-        let mut results = Vec::with_capacity(operations.len());
+        let mut results = Vec::with_capacity(if is_asked { operations.len() } else { 0 });
         let mut answer_bytes = 0;
         for operation in operations {
             match overlay.carry_out(operation)? {
@@ -323,7 +344,9 @@ impl<S: Storage> State<S> {
                     if let OperationResult::Got(Some(item)) = &result {
                         answer_bytes += item.key.len() + item.value.len();
                     }
-                    results.push(result);
+                    if is_asked {
+                        results.push(result);
+                    }
                 }
                 Err(refusal) => return Ok(Err(refusal)),
             }
@@ -447,4 +470,9 @@ impl<S: Storage> State<S> {
         let view = self.view();
         move |out| snapshot::write_tables(view, &|_| true, out)
     }
+}
+
+/// Whether nothing is written, whatever the compares come to.
+fn only_reads(Transaction { then, otherwise, .. }: &Transaction) -> bool {
+    then.iter().chain(otherwise).all(|operation| matches!(operation, Operation::Get { .. }))
 }

@@ -151,3 +151,33 @@ fn a_transaction_attaches_values_of_so_many_bytes_and_a_batch_is_committed_befor
     assert_eq!(refused, Err(Refusal::AnswerTooLarge));
     assert_eq!(state.committed(), 3);
 }
+
+#[test]
+fn a_member_that_nobody_asked_reads_nothing_for_a_reply() {
+    let storage = Large::default();
+    let held = Arc::clone(&storage.held);
+    let mut machine = Machine::new(storage).unwrap();
+    let gets = entry(1, write((0..3).map(|number| Operation::Get { key: large(number) }).collect()));
+    machine.apply_unasked(&gets);
+    assert_eq!(held.at_most.load(Ordering::Relaxed), 0);
+    assert_eq!(machine.apply(&gets).unwrap().outcome.unwrap().results.len(), 3);
+}
+
+proptest! {
+    #[test]
+    fn a_member_that_nobody_asked_has_the_same_state(commands in vec((command(), 0_u64..30), 0..40)) {
+        let (mut asked, mut unasked) = (state(), state());
+        let mut time = 0;
+        for (index, (command, passed)) in (1..).zip(commands) {
+            time += passed;
+            let data = command.encode();
+            asked.apply(index, 1, time, data.clone()).unwrap();
+            unasked.apply_unasked(index, 1, time, data).unwrap();
+            for state in [&mut asked, &mut unasked] {
+                state.commit(index).unwrap();
+            }
+        }
+        prop_assert_eq!(asked.take_changes(), unasked.take_changes());
+        prop_assert_eq!(bytes_of(&asked), bytes_of(&unasked));
+    }
+}
