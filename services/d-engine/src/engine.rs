@@ -50,7 +50,7 @@ pub use identity::IdentityError;
 use identity::{Checked, Serial};
 pub use members::{MemberChange, Members};
 use options::TICK;
-pub use options::{Address, Durability, Options, StateStorage, check_times};
+pub use options::{Address, Durability, Group, Options, StateStorage, check_times};
 
 /// The directory of a state on disk, in the engine's own.
 const STATE: &str = "state";
@@ -126,6 +126,7 @@ struct Inner {
     handle: Handle<Reply>,
     shown: Shown,
     options: Options,
+    group: Group,
     forwarder: Forwarder<Leading>,
     peers: Peers,
     serial: Arc<Serial>,
@@ -193,6 +194,11 @@ impl Node {
         &self.0.options
     }
 
+    /// The group that it is of.
+    pub fn group(&self) -> &Group {
+        &self.0.group
+    }
+
     /// Room for answers that a client has not taken.
     pub(crate) fn room_for_answers(&self) -> Room {
         self.0.answers.room()
@@ -247,41 +253,39 @@ pub struct Engine {
 impl Engine {
     /// Starts with the state where the options say. Blocks while it reads its log.
     pub fn start(options: Options) -> Result<Self, EngineError> {
-        match options.storage {
-            StateStorage::Memory => Self::begin(options, |_| Ok(state::Memory::default())),
-            StateStorage::Disk { cache_bytes } => Self::begin(options, |options| {
-                let directory = options.directory.join(STATE);
-                make_private(&directory)
-                    .map_err(|error| EngineError::Directory(directory.display().to_string(), error))?;
-                Ok(Disk::open(&directory, cache_bytes)?)
-            }),
-        }
+        Self::begin(options, None)
     }
 
     /// Starts with the state in a storage of one's own.
     pub fn start_with(options: Options, storage: impl Storage) -> Result<Self, EngineError> {
-        Self::begin(options, |_| Ok(storage))
+        Self::begin(options, Some(Box::new(storage)))
     }
 
-    fn begin<S: Storage>(
-        mut options: Options,
-        storage: impl FnOnce(&Options) -> Result<S, EngineError>,
-    ) -> Result<Self, EngineError> {
+    /// With this storage, or with that of the options.
+    fn begin(options: Options, storage: Option<Box<dyn Storage>>) -> Result<Self, EngineError> {
         let tls = options.peer_tls.clone();
-        let serial = identity::join(&mut options, JOIN_TIMEOUT, |address| identity::ask(address, tls.as_ref()))?;
-        if options.id == 0 || !options.members.contains_key(&options.id) {
+        let ask = |address: &str| identity::ask(address, tls.as_ref());
+        let (group, serial, backup) = match identity::join(&options, JOIN_TIMEOUT, ask)? {
+            Some((group, serial)) => (group, serial, None),
+            None => {
+                let (restored, backup) = backup_of(&options)?;
+                (options.founded(restored), Some(0), backup)
+            }
+        };
+        if options.id == 0 || !group.members.contains_key(&options.id) {
             return Err(EngineError::Options(format!("member {} is not among the members of the group", options.id)));
         }
-        let backup = backup_of(&mut options)?;
-        let mut checked =
-            identity::check(&options, serial, |address| identity::ask(address, options.peer_tls.as_ref()))?;
+        let mut checked = identity::check(&options, &group, serial, ask)?;
         let serial = Arc::new(Serial::of(checked.serial()));
         // Not before: others that begin as well shall not wait for an answer that cannot come yet.
-        let listeners = listen(&options)?;
+        let listeners = listen(&options, &group)?;
         let serves_members = !listeners.is_empty();
         let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok());
         let has_open_port = is_open(addresses, options.peer_tls.is_some());
-        let mut storage = storage(&options)?;
+        let mut storage = match storage {
+            Some(storage) => storage,
+            None => open_storage(&options)?,
+        };
         let has_log = wal::is_begun(&options.directory.join("wal"))
             .map_err(|error| EngineError::Directory(options.directory.display().to_string(), error))?;
         if !has_log && storage.applied() > 0 {
@@ -298,7 +302,7 @@ impl Engine {
         }
         let machine = Machine::new(storage)?;
         let shown = machine.shown();
-        let mut tcp = TcpOptions::new(options.id, options.group_number(), listeners, peers(&options));
+        let mut tcp = TcpOptions::new(options.id, group.number, listeners, peers(&group));
         tcp.tls = options.peer_tls.clone();
         let neighbour = Arc::new(Neighbour::new(shown.clone(), Arc::clone(&serial)));
         tcp.host = Some(Arc::clone(&neighbour) as _);
@@ -313,10 +317,10 @@ impl Engine {
             machine,
             wal: open("wal")?,
             snapshots: open("snapshots")?,
-            origin: match (options.joined, backup) {
-                (Some(_), _) => Origin::Join,
-                (None, None) => Origin::Found(Membership::of(options.members.keys().copied())),
-                (None, Some((_, after))) => Origin::FoundAfter(Membership::of(options.members.keys().copied()), after),
+            origin: match (group.is_joined, backup) {
+                (true, _) => Origin::Join,
+                (false, None) => Origin::Found(Membership::of(group.members.keys().copied())),
+                (false, Some((_, after))) => Origin::FoundAfter(Membership::of(group.members.keys().copied()), after),
             },
             transport: Box::new(tcp),
         })?;
@@ -331,11 +335,12 @@ impl Engine {
             peers,
             serial,
             checked: Mutex::new(checked),
-            members: ArcSwap::from_pointee(options.members.clone()),
+            members: ArcSwap::from_pointee(group.members.clone()),
             following: Mutex::default(),
             serves_members,
             has_open_port,
             options,
+            group,
             is_ending: watch::Sender::new(false),
             counters: Counters::default(),
             forwarding: Memory::new(forward::FORWARDING_BYTES_MAX),
@@ -436,31 +441,30 @@ impl Drop for Engine {
 /// lower revisions, and no fencing token is given twice.
 const REVISIONS_AFTER_BACKUP: u64 = 1_000_000_000;
 
-/// The backup that a group begins with, and the index behind which its log begins, where there is no log yet.
-fn backup_of(options: &mut Options) -> Result<Option<(PathBuf, u64)>, EngineError> {
+/// The backup that a group begins with, and the index behind which its log begins, where there is no log yet; in front its checksum, or that of
+/// the one that the group once began with.
+fn backup_of(options: &Options) -> Result<(Option<u32>, Option<(PathBuf, u64)>), EngineError> {
     let wal = options.directory.join("wal");
     let said = |error| EngineError::Directory(wal.display().to_string(), error);
     if let Some(restored) = identity::restored(&options.directory)?
         && wal::is_begun(&wal).map_err(said)?
     {
-        options.restored = restored;
-        return Ok(None);
+        return Ok((restored, None));
     }
-    let Some(path) = options.backup.clone() else { return Ok(None) };
+    let Some(path) = options.backup.clone() else { return Ok((None, None)) };
     let backup = state::verify_backup(&path);
     let backup = backup.map_err(|error| EngineError::Backup(path.display().to_string(), error))?;
-    options.restored = Some(backup.checksum);
-    Ok(Some((path, backup.index.saturating_add(REVISIONS_AFTER_BACKUP))))
+    Ok((Some(backup.checksum), Some((path, backup.index.saturating_add(REVISIONS_AFTER_BACKUP)))))
 }
 
-fn peers(options: &Options) -> std::collections::BTreeMap<u64, String> {
-    options.members.iter().map(|(id, address)| (*id, address.peer.clone())).collect()
+fn peers(group: &Group) -> std::collections::BTreeMap<u64, String> {
+    group.members.iter().map(|(id, address)| (*id, address.peer.clone())).collect()
 }
 
 /// Where other members reach this one; nowhere if it is alone.
-fn listen(options: &Options) -> Result<Vec<TcpListener>, EngineError> {
-    match options.members.get(&options.id) {
-        Some(own) if options.members.len() > 1 || options.listen_peer.is_some() => {
+fn listen(options: &Options, group: &Group) -> Result<Vec<TcpListener>, EngineError> {
+    match group.members.get(&options.id) {
+        Some(own) if group.members.len() > 1 || options.listen_peer.is_some() => {
             let address = options.listen_peer.as_ref().unwrap_or(&own.peer);
             let listener = TcpListener::bind(address);
             Ok(vec![listener.map_err(|error| EngineError::Listen(address.clone(), error))?])
@@ -486,6 +490,17 @@ fn settings(options: &Options) -> Result<replog::Settings, EngineError> {
         clock_drift_ppm,
         ..replog::Settings::default()
     })
+}
+
+fn open_storage(options: &Options) -> Result<Box<dyn Storage>, EngineError> {
+    match options.storage {
+        StateStorage::Memory => Ok(Box::new(state::Memory::default())),
+        StateStorage::Disk { cache_bytes } => {
+            let directory = options.directory.join(STATE);
+            make_private(&directory).map_err(|error| EngineError::Directory(directory.display().to_string(), error))?;
+            Ok(Box::new(Disk::open(&directory, cache_bytes)?))
+        }
+    }
 }
 
 fn open(path: &Path) -> Result<RealDirectory, EngineError> {

@@ -10,13 +10,11 @@ use bytes::Bytes;
 use d_engine_client::{Event, EventKind, WatchOptions};
 use tokio::sync::Notify;
 
-use crate::state::{Change, ChangeKind};
+use crate::state::{CHANGES_BYTES_MAX, Change, ChangeKind};
 use watchers::{Next, Watchers};
 
 /// Changes that are kept.
 const CHANGES_MAX: usize = 100_000;
-/// Their keys and values, and what was there before, bytes.
-const BYTES_MAX: usize = 32 << 20;
 /// Batches that are looked at in one step.
 const STEP_BATCHES: u64 = 64;
 /// A step ends behind the revision with which its events have so many bytes.
@@ -103,8 +101,9 @@ impl History {
         self.lock().is_new = true;
     }
 
-    /// Adds what was applied up to an index.
-    pub fn publish(&self, changes: Vec<Change>, applied: u64) {
+    /// Adds what was applied up to an index. `bytes` is what keys and values have, and what was there before: beyond [`CHANGES_BYTES_MAX`]
+    /// they are not kept, and values may be missing.
+    pub fn publish(&self, changes: Vec<Change>, bytes: usize, applied: u64) {
         let mut kept = self.lock();
         kept.applied = applied;
         if std::mem::take(&mut kept.is_new) {
@@ -118,11 +117,10 @@ impl History {
         }
         let next = kept.next();
         kept.watchers.tell(next, &changes);
-        let bytes = changes.iter().map(bytes_of).sum();
         kept.changes += changes.len();
         kept.bytes += bytes;
         kept.batches.push_back(Arc::new(Batch { changes, applied, bytes }));
-        while kept.changes > CHANGES_MAX || kept.bytes > BYTES_MAX {
+        while kept.changes > CHANGES_MAX || kept.bytes > CHANGES_BYTES_MAX {
             let Some(gone) = kept.batches.pop_front() else { break };
             kept.first += 1;
             kept.oldest = gone.applied + 1;
@@ -252,10 +250,6 @@ fn bytes_told(change: &Change, with_previous: bool) -> usize {
     EVENT_BYTES + change.key.len() + change.value.len() + previous.map_or(0, Bytes::len)
 }
 
-fn bytes_of(Change { key, value, previous, .. }: &Change) -> usize {
-    key.len() + value.len() + previous.as_ref().map_or(0, |previous| previous.len())
-}
-
 fn event(Change { kind, key, value, revision, previous }: &Change, with_previous: bool) -> Event {
     let kind = match kind {
         ChangeKind::Put => EventKind::Put,
@@ -273,6 +267,13 @@ mod tests {
 
     fn change(key: &'static str, revision: u64) -> Change {
         Change { kind: ChangeKind::Put, key: key.into(), value: "v".into(), revision, previous: None }
+    }
+
+    impl History {
+        fn publish_all(&self, changes: Vec<Change>, applied: u64) {
+            let bytes = changes.iter().map(Change::bytes).sum();
+            self.publish(changes, bytes, applied);
+        }
     }
 
     fn all(from_revision: u64) -> WatchOptions {
@@ -305,7 +306,7 @@ mod tests {
                 }
                 let changes = (1..=*size).map(|more| change("k", revision + more)).collect();
                 revision += size.max(&1);
-                history.publish(changes, revision);
+                history.publish_all(changes, revision);
                 if let Some(watcher) = begun.as_mut().filter(|_| at % 3 == 0) {
                     seen.extend(revisions(watcher));
                 }
@@ -351,7 +352,7 @@ mod tests {
                 let change = |key: &String| Change { key: key.clone().into(), ..change("", revision) };
                 let changes: Vec<Change> = keys.iter().map(change).collect();
                 happened.extend(changes.clone());
-                history.publish(changes, revision);
+                history.publish_all(changes, revision);
                 for (watcher, every, _, seen) in &mut watchers {
                     if at % **every == 0 {
                         seen.extend(told(watcher));
@@ -387,12 +388,12 @@ mod tests {
         let history = Arc::new(History::new(1));
         let mut watcher = history.watch(WatchOptions::key("mine")).unwrap();
         for revision in 1..=CHANGES_MAX as u64 + 10 {
-            history.publish(vec![change("k", revision)], revision);
+            history.publish_all(vec![change("k", revision)], revision);
         }
         let woken = tokio::time::timeout(std::time::Duration::from_millis(50), watcher.changed()).await;
         assert!(woken.is_err(), "woken by a change of another key");
         let revision = CHANGES_MAX as u64 + 11;
-        history.publish(vec![change("k", revision), change("mine", revision)], revision);
+        history.publish_all(vec![change("k", revision), change("mine", revision)], revision);
         watcher.changed().await;
         let step = watcher.step().unwrap();
         assert_eq!((step.events.len(), step.index, step.has_more), (1, revision, false));
@@ -407,9 +408,9 @@ mod tests {
         let small = |revision| change("k", revision);
         let history = Arc::new(History::new(1));
         let mut noted = history.watch(WatchOptions { with_previous: true, ..all(0) }).unwrap();
-        history.publish(vec![large(1), large(1), small(1), large(2)], 2);
+        history.publish_all(vec![large(1), large(1), small(1), large(2)], 2);
         // Of one revision, and of as many batches.
-        (3..903).for_each(|revision| history.publish(vec![small(revision)], revision));
+        (3..903).for_each(|revision| history.publish_all(vec![small(revision)], revision));
         let mut from_there = history.watch(WatchOptions { with_previous: true, ..all(1) }).unwrap();
         for watcher in [&mut noted, &mut from_there] {
             let (mut told, mut index, mut steps) = (Vec::new(), 0, 0);
@@ -442,7 +443,7 @@ mod tests {
         let history = Arc::new(History::new(1));
         let mut slow = history.watch(all(0)).unwrap();
         for revision in 1..=CHANGES_MAX as u64 + 10 {
-            history.publish(vec![change("k", revision)], revision);
+            history.publish_all(vec![change("k", revision)], revision);
         }
         let Err(TooOld(oldest)) = slow.step() else { panic!("nothing is gone") };
         assert_eq!(oldest, 11);
@@ -451,11 +452,11 @@ mod tests {
         // In the middle of what it was to be told next.
         let begin = CHANGES_MAX as u64 + 11;
         let mut cut = history.watch(all(begin)).unwrap();
-        (begin..begin + 3).for_each(|revision| history.publish(vec![change("k", revision); 2], revision));
+        (begin..begin + 3).for_each(|revision| history.publish_all(vec![change("k", revision); 2], revision));
         let step = cut.step().unwrap();
         assert_eq!((step.events.len(), step.index, step.has_more), (2, begin, true));
         (begin + 3..begin + 3 + CHANGES_MAX as u64)
-            .for_each(|revision| history.publish(vec![change("k", revision)], revision));
+            .for_each(|revision| history.publish_all(vec![change("k", revision)], revision));
         assert!(cut.step().is_err());
     }
 
@@ -464,7 +465,7 @@ mod tests {
         let history = Arc::new(History::new(1));
         let previous = Some(bytes::Bytes::from(vec![0; 1 << 20]));
         for revision in 1..=33 {
-            history.publish(vec![Change { previous: previous.clone(), ..change("k", revision) }], revision);
+            history.publish_all(vec![Change { previous: previous.clone(), ..change("k", revision) }], revision);
         }
         assert_eq!(history.watch(all(2)).unwrap_err(), TooOld(3), "32 of them are more than 32 MiB, with their keys");
         assert!(history.watch(all(3)).is_ok());
@@ -473,14 +474,14 @@ mod tests {
     #[test]
     fn a_snapshot_ends_what_was_watched_before() {
         let history = Arc::new(History::new(1));
-        history.publish(vec![change("k", 1)], 1);
+        history.publish_all(vec![change("k", 1)], 1);
         let mut before = history.watch(all(1)).unwrap();
         let mut waits = history.watch(all(0)).unwrap();
         history.begin_anew();
-        history.publish(Vec::new(), 50);
+        history.publish_all(Vec::new(), 50);
         assert_eq!(before.step(), Err(TooOld(51)));
         assert_eq!(waits.step(), Err(TooOld(51)));
-        history.publish(vec![change("k", 51)], 51);
+        history.publish_all(vec![change("k", 51)], 51);
         assert_eq!(revisions(&mut history.watch(all(51)).unwrap()), [51]);
     }
 
@@ -488,12 +489,12 @@ mod tests {
     #[test]
     fn a_watch_that_begins_while_a_snapshot_is_taken_in_has_no_silent_gap() {
         let history = Arc::new(History::new(1));
-        history.publish(vec![change("k", 1)], 1);
+        history.publish_all(vec![change("k", 1)], 1);
         history.begin_anew();
         let mut waits = history.watch(all(0)).unwrap();
         let mut behind = history.watch(all(20)).unwrap();
         assert!(waits.step().is_ok_and(|step| step.index == 1));
-        history.publish(Vec::new(), 50);
+        history.publish_all(Vec::new(), 50);
         assert_eq!(waits.step(), Err(TooOld(51)));
         assert_eq!(behind.step(), Err(TooOld(51)));
     }

@@ -117,6 +117,23 @@ impl<S: Storage> Machine<S> {
         self.shown.clone()
     }
 
+    /// Lets the state do what an entry says.
+    fn given<T>(
+        &mut self,
+        entry: &Entry,
+        apply: impl FnOnce(&mut State<S>, u64, u64, u64, Bytes) -> Result<T, StateError>,
+    ) -> Result<T, Broken> {
+        // What a storage has kept is not done again: nobody waits for the answer.
+        if self.shown.broken().is_some() || entry.index <= self.state.committed() {
+            return Err(Broken);
+        }
+        let applied = apply(&mut self.state, entry.index, entry.term, entry.time_millis, entry.data.clone());
+        applied.map_err(|error| {
+            self.end(error);
+            Broken
+        })
+    }
+
     /// From here on nothing is applied, and nothing is read. The first reason counts.
     fn end(&self, why: StateError) {
         tracing::error!(error = %why, "the state cannot go on");
@@ -136,15 +153,12 @@ impl<S: Storage> StateMachine for Machine<S> {
     type Reply = Reply;
 
     fn apply(&mut self, entry: &Entry) -> Reply {
-        // What a storage has kept is not done again: nobody waits for the answer.
-        if self.shown.broken().is_some() || entry.index <= self.state.committed() {
-            return Err(Broken);
-        }
-        let applied = self.state.apply(entry.index, entry.term, entry.time_millis, entry.data.clone());
-        applied.map_err(|error| {
-            self.end(error);
-            Broken
-        })
+        self.given(entry, State::apply)
+    }
+
+    fn apply_unasked(&mut self, entry: &Entry) {
+        // What has failed is told by what is shown from then on.
+        let _ = self.given(entry, State::apply_unasked);
     }
 
     fn takes_long<'a>(&self, commands: impl Iterator<Item = (&'a Entry, bool)>) -> bool {
@@ -168,7 +182,8 @@ impl<S: Storage> StateMachine for Machine<S> {
             *told = users;
             is_new
         });
-        self.shown.history.publish(self.state.take_changes(), index);
+        let (changes, bytes) = self.state.take_changes();
+        self.shown.history.publish(changes, bytes, index);
     }
 
     fn kept(&self) -> u64 {

@@ -22,6 +22,7 @@
 //! | `owners` | who has how many sessions and leases |
 //! | `users` | who may do what |
 //! | `query` | what readers ask |
+//! | `refusal` | why a command does nothing |
 //! | `snapshot` | all of it as bytes |
 //! | `backup` | the same in a file, to begin another group with |
 
@@ -36,6 +37,7 @@ mod memory;
 mod overlay;
 mod owners;
 mod query;
+mod refusal;
 mod rows;
 mod sessions;
 mod snapshot;
@@ -44,7 +46,7 @@ mod storage;
 mod tests;
 mod users;
 
-pub use apply::{Applied, Change, ChangeKind, Outcome, Refusal, State, StateError};
+pub use apply::{Applied, CHANGES_BYTES_MAX, Change, ChangeKind, Outcome, State, StateError};
 pub use backup::{Backup, BackupError, restore as restore_backup, save as save_backup, verify as verify_backup};
 pub use codec::Malformed;
 pub use command::{Command, CommandError, EXPIRED_MAX, LimitError, Limits, Place, check};
@@ -52,6 +54,7 @@ pub use disk::Disk;
 pub use effort::{answer_bytes_max, is_long_query};
 pub use memory::Memory;
 pub use query::{QueryError, answer, known_members, next_expiry, serial_of};
+pub use refusal::Refusal;
 pub use rows::Known;
 pub use snapshot::{SnapshotError, write as write_rows};
 pub use storage::{AllRows, Defragmentation, Defragmented, EachRow, Rows, Storage, StorageError, Table};

@@ -3,14 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use d_engine::engine::Node;
 use d_engine::state::{Disk, EachRow, Rows, Storage, StorageError, Table};
-use d_engine::{Address, Durability, Engine, Options, StateStorage};
+use d_engine::{Address, Durability, Engine, MemberChange, Options, StateStorage};
 use d_engine_client::{
     EventKind, Operation, ReadLevel, ReadPath, Scan, Stamp, Transaction, WatchOptions, end_of_prefix,
 };
@@ -369,49 +370,51 @@ async fn what_a_disk_has_changed_is_made_again_from_the_log_though_it_is_found_l
     assert!(directory.join("state.damaged").exists() && !directory.join("state.is-damaged").exists());
 }
 
+/// Members of a group of three, whose directories are below `directory`, by their numbers: all such groups have one number.
+fn three(directory: PathBuf) -> impl Fn(u64) -> Options {
+    std::fs::create_dir(&directory).unwrap();
+    let peers = (0..3).map(|_| Address { client: String::new(), peer: harness::free_address().to_string() });
+    let members: BTreeMap<u64, Address> = (1..).zip(peers).collect();
+    move |id| Options {
+        id,
+        members: members.clone(),
+        durability: Durability::None,
+        ..Options::alone(directory.join(id.to_string()))
+    }
+}
+
+async fn start(options: &impl Fn(u64) -> Options, ids: &[u64]) -> Vec<Engine> {
+    let engines: Vec<Engine> = ids.iter().map(|id| Engine::start(options(*id)).unwrap()).collect();
+    for engine in &engines {
+        engine.wait_ready(PATIENCE).await.unwrap();
+    }
+    engines
+}
+
+/// Waits until each of three members has written down which of all groups of its number it is of.
+fn know_their_group(options: &impl Fn(u64) -> Options) {
+    let knows = |id| {
+        let identity = std::fs::read_to_string(options(id).directory.join("identity.json")).unwrap();
+        identity.contains("\"serial\": ") && !identity.contains("\"serial\": 0,")
+    };
+    harness::until("all know which group they are of", || (1..=3).all(knows));
+}
+
 /// Two groups of the default name and of the same numbers: a member with a directory of the other one answered linearizable reads with what
 /// that one had written.
 #[tokio::test]
 async fn a_member_with_the_directory_of_another_group_of_the_same_name_is_refused() {
     let root = harness::folder();
-    let founded = |name: &str| {
-        let peers = (0..3).map(|_| Address { client: String::new(), peer: harness::free_address().to_string() });
-        let members: BTreeMap<u64, Address> = (1..).zip(peers).collect();
-        let directory = root.path().join(name);
-        move |id: u64| Options {
-            id,
-            members: members.clone(),
-            durability: Durability::None,
-            ..Options::alone(directory.join(id.to_string()))
-        }
-    };
-    let (first, second) = (founded("first"), founded("second"));
-    for options in [&first, &second] {
-        std::fs::create_dir(options(1).directory.parent().unwrap()).unwrap();
-    }
-    let start = async |options: &dyn Fn(u64) -> Options, ids: &[u64]| {
-        let engines: Vec<Engine> = ids.iter().map(|id| Engine::start(options(*id)).unwrap()).collect();
-        for engine in &engines {
-            engine.wait_ready(PATIENCE).await.unwrap();
-        }
-        engines
-    };
-    let knows = |directory: &std::path::Path| {
-        let identity = std::fs::read_to_string(directory.join("identity.json")).unwrap();
-        identity.contains("\"serial\": ") && !identity.contains("\"serial\": 0,")
-    };
-    let all_know = |options: &dyn Fn(u64) -> Options| {
-        harness::until("all know which group they are of", || (1..=3).all(|id| knows(&options(id).directory)));
-    };
+    let (first, second) = (three(root.path().join("first")), three(root.path().join("second")));
     let of_first = start(&first, &[1, 2, 3]).await;
     for number in 0..12 {
         of_first[0].client().put(format!("k{number}"), "first").await.unwrap();
     }
-    all_know(&first);
+    know_their_group(&first);
     drop(of_first);
     let mut of_second = start(&second, &[1, 2, 3]).await;
     of_second[0].client().put("k0", "second").await.unwrap();
-    all_know(&second);
+    know_their_group(&second);
     of_second.pop().unwrap().stop().unwrap();
     let away = second(3).directory.with_extension("away");
     std::fs::rename(second(3).directory, &away).unwrap();
@@ -432,4 +435,25 @@ async fn a_member_with_the_directory_of_another_group_of_the_same_name_is_refuse
     std::fs::rename(away, second(3).directory).unwrap();
     let back = start(&second, &[3]).await;
     assert_eq!(back[0].client().get("k1").await.unwrap().unwrap().value, "second");
+}
+
+/// Its vote was counted on where nobody of the group was: with one more that is lost, the group would have decided nothing any more.
+#[tokio::test]
+async fn a_member_that_votes_is_not_looked_for_where_another_group_has_one_of_its_number() {
+    let root = harness::folder();
+    let (first, second) = (three(root.path().join("first")), three(root.path().join("second")));
+    let of_first = start(&first, &[1, 2, 3]).await;
+    let _of_second = start(&second, &[1, 2, 3]).await;
+    know_their_group(&first);
+    know_their_group(&second);
+    let leader = leader_of(&of_first);
+    let moved = leader.options().id % 3 + 1;
+    let refused = leader.change_members(MemberChange::Add(moved, second(moved).members[&moved].clone())).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("another group with the same name"), "{refused}");
+    assert_eq!(leader.members()[&moved], first(moved).members[&moved]);
+}
+
+fn leader_of(engines: &[Engine]) -> Node {
+    harness::eventually("there is a leader", || engines.iter().map(Engine::node).find(|node| node.leads()).cloned())
 }

@@ -1,4 +1,4 @@
-//! The original d-engine, by the program in `peers/d-engine`: its flags are in that program's first lines. Clients and members come to one port.
+//! The original d-engine, by the program in `peers/d-engine-original`: its flags are in that program's first lines. Clients and members come to one port.
 
 use super::{CLIENT, Launch, Start};
 

@@ -79,8 +79,8 @@ fn leader(node: &Node) -> Result<(u32, String, u64), Status> {
 /// Both dialects have the same messages, under names of their own: one text for both.
 macro_rules! dialect {
     ($answer:ident, $words:ident, $membership:ident) => {
-        pub(super) fn $answer(doors: &Api, method: Method, message: Bytes) -> Result<Unary, Status> {
-            let node = &doors.node;
+        pub(super) fn $answer(api: &Api, method: Method, message: Bytes) -> Result<Unary, Status> {
+            let node = &api.node;
             Ok(match method {
                 Method::GetClusterMetadata => {
                     let $words::MetadataRequest {} = decode_short(message)?;
@@ -98,7 +98,7 @@ macro_rules! dialect {
                 Method::JoinCluster => {
                     let $words::JoinRequest { node_id, address, .. } = decode_short(message)?;
                     let node = node.clone();
-                    later(doors.patience, async move {
+                    later(api.patience, async move {
                         let joined = join(&node, node_id, &address).await;
                         let leader_id = known(&node).leader.map_or(0, small);
                         Ok(match joined {
@@ -137,7 +137,7 @@ macro_rules! dialect {
                         None => Vec::new(),
                     };
                     let node = node.clone();
-                    later(doors.patience, async move {
+                    later(api.patience, async move {
                         let known_term = known(&node).term;
                         let error = match change_all(&node, term, known_term, changes).await {
                             None => ErrorCode::None,

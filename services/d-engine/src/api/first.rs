@@ -29,13 +29,13 @@ impl Method {
     }
 }
 
-pub(super) fn unary(doors: &Api, method: Method, message: Bytes) -> Result<Unary, Status> {
-    let node = &doors.node;
+pub(super) fn unary(api: &Api, method: Method, message: Bytes) -> Result<Unary, Status> {
+    let node = &api.node;
     match method {
         Method::Write => {
             let transaction = transaction(decode_items(message)?)?;
-            let written = node.write_later(transaction, None, doors.not_leading);
-            Ok(later(doors.patience, async { acknowledgement(written.await.map(|_| ())) }))
+            let written = node.write_later(transaction, None, api.not_leading);
+            Ok(later(api.patience, async { acknowledgement(written.await.map(|_| ())) }))
         }
         Method::Read => {
             let (query, level) = query(decode_items(message)?);
@@ -43,9 +43,9 @@ pub(super) fn unary(doors: &Api, method: Method, message: Bytes) -> Result<Unary
                 return Ok(now(answer.map(|seen| results(seen.value)).map_err(errors::status)));
             }
             let seen = node.read_later(query, level.into());
-            Ok(later(doors.patience, async { seen.await.map(|seen| results(seen.value)).map_err(errors::status) }))
+            Ok(later(api.patience, async { seen.await.map(|seen| results(seen.value)).map_err(errors::status) }))
         }
-        Method::Cluster(method) => cluster::first(doors, method, message),
+        Method::Cluster(method) => cluster::first(api, method, message),
     }
 }
 

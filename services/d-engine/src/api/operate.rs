@@ -455,7 +455,7 @@ pub(super) async fn status(node: &Node) -> wire::StatusReply {
     };
     wire::StatusReply {
         member_id: options.id,
-        cluster_id: options.group_number(),
+        cluster_id: node.group().number,
         leader_id: leader.id,
         leader_address: leader.address,
         term: status.term,

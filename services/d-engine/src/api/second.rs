@@ -48,12 +48,12 @@ impl Method {
     }
 }
 
-pub(super) fn unary(doors: &Api, method: Method, message: Bytes) -> Result<Unary, Status> {
-    let node = &doors.node;
+pub(super) fn unary(api: &Api, method: Method, message: Bytes) -> Result<Unary, Status> {
+    let node = &api.node;
     match method {
         Method::Write => {
-            let written = node.write_later(transaction(decode(message)?)?, None, doors.not_leading);
-            Ok(later(doors.patience, async { written.await.map(|written| result(&written)).map_err(errors::status) }))
+            let written = node.write_later(transaction(decode(message)?)?, None, api.not_leading);
+            Ok(later(api.patience, async { written.await.map(|written| result(&written)).map_err(errors::status) }))
         }
         Method::Read => {
             let (query, level) = query(decode_items(message)?);
@@ -61,14 +61,14 @@ pub(super) fn unary(doors: &Api, method: Method, message: Bytes) -> Result<Unary
                 return Ok(now(answer.map(|seen| results(seen.value)).map_err(errors::status)));
             }
             let seen = node.read_later(query, level.into());
-            Ok(later(doors.patience, async { seen.await.map(|seen| results(seen.value)).map_err(errors::status) }))
+            Ok(later(api.patience, async { seen.await.map(|seen| results(seen.value)).map_err(errors::status) }))
         }
         Method::Scan => {
             let request: wire::ScanRequest = decode(message)?;
             let node = node.clone();
-            Ok(later(doors.patience, async move { scan(&node, request.prefix).await }))
+            Ok(later(api.patience, async move { scan(&node, request.prefix).await }))
         }
-        Method::Cluster(method) => cluster::second(doors, method, message),
+        Method::Cluster(method) => cluster::second(api, method, message),
         Method::Watch | Method::WatchMembership => Err(Status::new(Code::Internal, "it is a stream")),
     }
 }

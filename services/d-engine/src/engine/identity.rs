@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use service_kit::directory::{file_in_place_of, make_private, write_whole};
 
 use super::STATE;
-use super::options::{Address, Options};
+use super::options::{Address, Group, Options};
 
 const FILE: &str = "identity.json";
 /// Between questions of one who joins.
@@ -167,16 +167,15 @@ pub struct Checked {
     identity: Identity,
 }
 
-/// Who joins a group learns from it, or from its own directory, who the members are, the group's number, and which one of that number it is,
-/// which this returns. Members may learn later than this one starts that it was added: they are asked again for so long.
+/// The group that a member joins, and its serial number, as its members or the member's own directory say; `None`: it joins none. Members may
+/// learn later than this one starts that it was added: they are asked again for so long.
 pub fn join(
-    options: &mut Options,
+    options: &Options,
     patience: Duration,
     ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
-) -> Result<Option<u64>, IdentityError> {
+) -> Result<Option<(Group, Option<u64>)>, IdentityError> {
     if options.join.is_empty() {
-        // A founder.
-        return Ok(Some(0));
+        return Ok(None);
     }
     let deadline = Instant::now() + patience;
     let refuse = |why: String| Err(IdentityError::Join(options.id, why));
@@ -217,19 +216,31 @@ pub fn join(
     let Ok(number) = u64::from_str_radix(&known.group, 16) else {
         return refuse(format!("its group's number is {:?}, which is none", known.group));
     };
-    (options.joined, options.members) = (Some(number), known.members);
-    Ok(known.serial)
+    Ok(Some((Group { number, members: known.members, restored: None, is_joined: true }, known.serial)))
 }
 
-/// Why a member of this group is not at an address; `Ok`: it is, as far as who is there says.
-pub fn is_at(address: &str, group: &str, member: u64, ask: impl Fn(&str) -> io::Result<Vec<u8>>) -> Result<(), String> {
+/// Why a member of this group, of this serial number (0: that is not known), is not at an address; `Ok`: it is, as far as who is there says.
+pub fn is_at(
+    address: &str,
+    (group, serial): (&str, u64),
+    member: u64,
+    ask: impl Fn(&str) -> io::Result<Vec<u8>>,
+) -> Result<(), String> {
     let there = introduced(address, &ask).map_err(|error| error.to_string())?;
-    match there {
-        there if there.group != group => {
-            Err(format!("who is there belongs to group {:?}, not to {group}", there.group))
-        }
-        there if ![0, member].contains(&there.member) => Err(format!("there is member {}", there.member)),
-        _ => Ok(()),
+    if there.group != group {
+        return Err(format!("who is there belongs to group {:?}, not to {group}", there.group));
+    }
+    // As on connections of the log: who does not know it yet is not refused.
+    let said = there.serial.unwrap_or_default();
+    if said != 0 && serial != 0 && said != serial {
+        return Err(format!(
+            "who is there belongs to another group with the same name and founders: of serial number {said:016x}, and this one's is {serial:016x}"
+        ));
+    }
+    match there.member {
+        0 => Ok(()),
+        other if other == member => Ok(()),
+        other => Err(format!("there is member {other}")),
     }
 }
 
@@ -270,6 +281,7 @@ fn read(folder: &Path) -> Result<Option<Identity>, IdentityError> {
 /// of another member and brings what that says.
 pub fn check(
     options: &Options,
+    group: &Group,
     serial: Option<u64>,
     ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
 ) -> Result<Checked, IdentityError> {
@@ -282,17 +294,17 @@ pub fn check(
     }
     make_private(&folder).map_err(|error| file(&folder, error))?;
     let wanted = Identity {
-        group: format!("{:x}", options.group_number()),
+        group: format!("{:x}", group.number),
         member: options.id,
         serial,
         has_log: false,
-        restored: options.restored,
-        joined: if options.joined.is_some() { options.members.clone() } else { BTreeMap::new() },
+        restored: group.restored,
+        joined: if group.is_joined { group.members.clone() } else { BTreeMap::new() },
     };
     let has_log = wal::is_begun(&folder.join("wal")).map_err(|error| file(&folder, error))?;
     let path = folder.join(FILE);
     match read(&folder)? {
-        Some(found) if !found.joined.is_empty() && options.joined.is_none() && found.member == wanted.member => {
+        Some(found) if !found.joined.is_empty() && !group.is_joined && found.member == wanted.member => {
             Err(IdentityError::Joined(shown))
         }
         Some(found) if (&found.group, found.member) != (&wanted.group, wanted.member) => Err(IdentityError::Other {
@@ -309,7 +321,7 @@ pub fn check(
             Err(IdentityError::StateAlone(folder.join(STATE).display().to_string()))
         }
         found => {
-            match who_knows(options, &ask) {
+            match who_knows(options.id, group, &ask) {
                 Ok(None) => {}
                 Ok(Some(who)) => return Err(IdentityError::Emptied(shown, options.id, who)),
                 Err(why) => return Err(IdentityError::Untold(shown, why)),
@@ -332,8 +344,12 @@ fn has_files(folder: &Path) -> io::Result<bool> {
 
 /// The address of a member that says that this one has acknowledged entries; an error if somebody is there, and nobody who is can tell.
 /// All are asked at the same time: one that hangs takes seconds.
-fn who_knows(options: &Options, ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sync)) -> Result<Option<String>, String> {
-    let others = options.members.iter().filter(|(id, _)| **id != options.id);
+fn who_knows(
+    member: u64,
+    group: &Group,
+    ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sync),
+) -> Result<Option<String>, String> {
+    let others = group.members.iter().filter(|(id, _)| **id != member);
     let others: Vec<&String> = others.map(|(_, address)| &address.peer).collect();
     // Who is not there, or begins as well, knows nothing.
     let said = |address: &String| ask(address).ok().map(|said| (understood(&said), address.clone()));
@@ -342,10 +358,13 @@ fn who_knows(options: &Options, ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sy
         let asked: Vec<_> = others.into_iter().map(|address| scope.spawn(move || said(address))).collect();
         asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
     });
+    let own = format!("{:x}", group.number);
     let (mut is_told, mut why) = (false, None);
     for (introduction, address) in said {
         match introduction {
-            Ok(introduction) if introduction.seen.contains(&options.id) => return Ok(Some(address)),
+            Ok(introduction) if introduction.seen.contains(&member) => return Ok(Some(address)),
+            // What a member of another group has not seen tells nothing; who begins, too, does not say whose it is.
+            Ok(introduction) if !introduction.group.is_empty() && introduction.group != own => {}
             Ok(_) => is_told = true,
             Err(error) => why = Some(format!("{address}: {error}")),
         }
@@ -396,190 +415,4 @@ fn write(folder: &Path, identity: &Identity) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-    use crate::engine::Address;
-    use std::collections::BTreeMap;
-
-    fn options(directory: &Path) -> Options {
-        let address = |port| Address { client: format!("a:{port}"), peer: format!("b:{port}") };
-        let members = BTreeMap::from([(1, address(1)), (2, address(2))]);
-        Options { members, ..Options::alone(directory.join("data")) }
-    }
-
-    fn nobody(_: &str) -> io::Result<Vec<u8>> {
-        Err(io::ErrorKind::ConnectionRefused.into())
-    }
-
-    fn make_log(options: &Options) {
-        fs::create_dir_all(options.directory.join("wal")).unwrap();
-        fs::write(options.directory.join("wal/00000000000000000001.wal"), "").unwrap();
-    }
-
-    #[test]
-    fn a_new_member_begins_and_its_directory_is_its_users_alone() {
-        let root = harness::folder();
-        let options = options(root.path());
-        // A start that was killed before it had a log, too.
-        for _ in 0..2 {
-            check(&options, Some(0), nobody).unwrap();
-        }
-        let mode = fs::metadata(&options.directory).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o700);
-    }
-
-    #[test]
-    fn a_file_as_directory_is_refused_by_its_name() {
-        let root = harness::folder();
-        let options = options(root.path());
-        fs::write(&options.directory, "").unwrap();
-        let expected = format!("{} is a file: name a directory", options.directory.display());
-        for refused in [check(&options, Some(0), nobody).map(drop), restored(&options.directory).map(drop)] {
-            let error = refused.unwrap_err().to_string();
-            assert!(error.starts_with(&expected), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_member_that_lost_its_log_is_refused() {
-        let root = harness::folder();
-        let options = options(root.path());
-        check(&options, Some(0), nobody).unwrap().has_log().unwrap();
-        assert!(matches!(check(&options, Some(0), nobody), Err(IdentityError::LogLost(_))));
-        make_log(&options);
-        check(&options, Some(0), nobody).unwrap();
-        fs::remove_file(options.directory.join(FILE)).unwrap();
-        assert!(matches!(check(&options, Some(0), nobody), Err(IdentityError::Unnamed(_))));
-    }
-
-    #[test]
-    fn a_state_whose_log_is_gone_is_refused_and_stays() {
-        let root = harness::folder();
-        let options = options(root.path());
-        let state = options.directory.join(STATE);
-        fs::create_dir_all(&state).unwrap();
-        check(&options, Some(0), nobody).map(drop).unwrap();
-        fs::remove_file(options.directory.join(FILE)).unwrap();
-        fs::write(state.join("0.jnl"), "rows").unwrap();
-        for _ in 0..2 {
-            let refused = check(&options, Some(0), nobody).map(drop).unwrap_err();
-            assert!(
-                matches!(&refused, IdentityError::StateAlone(path) if *path == state.display().to_string()),
-                "{refused}"
-            );
-        }
-        fs::remove_dir_all(&state).unwrap();
-        check(&options, Some(0), nobody).unwrap();
-        // A start that was killed before it had a log: what it left is its own.
-        fs::create_dir_all(&state).unwrap();
-        fs::write(state.join("0.jnl"), "").unwrap();
-        check(&options, Some(0), nobody).unwrap();
-    }
-
-    #[test]
-    fn a_member_that_lost_everything_is_refused_by_those_who_know() {
-        let root = harness::folder();
-        let options = options(root.path());
-        let says = |seen: &'static str| {
-            move |address: &str| {
-                assert_eq!(address, "b:2");
-                Ok(format!("{{\"seen\":[{seen}]}}").into_bytes())
-            }
-        };
-        check(&options, Some(0), says("2")).unwrap();
-        assert!(matches!(check(&options, Some(0), says("2,1")), Err(IdentityError::Emptied(_, 1, _))));
-    }
-
-    #[test]
-    fn a_member_that_lost_everything_does_not_begin_anew_because_others_cannot_read_what_they_know() {
-        let root = harness::folder();
-        let mut options = options(root.path());
-        for said in ["", "{"] {
-            let checked = check(&options, Some(0), |_| Ok(said.into()));
-            assert!(matches!(checked, Err(IdentityError::Untold(_, why)) if why.contains("b:2")));
-        }
-        // Another one is asked.
-        let address = Address { client: "a:3".into(), peer: "b:3".into() };
-        options.members.insert(3, address);
-        let says = |third: &'static str| {
-            move |address: &str| Ok(if address == "b:3" { third.as_bytes().to_vec() } else { Vec::new() })
-        };
-        assert!(
-            matches!(check(&options, Some(0), says("{\"seen\":[1]}")), Err(IdentityError::Emptied(_, 1, who)) if who == "b:3")
-        );
-        check(&options, Some(0), says("{\"seen\":[3]}")).unwrap();
-    }
-
-    #[test]
-    fn who_joins_learns_who_the_members_are_and_remembers() {
-        let root = harness::folder();
-        let address = |port| Address { client: format!("a:{port}"), peer: format!("b:{port}") };
-        let joiner = || Options { id: 4, join: vec!["b:1".into()], ..Options::alone(root.path().join("data")) };
-        let members: BTreeMap<u64, Address> = [(1, address(1)), (4, address(4))].into();
-        let said = |introduction: Introduction| move |_: &str| Ok(serde_json::to_vec(&introduction).unwrap());
-        let introduction = Introduction { group: "abc".into(), serial: Some(77), members, ..Introduction::default() };
-        let unknown = Introduction { members: BTreeMap::new(), ..introduction.clone() };
-        let removed = Introduction { removed: vec![4], ..introduction.clone() };
-        for refused in [unknown, removed] {
-            assert!(matches!(join(&mut joiner(), Duration::ZERO, said(refused)), Err(IdentityError::Join(4, _))));
-        }
-        assert!(matches!(join(&mut joiner(), Duration::ZERO, nobody), Err(IdentityError::Join(..))));
-        let mut options = joiner();
-        let serial = join(&mut options, Duration::ZERO, said(introduction)).unwrap();
-        assert_eq!((options.group_number(), options.members.len(), serial), (0xabc, 2, Some(77)));
-        check(&options, serial, nobody).unwrap().has_log().unwrap();
-        make_log(&options);
-        // Nobody needs to be asked again.
-        let mut again = joiner();
-        assert_eq!(join(&mut again, Duration::ZERO, nobody).unwrap(), Some(77));
-        assert_eq!((again.group_number(), &again.members), (0xabc, &options.members));
-        check(&again, None, nobody).unwrap();
-        let alone = Options { join: Vec::new(), ..joiner() };
-        let refused = check(&alone, Some(0), nobody).map(drop).unwrap_err();
-        assert!(refused.to_string().contains("start it with --join"), "{refused}");
-    }
-
-    #[test]
-    fn which_group_it_is_stays_and_one_of_an_earlier_release_has_no_serial_number() {
-        let root = harness::folder();
-        let options = options(root.path());
-        let mut checked = check(&options, Some(0), nobody).unwrap();
-        assert_eq!(checked.serial(), Some(0));
-        checked.is_of(7).unwrap();
-        assert_eq!(check(&options, Some(0), nobody).unwrap().serial(), Some(7));
-        let path = options.directory.join(FILE);
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, text.replace("\"serial\": 7,", "")).unwrap();
-        assert_eq!(check(&options, Some(0), nobody).unwrap().serial(), None);
-        // Nor has who joins such a group.
-        let none: Introduction = serde_json::from_str("{\"seen\":[1],\"group\":\"abc\"}").unwrap();
-        assert_eq!(none.serial, None);
-    }
-
-    #[test]
-    fn a_member_is_where_it_says_so_itself() {
-        let there = |group: &str, member| {
-            let said = Introduction { group: group.into(), member, ..Introduction::default() };
-            is_at("b:2", "abc", 2, |_| Ok(serde_json::to_vec(&said).unwrap()))
-        };
-        assert_eq!((there("abc", 2), there("abc", 0)), (Ok(()), Ok(())));
-        assert_eq!(there("abc", 1), Err("there is member 1".into()));
-        assert!(there("abd", 2).unwrap_err().contains("belongs to group \"abd\", not to abc"));
-        assert!(is_at("b:2", "abc", 2, nobody).unwrap_err().contains("refused"));
-    }
-
-    #[test]
-    fn a_directory_of_somebody_else_is_refused() {
-        let root = harness::folder();
-        let options = options(root.path());
-        check(&options, Some(0), nobody).unwrap();
-        let others = [Options { id: 2, ..options.clone() }, Options { group: "other".into(), ..options.clone() }];
-        for other in others {
-            assert!(matches!(check(&other, Some(0), nobody), Err(IdentityError::Other { .. })));
-        }
-        fs::write(options.directory.join(FILE), "{").unwrap();
-        assert!(matches!(check(&options, Some(0), nobody), Err(IdentityError::Content(..))));
-    }
-}
+mod tests;

@@ -61,7 +61,7 @@ impl Node {
         let _one = self.0.following.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(known) = known_members(&*self.shown().view().rows) else { return };
         let in_log = self.handle().status().membership.all();
-        let mut members = self.options().members.clone();
+        let mut members = self.group().members.clone();
         for (id, Known { is_removed, place, .. }) in known {
             // Who leaves is reached until the log has let it go.
             if is_removed && !in_log.contains(&id) {
@@ -151,9 +151,10 @@ impl Node {
     /// Asks at an address whether a member whose vote counts is there: a majority that cannot be reached decides nothing any more, not even where
     /// its members are.
     async fn find(&self, id: u64, peer: &str) -> Result<(), Error> {
-        let (address, group) = (peer.to_owned(), format!("{:x}", self.options().group_number()));
-        let tls = self.options().peer_tls.clone();
-        let asked = move || identity::is_at(&address, &group, id, |address| identity::ask(address, tls.as_ref()));
+        let (address, group) = (peer.to_owned(), format!("{:x}", self.group().number));
+        let (serial, tls) = (self.0.serial.get(), self.options().peer_tls.clone());
+        let asked =
+            move || identity::is_at(&address, (&group, serial), id, |address| identity::ask(address, tls.as_ref()));
         let found = tokio::task::spawn_blocking(asked).await.unwrap_or_else(|error| Err(error.to_string()));
         found.map_err(|why| {
             Error::Invalid(format!(

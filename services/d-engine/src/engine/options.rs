@@ -95,17 +95,13 @@ pub struct Options {
     /// Where other members are served, `host:port`, if not where they find this one. A founder that is alone serves others only where
     /// this is said; without, nobody can join it.
     pub listen_peer: Option<String>,
-    /// Where members of a group that exists serve other members, `host:port`: this member was added to it, and joins. Then `members` is
-    /// what those say. Where there is a log already, it is not looked at.
+    /// Where members of a group that exists serve other members, `host:port`: this member was added to it, and joins. Then `members`, `group`
+    /// and `backup` are not looked at: those say what they are. Where there is a log already, nobody is asked.
     pub join: Vec<String>,
     /// Names the group together with the founding members' numbers, so that two groups never mix. Who joins takes it from the group.
     pub group: String,
-    /// The group's number, where it does not follow from its name and members: of one that was joined.
-    pub joined: Option<u64>,
     /// A backup that a new group begins with; all its founders have the same one. Where there is a log already, it is not looked at.
     pub backup: Option<PathBuf>,
-    /// The checksum of the backup that the group began with: found out by the engine.
-    pub restored: Option<u32>,
     /// What an acknowledged write has been through.
     pub durability: Durability,
     /// Where the state lies. It may be another one at each start, and differ among members.
@@ -135,9 +131,7 @@ impl Options {
             listen_peer: None,
             join: Vec::new(),
             group: "d-engine".into(),
-            joined: None,
             backup: None,
-            restored: None,
             durability: Durability::Fsync,
             storage: StateStorage::Memory,
             heartbeat: Duration::from_millis(100),
@@ -149,16 +143,28 @@ impl Options {
         }
     }
 
-    /// The group's number: of its name and of its founding members' numbers.
-    pub fn group_number(&self) -> u64 {
-        if let Some(number) = self.joined {
-            return number;
-        }
+    /// The group that its members found with these options. `restored` is the checksum of the backup that it begins with.
+    pub(super) fn founded(&self, restored: Option<u32>) -> Group {
         // FNV-1a: it keeps accidents apart, not enemies. It stands in directories: it must not change with a release.
         let numbers = self.members.keys().flat_map(|id| id.to_le_bytes());
         // Founders with different states must never meet.
-        let restored = self.restored.into_iter().flat_map(u32::to_le_bytes);
-        let bytes = self.group.bytes().chain([0]).chain(numbers).chain(restored);
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+        let checksum = restored.into_iter().flat_map(u32::to_le_bytes);
+        let bytes = self.group.bytes().chain([0]).chain(numbers).chain(checksum);
+        let number =
+            bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        Group { number, members: self.members.clone(), restored, is_joined: false }
     }
+}
+
+/// The group that a member is of, as it was when the member came to it: what its user, its directory and other members say, together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Of its name and of its founding members' numbers: members of groups with other numbers refuse each other.
+    pub number: u64,
+    /// Where the members are, this one among them.
+    pub members: BTreeMap<u64, Address>,
+    /// The checksum of the backup that it began with; who joins it does not ask for it.
+    pub restored: Option<u32>,
+    /// Others have founded it.
+    pub is_joined: bool,
 }

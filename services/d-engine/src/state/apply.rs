@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use d_engine_client::{Applied as Results, OperationResult, Transaction};
+use d_engine_client::{Applied as Results, Operation, OperationResult, Transaction};
 
 use super::codec::Malformed;
 use super::command::{Command, CommandError, EXPIRED_MAX};
@@ -17,6 +17,7 @@ use super::leases;
 use super::overlay::{Changed, Overlay, Pending};
 use super::owners::Owners;
 use super::query::serial_of;
+use super::refusal::Refusal;
 use super::rows::{Known, Value, numbered, of_numbered, single};
 use super::sessions::{self, Before, Room};
 use super::snapshot;
@@ -26,145 +27,15 @@ use super::users::{Principal, UserChange, Users, owner_of};
 /// What a transaction reads at most, bytes: every member makes the answer, also when it replays the log.
 pub(super) const ANSWER_BYTES_MAX: usize = 4 << 20;
 
+/// What keys and values of changes take that wait to be told to those who watch, bytes: of more, values are not held, for the history would not
+/// keep these changes anyway.
+pub const CHANGES_BYTES_MAX: usize = 32 << 20;
+
+/// What rows of keys take that are not committed yet, bytes: beyond, what was applied so far is committed, though more is at hand.
+const UNCOMMITTED_BYTES_MAX: usize = 64 << 20;
+
 /// Changes of a batch that there is always room for.
 const CHANGES_ROOM: usize = 1024;
-
-/// Why a command has done nothing. Each has a number in the table of answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[repr(u8)]
-pub enum Refusal {
-    /// The session has ended, or never was.
-    #[error("the session has ended, or never was")]
-    NoSession = 1,
-    /// The client has said that it has the answer to this write.
-    #[error("the answer to this write is not kept any more: its client said that it has it")]
-    Forgotten = 2,
-    /// The client does not say what it has.
-    #[error("the session keeps too many answers: say with awaited_from which have arrived")]
-    TooManyAnswers = 3,
-    /// There are too many sessions.
-    #[error("there are too many sessions: close some, or wait until they end")]
-    TooManySessions = 4,
-    /// One user has too many sessions.
-    #[error("the user has 4096 sessions: close some, or wait until they end")]
-    TooManyOwnSessions = 20,
-    /// One user has too many leases.
-    #[error("the user has 10000 leases: revoke some, or wait until they end")]
-    TooManyOwnLeases = 21,
-    /// There are too many leases.
-    #[error("there are 1000000 leases: revoke some, or wait until they end")]
-    TooManyLeases = 22,
-    /// A value is not a number.
-    #[error("the value is no counter: decimal digits are, with a sign or without")]
-    NotACounter = 5,
-    /// A sum is too large.
-    #[error("the sum has more than 64 bits")]
-    CounterOverflow = 6,
-    /// A transaction reads too much.
-    #[error("the transaction reads more than 4 MiB, or compares values of more than 64 MiB: send several")]
-    AnswerTooLarge = 7,
-    /// It is no command.
-    #[error("the entry is no command")]
-    Malformed = 8,
-    /// A lease has ended.
-    #[error("there is no such lease: it has ended, or never was; grant another one")]
-    NoLease = 10,
-    /// A lease ends with too much.
-    #[error("the lease has 1000 keys: attach more to another one")]
-    TooManyLeaseKeys = 11,
-    /// Answers of sessions take too much memory.
-    #[error("answers that sessions keep take too much memory: say with awaited_from which have arrived, and try again")]
-    NoRoomForAnswers = 18,
-    /// A transaction ends too much.
-    #[error("the transaction revokes leases with more than 10000 keys together, or keeps them alive: do it in several")]
-    TooManyRevokedKeys = 19,
-    /// Nobody has said that it may.
-    #[error("permission denied: ask an administrator for a grant of the prefix (ctl user grant)")]
-    Denied = 12,
-    /// There is no such user.
-    #[error("there is no user of this name")]
-    NoUser = 13,
-    /// There is one already.
-    #[error("there is a user of this name already")]
-    UserExists = 14,
-    /// Nobody could change users any more.
-    #[error("users are asked for, and nobody would administer them: add an administrator first (ctl user add --admin)")]
-    NoAdmin = 15,
-    /// Too much is known of users.
-    #[error("there are too many users, or prefixes of one: 10000 and 1000 at most")]
-    TooManyUsers = 16,
-    /// It was not granted.
-    #[error("the user has no grant of exactly this prefix")]
-    NoGrant = 17,
-    /// A member has left for good.
-    #[error("a member with this number was removed: give the new one a number that was never used")]
-    MemberRemoved = 9,
-}
-
-impl Refusal {
-    /// All.
-    pub const ALL: [Self; 22] = [
-        Self::NoSession,
-        Self::Forgotten,
-        Self::TooManyAnswers,
-        Self::TooManySessions,
-        Self::TooManyOwnSessions,
-        Self::TooManyOwnLeases,
-        Self::TooManyLeases,
-        Self::NotACounter,
-        Self::CounterOverflow,
-        Self::AnswerTooLarge,
-        Self::Malformed,
-        Self::MemberRemoved,
-        Self::NoLease,
-        Self::TooManyLeaseKeys,
-        Self::NoRoomForAnswers,
-        Self::TooManyRevokedKeys,
-        Self::Denied,
-        Self::NoUser,
-        Self::UserExists,
-        Self::NoAdmin,
-        Self::TooManyUsers,
-        Self::NoGrant,
-    ];
-
-    /// Whether the same may be done later, when others, or the client itself, have given room back. Nothing has happened.
-    pub const fn passes(self) -> bool {
-        match self {
-            Self::TooManyAnswers
-            | Self::NoRoomForAnswers
-            | Self::TooManySessions
-            | Self::TooManyOwnSessions
-            | Self::TooManyLeases
-            | Self::TooManyOwnLeases => true,
-            Self::NoSession
-            | Self::Forgotten
-            | Self::NotACounter
-            | Self::CounterOverflow
-            | Self::AnswerTooLarge
-            | Self::Malformed
-            | Self::MemberRemoved
-            | Self::NoLease
-            | Self::TooManyLeaseKeys
-            | Self::TooManyRevokedKeys
-            | Self::Denied
-            | Self::NoUser
-            | Self::UserExists
-            | Self::NoAdmin
-            | Self::TooManyUsers
-            | Self::NoGrant => false,
-        }
-    }
-
-    /// Its number; never 0.
-    pub(super) fn number(self) -> u8 {
-        self as u8
-    }
-
-    pub(super) fn of(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|refusal| refusal.number() == number)
-    }
-}
 
 /// What a command came to.
 pub type Outcome = Result<Results, Refusal>;
@@ -218,6 +89,13 @@ pub struct Change {
     pub previous: Option<Bytes>,
 }
 
+impl Change {
+    /// What its key and values have.
+    pub fn bytes(&self) -> usize {
+        self.key.len() + self.value.len() + self.previous.as_ref().map_or(0, Bytes::len)
+    }
+}
+
 /// Why a member cannot go on: it would have another state than others.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
@@ -243,6 +121,10 @@ pub struct State<S> {
     room: Room,
     users: Arc<Users>,
     changes: Vec<Change>,
+    /// What they have, with what was not held.
+    changes_bytes: usize,
+    /// What was written since the last commit.
+    uncommitted_bytes: usize,
 }
 
 impl<S: Storage> State<S> {
@@ -250,7 +132,7 @@ impl<S: Storage> State<S> {
     pub fn new(storage: S) -> Result<Self, StorageError> {
         let (owners, room) = (Owners::of(&storage)?, Room::of(&storage)?);
         let users = Arc::new(Users::load(&storage)?);
-        Ok(Self { storage, owners, room, users, changes: Vec::new() })
+        Ok(Self { storage, owners, room, users, changes: Vec::new(), changes_bytes: 0, uncommitted_bytes: 0 })
     }
 
     /// Whether these commands together may take longer than a few dozen milliseconds, by the state before them.
@@ -280,19 +162,41 @@ impl<S: Storage> State<S> {
 
     /// Makes what was applied visible, all at once.
     pub fn commit(&mut self, index: u64) -> Result<(), StorageError> {
+        self.uncommitted_bytes = 0;
         self.storage.commit(index)
     }
 
-    /// What has happened since this was asked last, in order.
-    pub fn take_changes(&mut self) -> Vec<Change> {
+    /// What has happened since this was asked last, in order, and what that has, bytes. If these are more than [`CHANGES_BYTES_MAX`], values are
+    /// missing.
+    pub fn take_changes(&mut self) -> (Vec<Change>, usize) {
         // No larger than they are: they are kept for long.
         let changes = self.changes.drain(..).collect();
         self.changes.shrink_to(CHANGES_ROOM);
-        changes
+        (changes, std::mem::take(&mut self.changes_bytes))
     }
 
     /// Applies an entry.
     pub fn apply(&mut self, index: u64, term: u64, time_millis: u64, data: Bytes) -> Result<Applied, StateError> {
+        self.apply_for(true, index, term, time_millis, data)
+    }
+
+    /// Applies an entry of which nobody waits for what it came to: the state becomes the same.
+    pub fn apply_unasked(&mut self, index: u64, term: u64, time_millis: u64, data: Bytes) -> Result<(), StateError> {
+        self.apply_for(false, index, term, time_millis, data).map(drop)
+    }
+
+    fn apply_for(
+        &mut self,
+        is_asked: bool,
+        index: u64,
+        term: u64,
+        time_millis: u64,
+        data: Bytes,
+    ) -> Result<Applied, StateError> {
+        // Nobody looks at that before the whole batch is visible.
+        if self.uncommitted_bytes > UNCOMMITTED_BYTES_MAX {
+            self.commit(index - 1)?;
+        }
         let applied = |outcome| Applied { index, term, outcome };
         let nothing = Results { succeeded: true, results: Vec::new() };
         // What stays shall not keep the entry's neighbours.
@@ -325,7 +229,10 @@ impl<S: Storage> State<S> {
                 }
                 Ok(applied(changed.map(|()| nothing)))
             }
-            Command::Write(transaction, None) => Ok(applied(self.transact(index, time_millis, &who, &transaction)?)),
+            Command::Write(transaction, None) if !is_asked && only_reads(&transaction) => Ok(applied(Ok(nothing))),
+            Command::Write(transaction, None) => {
+                Ok(applied(self.transact(is_asked, index, time_millis, &who, &transaction)?))
+            }
             Command::Write(_, Some(stamp)) if !self.may_use_session(&who, stamp.session)? => {
                 Ok(applied(Err(Refusal::NoSession)))
             }
@@ -335,7 +242,8 @@ impl<S: Storage> State<S> {
                     Before::Answered(before) => return Ok(before),
                     Before::Refused(refusal) => return Ok(applied(Err(refusal))),
                 };
-                let applied = applied(self.transact(index, time_millis, &who, &transaction)?);
+                // It is kept.
+                let applied = applied(self.transact(true, index, time_millis, &who, &transaction)?);
                 sessions::finish(&mut self.storage, &mut self.room, &stamp, session, &applied)?;
                 Ok(applied)
             }
@@ -410,6 +318,7 @@ impl<S: Storage> State<S> {
 
     fn transact(
         &mut self,
+        is_asked: bool,
         index: u64,
         time_millis: u64,
         who: &Principal,
@@ -427,7 +336,7 @@ impl<S: Storage> State<S> {
             }
         }
         let operations = if succeeded { &transaction.then } else { &transaction.otherwise };
-        let mut results = Vec::with_capacity(operations.len());
+        let mut results = Vec::with_capacity(if is_asked { operations.len() } else { 0 });
         let mut answer_bytes = 0;
         for operation in operations {
             match overlay.carry_out(operation)? {
@@ -435,7 +344,9 @@ impl<S: Storage> State<S> {
                     if let OperationResult::Got(Some(item)) = &result {
                         answer_bytes += item.key.len() + item.value.len();
                     }
-                    results.push(result);
+                    if is_asked {
+                        results.push(result);
+                    }
                 }
                 Err(refusal) => return Ok(Err(refusal)),
             }
@@ -454,6 +365,7 @@ impl<S: Storage> State<S> {
 
     /// Makes what is pending the state; `gone` is what has happened to keys that are there no more.
     fn write(&mut self, index: u64, pending: Pending, gone: ChangeKind) -> Result<(), StateError> {
+        self.changes_bytes += pending.lost_bytes;
         for (key, changed) in pending.keys {
             let Changed { before, after } = *changed;
             self.set(index, key, before, after, gone)?;
@@ -496,6 +408,7 @@ impl<S: Storage> State<S> {
                 if after.lease > 0 {
                     self.storage.put(Table::LeaseKeys, numbered(after.lease, &key), Bytes::new())?;
                 }
+                self.uncommitted_bytes += row.len();
                 self.storage.put(Table::Keys, key.clone(), row)?;
                 (ChangeKind::Put, key, value)
             }
@@ -507,7 +420,12 @@ impl<S: Storage> State<S> {
             }
         };
         let previous = before.map(|before| before.value);
-        self.changes.push(Change { kind, key, value, revision: index, previous });
+        let mut change = Change { kind, key, value, revision: index, previous };
+        self.changes_bytes += change.bytes();
+        if self.changes_bytes > CHANGES_BYTES_MAX {
+            (change.value, change.previous) = (Bytes::new(), None);
+        }
+        self.changes.push(change);
         Ok(())
     }
 
@@ -542,6 +460,7 @@ impl<S: Storage> State<S> {
     /// All of it goes.
     pub fn clear(&mut self) -> Result<(), StorageError> {
         (self.owners, self.room, self.changes) = (Owners::default(), Room::default(), Vec::new());
+        (self.changes_bytes, self.uncommitted_bytes) = (0, 0);
         self.users = Arc::default();
         self.storage.clear()
     }
@@ -551,4 +470,9 @@ impl<S: Storage> State<S> {
         let view = self.view();
         move |out| snapshot::write_tables(view, &|_| true, out)
     }
+}
+
+/// Whether nothing is written, whatever the compares come to.
+fn only_reads(Transaction { then, otherwise, .. }: &Transaction) -> bool {
+    then.iter().chain(otherwise).all(|operation| matches!(operation, Operation::Get { .. }))
 }

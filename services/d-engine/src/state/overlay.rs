@@ -6,14 +6,16 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use d_engine_client::{Condition, Lease, Operation, OperationResult};
 
-use super::apply::{Refusal, StateError};
+use super::apply::{CHANGES_BYTES_MAX, StateError};
 use super::command::EXPIRED_MAX;
 use super::leases::{self, KEYS_MAX, Leased, REVOKED_MAX};
+use super::refusal::Refusal;
 use super::rows::{END_MAX, Value, numbered, numbers, of_numbered};
 use super::storage::{Storage, Table};
 
-/// What values have that a transaction compares, bytes: all that comes after it in the log waits until they were read, perhaps from a disk.
-const COMPARED_BYTES_MAX: usize = 64 << 20;
+/// What values have that a transaction compares, or writes again with a lease, bytes: all that comes after it in the log waits until they were
+/// read, perhaps from a disk, and a few bytes in the log shall not write very many.
+const LOOKED_AT_BYTES_MAX: usize = 64 << 20;
 
 /// What something had, and will have.
 pub(super) struct Changed<T> {
@@ -27,6 +29,21 @@ pub(super) struct Pending {
     /// Boxed: a map makes room for eleven at once, and most transactions have one.
     pub(super) keys: BTreeMap<Bytes, Box<Changed<Value>>>,
     pub(super) leases: BTreeMap<u64, Changed<Leased>>,
+    /// What values have that were there before and are held, and those that are not, because they would be too much, bytes.
+    held_bytes: usize,
+    pub(super) lost_bytes: usize,
+}
+
+impl Pending {
+    /// What a key had: all of it, or, where that would be too much, all but its value.
+    fn hold(&mut self, mut before: Value) -> Value {
+        self.held_bytes += before.value.len();
+        if self.held_bytes > CHANGES_BYTES_MAX {
+            self.held_bytes -= before.value.len();
+            self.lost_bytes += std::mem::take(&mut before.value).len();
+        }
+        before
+    }
 }
 
 /// A transaction that is under way.
@@ -41,8 +58,8 @@ pub(super) struct Overlay<'a, S> {
     attached: BTreeMap<u64, Vec<Bytes>>,
     /// Keys that leases have ended with.
     revoked: usize,
-    /// What values have that were compared, bytes.
-    compared: usize,
+    /// What values have that were compared, or get a lease, bytes.
+    looked_at: usize,
 }
 
 type Done = Result<OperationResult, Refusal>;
@@ -50,7 +67,7 @@ type Done = Result<OperationResult, Refusal>;
 impl<'a, S: Storage> Overlay<'a, S> {
     pub(super) fn new(storage: &'a S, index: u64, time_millis: u64) -> Self {
         let (pending, attached) = (Pending::default(), BTreeMap::new());
-        Self { storage, index, time_millis, owner: Bytes::new(), pending, attached, revoked: 0, compared: 0 }
+        Self { storage, index, time_millis, owner: Bytes::new(), pending, attached, revoked: 0, looked_at: 0 }
     }
 
     /// The same for a user.
@@ -89,7 +106,10 @@ impl<'a, S: Storage> Overlay<'a, S> {
         let was_there = before.is_some();
         match self.pending.keys.get_mut(key) {
             Some(changed) => changed.after = after,
-            None => drop(self.pending.keys.insert(key.clone(), Box::new(Changed { before, after }))),
+            None => {
+                let before = before.map(|before| self.pending.hold(before));
+                self.pending.keys.insert(key.clone(), Box::new(Changed { before, after }));
+            }
         }
         Ok(was_there)
     }
@@ -168,8 +188,7 @@ impl<'a, S: Storage> Overlay<'a, S> {
     pub(super) fn is_true(&mut self, key: &Bytes, condition: &Condition) -> Result<Result<bool, Refusal>, StateError> {
         let value = self.get(key)?;
         let revision = value.as_ref().map_or(0, |value| value.revision);
-        self.compared += value.as_ref().map_or(0, |value| value.value.len());
-        if self.compared > COMPARED_BYTES_MAX {
+        if value.as_ref().is_some_and(|value| self.has_looked_at_too_much(value)) {
             return Ok(Err(Refusal::AnswerTooLarge));
         }
         Ok(Ok(match condition {
@@ -179,6 +198,11 @@ impl<'a, S: Storage> Overlay<'a, S> {
             Condition::RevisionBelow(other) => revision < *other,
             Condition::RevisionAbove(other) => revision > *other,
         }))
+    }
+
+    fn has_looked_at_too_much(&mut self, value: &Value) -> bool {
+        self.looked_at += value.value.len();
+        self.looked_at > LOOKED_AT_BYTES_MAX
     }
 
     fn end(&self, ttl_millis: u64) -> u64 {
@@ -226,6 +250,7 @@ impl<'a, S: Storage> Overlay<'a, S> {
                     Some(value) if value.lease != *lease && leased.keys >= KEYS_MAX => {
                         return Ok(Err(Refusal::TooManyLeaseKeys));
                     }
+                    Some(value) if self.has_looked_at_too_much(&value) => return Ok(Err(Refusal::AnswerTooLarge)),
                     Some(value) => {
                         self.set(key, Some(Value { revision, lease: *lease, ..value }))?;
                         OperationResult::Attached(true)

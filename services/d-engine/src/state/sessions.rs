@@ -12,9 +12,10 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use d_engine_client::{Applied as Results, KeyValue, Lease, OperationResult, Stamp};
 
-use super::apply::{Applied, Refusal};
+use super::apply::Applied;
 use super::codec::{Malformed, Reader, put_list, put_number, put_string};
 use super::owners::Owners;
+use super::refusal::Refusal;
 use super::rows::{numbers, pair, single};
 use super::storage::{Storage, StorageError, Table};
 

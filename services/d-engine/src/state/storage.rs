@@ -128,3 +128,56 @@ pub trait Storage: Rows + Send + 'static {
     /// finds what was there before, or nothing.
     fn clear(&mut self) -> Result<(), StorageError>;
 }
+
+// What works with a storage is compiled once, whichever it is.
+impl Rows for Box<dyn Storage> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
+        (**self).get(table, key)
+    }
+
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
+        (**self).scan(table, start, end, each)
+    }
+
+    fn rows_of_a_look(&self) -> usize {
+        (**self).rows_of_a_look()
+    }
+
+    fn detach(&self) -> Option<AllRows> {
+        (**self).detach()
+    }
+}
+
+impl Storage for Box<dyn Storage> {
+    fn put(&mut self, table: Table, key: Bytes, value: Bytes) -> Result<(), StorageError> {
+        (**self).put(table, key, value)
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StorageError> {
+        (**self).delete(table, key)
+    }
+
+    fn commit(&mut self, applied: u64) -> Result<(), StorageError> {
+        (**self).commit(applied)
+    }
+
+    fn is_under_pressure(&self) -> bool {
+        (**self).is_under_pressure()
+    }
+
+    fn defragmentation(&self) -> Option<Defragmentation> {
+        (**self).defragmentation()
+    }
+
+    fn applied(&self) -> u64 {
+        (**self).applied()
+    }
+
+    fn view(&self) -> Arc<dyn Rows + Send + Sync> {
+        (**self).view()
+    }
+
+    fn clear(&mut self) -> Result<(), StorageError> {
+        (**self).clear()
+    }
+}

@@ -12,15 +12,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use d_engine_client::{Operation, Query, Scan, Transaction, end_of_prefix};
 
-use super::apply::{Refusal, StateError};
+use super::apply::StateError;
 use super::codec::{Malformed, Reader, put_list, put_number, put_string};
 use super::leases;
+use super::refusal::Refusal;
 use super::storage::{Rows, Storage, StorageError, Table};
 
 /// Users at most.
-const USERS_MAX: usize = 10_000;
+pub(super) const USERS_MAX: usize = 10_000;
 /// Prefixes of a user at most.
-const GRANTS_MAX: usize = 1_000;
+pub(super) const GRANTS_MAX: usize = 1_000;
 /// The longest name, bytes; a hash and a prefix are no longer than this, either, but for prefixes, which are as long as keys.
 pub const NAME_BYTES_MAX: usize = 256;
 

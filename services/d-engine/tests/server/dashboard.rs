@@ -1,4 +1,4 @@
-//! The dashboard asks for what a member says, and for all of it.
+//! The dashboard asks for what a member says, and for all of it; alerts ask for nothing else.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,9 @@ async fn every_query_of_the_dashboard_has_its_metric_and_every_metric_its_query(
     let group = Group::start(3);
     let leader = group.leader().await;
     group.client().await.put("k", "v").await.unwrap();
-    harness::dashboard::check("d-engine.json", "dengine_", &get(&group.addresses[leader - 1], "/metrics"));
+    let said = get(&group.addresses[leader - 1], "/metrics");
+    harness::dashboard::check("d-engine.json", "dengine_", &said);
+    harness::dashboard::check_rules("d-engine-rules.yaml", "dengine_", &said);
 }
 
 #[tokio::test]
