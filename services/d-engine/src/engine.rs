@@ -441,9 +441,11 @@ impl Drop for Engine {
 /// lower revisions, and no fencing token is given twice.
 const REVISIONS_AFTER_BACKUP: u64 = 1_000_000_000;
 
-/// The backup that a group begins with, and the index behind which its log begins, where there is no log yet; in front its checksum, or that of
-/// the one that the group once began with.
-fn backup_of(options: &Options) -> Result<(Option<u32>, Option<(PathBuf, u64)>), EngineError> {
+/// The file of a backup that a group begins with, and the index behind which its log begins.
+type Begin = (PathBuf, u64);
+
+/// What a group begins with, where there is no log yet; in front the checksum of the backup, or of the one that the group once began with.
+fn backup_of(options: &Options) -> Result<(Option<u32>, Option<Begin>), EngineError> {
     let wal = options.directory.join("wal");
     let said = |error| EngineError::Directory(wal.display().to_string(), error);
     if let Some(restored) = identity::restored(&options.directory)?
