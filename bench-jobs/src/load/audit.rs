@@ -138,8 +138,8 @@ pub fn judge(audit: &LoaderAudit, figures: &Figures) -> Option<(Hindrance, Strin
     judge_timetable(audit, figures)
 }
 
-/// The faults that only what keeps a rate can have: an open loop, or what is sent beside the load. Lag comes first: a loader that is late cannot blame the store. Nor can one that had no
-/// time left: answers that it did not come to read look like answers that did not come.
+/// The faults that only what keeps a rate can have: an open loop, or what is sent beside the load. Lag comes first: a loader that is late cannot
+/// blame the store. Nor can one that had no time left: answers that it did not come to read look like answers that did not come.
 fn judge_timetable(audit: &LoaderAudit, figures: &Figures) -> Option<(Hindrance, String)> {
     let beside = (figures.unsent_beside.saturating_mul(BACKLOG_DIVISOR) > figures.due_beside).then(|| {
         let (due, sent) = (figures.due_beside, figures.due_beside.saturating_sub(figures.unsent_beside));
