@@ -230,9 +230,8 @@ pub fn is_at(
     if there.group != group {
         return Err(format!("who is there belongs to group {:?}, not to {group}", there.group));
     }
-    // As on connections of the log: who does not know it yet is not refused.
     let said = there.serial.unwrap_or_default();
-    if said != 0 && serial != 0 && said != serial {
+    if tcp::are_different(said, serial) {
         return Err(format!(
             "who is there belongs to another group with the same name and founders: of serial number {said:016x}, and this one's is {serial:016x}"
         ));
@@ -294,7 +293,7 @@ pub fn check(
     }
     make_private(&folder).map_err(|error| file(&folder, error))?;
     let wanted = Identity {
-        group: format!("{:x}", group.number),
+        group: group.written(),
         member: options.id,
         serial,
         has_log: false,
@@ -358,7 +357,7 @@ fn who_knows(
         let asked: Vec<_> = others.into_iter().map(|address| scope.spawn(move || said(address))).collect();
         asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
     });
-    let own = format!("{:x}", group.number);
+    let own = group.written();
     let (mut is_told, mut why) = (false, None);
     for (introduction, address) in said {
         match introduction {

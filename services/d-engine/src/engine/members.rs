@@ -151,7 +151,7 @@ impl Node {
     /// Asks at an address whether a member whose vote counts is there: a majority that cannot be reached decides nothing any more, not even where
     /// its members are.
     async fn find(&self, id: u64, peer: &str) -> Result<(), Error> {
-        let (address, group) = (peer.to_owned(), format!("{:x}", self.group().number));
+        let (address, group) = (peer.to_owned(), self.group().written());
         let (serial, tls) = (self.0.serial.get(), self.options().peer_tls.clone());
         let asked =
             move || identity::is_at(&address, (&group, serial), id, |address| identity::ask(address, tls.as_ref()));

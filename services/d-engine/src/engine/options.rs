@@ -168,3 +168,10 @@ pub struct Group {
     /// Others have founded it.
     pub is_joined: bool,
 }
+
+impl Group {
+    /// Its number, as directories and members say it: hexadecimal.
+    pub(super) fn written(&self) -> String {
+        format!("{:x}", self.number)
+    }
+}

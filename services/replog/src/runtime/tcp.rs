@@ -26,6 +26,7 @@ use self::traffic::Counted;
 use super::transport::{Closed, Deliver, Transport};
 use crate::message::{Body, Message};
 
+pub use frame::are_different;
 pub use introduction::ask;
 pub use tls::{Supplier, Tls};
 pub use traffic::Traffic;
@@ -215,7 +216,7 @@ impl Peers {
     /// now on.
     pub fn log_is_known(&self) {
         let own = self.0.log();
-        for here in self.0.neighbours().here.values().filter(|here| frame::are_different(here.log, own)) {
+        for here in self.0.neighbours().here.values().filter(|here| are_different(here.log, own)) {
             // It may have ended by itself.
             let _ = here.socket.shutdown(std::net::Shutdown::Both);
         }
