@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use procfs::process::Process;
 use storebench_crds::job::{Hindrance, LoaderAudit};
 
-use crate::load::pace::BACKLOG_DIVISOR;
+use crate::load::pace::is_backlog;
 use crate::measure::control_group;
 use crate::measure::thread::ThreadUse;
 
@@ -141,7 +141,7 @@ pub fn judge(audit: &LoaderAudit, figures: &Figures) -> Option<(Hindrance, Strin
 /// The faults that only what keeps a rate can have: an open loop, or what is sent beside the load. Lag comes first: a loader that is late cannot
 /// blame the store. Nor can one that had no time left: answers that it did not come to read look like answers that did not come.
 fn judge_timetable(audit: &LoaderAudit, figures: &Figures) -> Option<(Hindrance, String)> {
-    let beside = (figures.unsent_beside.saturating_mul(BACKLOG_DIVISOR) > figures.due_beside).then(|| {
+    let beside = is_backlog(figures.unsent_beside, figures.due_beside).then(|| {
         let (due, sent) = (figures.due_beside, figures.due_beside.saturating_sub(figures.unsent_beside));
         let share = percent(basis_points(sent, due));
         let detail = format!("{sent} of {due} requests that were due beside the load could be sent ({share}): those before them were not answered");

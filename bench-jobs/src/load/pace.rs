@@ -18,7 +18,12 @@ use std::time::{Duration, Instant};
 use crate::load::arrivals::Poisson;
 
 /// Left-over requests are still sent if they are at most one of this many.
-pub(crate) const BACKLOG_DIVISOR: u64 = 50;
+const BACKLOG_DIVISOR: u64 = 50;
+
+/// Whether so many of all requests that were due are too many to have been left over.
+pub(crate) fn is_backlog(left: u64, due: u64) -> bool {
+    left.saturating_mul(BACKLOG_DIVISOR) > due
+}
 
 /// When one thread's requests are due.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +166,7 @@ impl Turns {
         if now < self.timetable.due(self.timetable.tickets) {
             return false;
         }
-        let decided = backlog.saturating_mul(BACKLOG_DIVISOR) > self.timetable.tickets;
+        let decided = is_backlog(backlog, self.timetable.tickets);
         self.given_up.set(Some(decided));
         decided
     }
