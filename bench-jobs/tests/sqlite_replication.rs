@@ -138,6 +138,13 @@ fn reading(ended: &Ended, wanted: &str) -> Option<Reading> {
     })
 }
 
+/// What is wrong with the first database, for which the job ended.
+fn wrong_answer(ended: &Ended) -> &str {
+    let JobOutcome::WrongAnswer { key, detail, .. } = &ended.summary.outcome else { panic!("{:?}", ended.summary) };
+    assert_eq!(key, "0000.db");
+    detail
+}
+
 fn left_behind(shared: &Path) -> Vec<String> {
     let names = std::fs::read_dir(shared).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| !name.contains(".db")).collect()
@@ -182,8 +189,7 @@ fn a_replica_with_a_hole_is_a_wrong_answer() {
     until("some files", || replicator.files("0000.db").len() >= 5);
     std::fs::remove_file(&replicator.files("0000.db")[2]).unwrap();
     let ended = job.end();
-    let JobOutcome::WrongAnswer { key, detail, .. } = &ended.summary.outcome else { panic!("{:?}", ended.summary) };
-    assert_eq!(key, "0000.db");
+    let detail = wrong_answer(&ended);
     assert!(detail.starts_with("its replica has a hole: TXID 3 is missing of "), "{detail}");
 }
 
@@ -200,8 +206,7 @@ fn a_replica_that_holds_other_pages_is_a_wrong_answer() {
     content[middle] ^= 1;
     std::fs::write(file, content).unwrap();
     let ended = job.end();
-    let JobOutcome::WrongAnswer { key, detail, .. } = &ended.summary.outcome else { panic!("{:?}", ended.summary) };
-    assert_eq!(key, "0000.db");
+    let detail = wrong_answer(&ended);
     assert!(detail.contains("0000000000000003-0000000000000003.ltx: "), "{detail}");
 }
 
@@ -227,8 +232,7 @@ fn a_tool_that_restores_an_older_state_is_a_wrong_answer() {
     let parameters = json!({ "operation": "Restore", "rows": 100, "increments": 3 });
     let load = json!({ "total": 2, "warmUp": "0s", "timeout": "1m" });
     let ended = replicator.job_with_tool(parameters, load, &["-txid", "0000000000000002"]).end();
-    let JobOutcome::WrongAnswer { key, detail, .. } = &ended.summary.outcome else { panic!("{:?}", ended.summary) };
-    assert_eq!(key, "0000.db");
+    let detail = wrong_answer(&ended);
     assert!(detail.starts_with("expected transaction 4 as the last, found "), "{detail}");
 }
 
@@ -243,8 +247,7 @@ fn a_tool_that_restores_without_the_object_store_is_a_wrong_answer() {
     let parameters = json!({ "operation": "Restore", "rows": 5_000, "rowBytes": 4_000, "increments": 1 });
     let load = json!({ "total": 10, "warmUp": "0s", "timeout": "1m" });
     let ended = replicator.job_with(parameters, load, Path::new("/bin/sh"), &arguments).end();
-    let JobOutcome::WrongAnswer { key, detail, .. } = &ended.summary.outcome else { panic!("{:?}", ended.summary) };
-    assert_eq!(key, "0000.db");
+    let detail = wrong_answer(&ended);
     assert!(detail.starts_with("was restored from elsewhere than the object store: its snapshot has "), "{detail}");
 }
 
