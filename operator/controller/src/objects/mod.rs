@@ -172,4 +172,6 @@ fn selector(labels: &Labels) -> LabelSelector {
 }
 
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod reach_tests;

@@ -10,18 +10,15 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
-use storebench_core::engine::Engine;
 use storebench_core::placement::Pins;
-use storebench_core::validate::{self, ValidatedService};
-use storebench_crds::engine::Companion;
-use storebench_crds::storage_service::VolumeRetention;
-use storebench_crds::{ControlPlane, EngineKind, StorageService};
+use storebench_core::validate::ValidatedService;
+use storebench_crds::ControlPlane;
 
 use super::control_plane::{self, ControlPlaneObjects, ControlPlaneRequest};
+use super::fixture::{self, settings, with_object_store};
 use super::load::{self, LoadObjects, LoadRequest};
-use super::store::{self, METER_PORT, RoleObjects, StoreObjects, StoreRequest};
+use super::store::{self, METER_PORT, RoleObjects, StoreObjects};
 use super::*;
-use crate::settings::Settings;
 
 const ETCD: u16 = 2379;
 const ETCD_PEER: u16 = 2380;
@@ -42,13 +39,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 
 /// Three members of an etcd that needs an object store.
 fn service() -> ValidatedService {
-    let spec = json!({ "engine": "Etcd", "replicas": 3 });
-    let service = StorageService::new("store", serde_json::from_value(spec).unwrap());
-    let mut service = validate::service(&service).unwrap();
-    let companions = &[Companion { role: "object-store", engine: EngineKind::Versitygw }];
-    service.engine = Box::leak(Box::new(Engine { companions, ..*service.engine }));
-    service.companions = validate::companions(service.engine, &service.name);
-    service
+    with_object_store(&json!({ "engine": "Etcd", "replicas": 3 }))
 }
 
 fn plane() -> ValidatedControlPlane {
@@ -56,24 +47,9 @@ fn plane() -> ValidatedControlPlane {
     core::validate(&ControlPlane::new("plane", serde_json::from_value(spec).unwrap()), &[service()]).unwrap()
 }
 
-fn settings() -> Settings {
-    clap::Parser::parse_from(["storebench-operator"])
-}
-
 /// What is made of one store: for a trial of that name, or for a service that stands by itself.
 fn store(owner: &Owner, name: &str) -> StoreObjects {
-    store::build(&StoreRequest {
-        service: &service(),
-        name,
-        owner,
-        labels: &Labels::new(),
-        retention: VolumeRetention::Delete,
-        has_fault_proxy: false,
-        strike_token: None,
-        operator_namespace: "storebench-system",
-        images: &settings().images,
-        pins: &Pins::new(),
-    })
+    fixture::store(&service(), owner, name, store::build)
 }
 
 fn hosted(owner: &Owner, name: &str, store: &str, instance: &str) -> ControlPlaneObjects {
@@ -94,23 +70,8 @@ fn load_of(run: &str, trial: &str, shared: Vec<Labels>) -> LoadObjects {
     let spec = json!({
         "run": run, "arm": "arm", "trial": 0, "seed": 1, "endpoints": ["s:1"], "workloads": [], "parallelism": 2,
     });
-    load::build(LoadRequest {
-        spec: serde_json::from_value(spec).unwrap(),
-        name: trial,
-        owner: &owner(RUN_LABEL, run),
-        labels: &Labels::new(),
-        kubeconfig: None,
-        shared,
-        is_struck: false,
-        outside_ports: Vec::new(),
-        shows_certificate: false,
-        beside: None,
-        deadline_seconds: 60,
-        started_at: "2026-11-22T00:00:00Z",
-        settings: &settings(),
-        pins: &Pins::new(),
-    })
-    .unwrap()
+    let owner = owner(RUN_LABEL, run);
+    fixture::load(spec, &owner, trial, |request| load::build(LoadRequest { shared, ..request })).unwrap()
 }
 
 /// A pod and the policy that the operator made for it; of a stranger there is none.

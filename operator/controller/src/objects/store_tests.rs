@@ -7,26 +7,17 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::engine::Engine;
-use storebench_core::validate;
-use storebench_crds::engine::Companion;
-use storebench_crds::{EngineKind, StorageService};
 
 use super::*;
 use crate::objects::LOAD;
+use crate::objects::fixture::{self, service, with_object_store};
 use crate::objects::load::{self, LOAD_CONTAINER, LoadRequest};
 use crate::settings::Settings;
 
-fn service(spec: &serde_json::Value) -> ValidatedService {
-    let service = StorageService::new("store", serde_json::from_value(spec.clone()).unwrap());
-    validate::service(&service).unwrap()
-}
-
 /// A store that replicates the files of the load to an object store. Valkey's executable stands for its own.
 fn replicator() -> ValidatedService {
-    let mut service = service(&serde_json::json!({ "engine": "Valkey", "storage": { "size": "1Gi" } }));
-    let companions = &[Companion { role: "object-store", engine: EngineKind::Versitygw }];
-    service.engine = Box::leak(Box::new(Engine { companions, shares_directory: true, ..*service.engine }));
-    service.companions = validate::companions(service.engine, &service.name);
+    let mut service = with_object_store(&serde_json::json!({ "engine": "Valkey", "storage": { "size": "1Gi" } }));
+    service.engine = Box::leak(Box::new(Engine { shares_directory: true, ..*service.engine }));
     service
 }
 
@@ -34,27 +25,12 @@ fn owner() -> Owner {
     Owner { namespace: "benchmarks".into(), reference: OwnerReference::default(), labels: Labels::new() }
 }
 
-fn settings() -> Settings {
-    clap::Parser::parse_from(["storebench-operator"])
-}
-
 fn with<T>(service: &ValidatedService, build: impl FnOnce(&StoreRequest) -> T) -> T {
-    with_images(service, &settings().images, build)
+    fixture::store(service, &owner(), "trial", build)
 }
 
 fn with_images<T>(service: &ValidatedService, images: &Images, build: impl FnOnce(&StoreRequest) -> T) -> T {
-    build(&StoreRequest {
-        service,
-        name: "trial",
-        owner: &owner(),
-        labels: &Labels::new(),
-        retention: VolumeRetention::Delete,
-        has_fault_proxy: false,
-        strike_token: None,
-        operator_namespace: "storebench-system",
-        images,
-        pins: &Pins::new(),
-    })
+    with(service, |request| build(&StoreRequest { images, ..request.clone() }))
 }
 
 fn pod(role: &RoleObjects) -> &PodSpec {
@@ -163,27 +139,12 @@ fn a_store_beside_the_load_is_a_sidecar_that_answers_before_the_load_starts() {
 fn the_load_shares_its_pod_and_its_directory_with_such_a_store() {
     let service = replicator();
     let beside = with(&service, beside_load);
-    let built = load::build(LoadRequest {
-        spec: serde_json::from_value(serde_json::json!({
-            "run": "run", "arm": "arm", "trial": 0, "seed": 1, "endpoints": ["127.0.0.1:6379"], "workloads": [],
-            "companions": companion_addresses(&service, "trial", "benchmarks"),
-        }))
-        .unwrap(),
-        name: "trial",
-        owner: &owner(),
-        labels: &Labels::new(),
-        kubeconfig: None,
-        shared: Vec::new(),
-        is_struck: false,
-        outside_ports: Vec::new(),
-        shows_certificate: false,
-        beside,
-        deadline_seconds: 60,
-        started_at: "2026-11-22T00:00:00Z",
-        settings: &settings(),
-        pins: &Pins::new(),
-    })
-    .unwrap();
+    let spec = serde_json::json!({
+        "run": "run", "arm": "arm", "trial": 0, "seed": 1, "endpoints": ["127.0.0.1:6379"], "workloads": [],
+        "companions": companion_addresses(&service, "trial", "benchmarks"),
+    });
+    let built =
+        fixture::load(spec, &owner(), "trial", |request| load::build(LoadRequest { beside, ..request })).unwrap();
     let pod = built.job.spec.unwrap().template.spec.unwrap();
     assert_eq!(pod.share_process_namespace, Some(true), "the meter reads the store's /proc");
     assert_eq!(pod.init_containers.as_ref().unwrap().len(), 2);
@@ -202,26 +163,11 @@ fn the_load_shares_its_pod_and_its_directory_with_such_a_store() {
 
 /// A load without a store beside it.
 fn plain_load(is_struck: bool) -> PodSpec {
-    let built = load::build(LoadRequest {
-        spec: serde_json::from_value(serde_json::json!({
-            "run": "run", "arm": "arm", "trial": 0, "seed": 1, "endpoints": ["s:1"], "workloads": [],
-        }))
-        .unwrap(),
-        name: "trial",
-        owner: &owner(),
-        labels: &Labels::new(),
-        kubeconfig: None,
-        shared: Vec::new(),
-        is_struck,
-        outside_ports: Vec::new(),
-        shows_certificate: false,
-        beside: None,
-        deadline_seconds: 60,
-        started_at: "2026-11-22T00:00:00Z",
-        settings: &settings(),
-        pins: &Pins::new(),
-    })
-    .unwrap();
+    let spec = serde_json::json!({
+        "run": "run", "arm": "arm", "trial": 0, "seed": 1, "endpoints": ["s:1"], "workloads": [],
+    });
+    let built =
+        fixture::load(spec, &owner(), "trial", |request| load::build(LoadRequest { is_struck, ..request })).unwrap();
     assert!(built.files.is_none());
     built.job.spec.unwrap().template.spec.unwrap()
 }
@@ -244,10 +190,7 @@ fn token_of(container: &Container) -> Option<[&str; 3]> {
 #[test]
 fn only_the_meters_of_a_store_that_is_struck_and_its_load_have_the_token_and_only_from_a_secret() {
     const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-    let mut service = service(&serde_json::json!({ "engine": "Etcd", "replicas": 3 }));
-    let companions = &[Companion { role: "object-store", engine: EngineKind::Versitygw }];
-    service.engine = Box::leak(Box::new(Engine { companions, ..*service.engine }));
-    service.companions = validate::companions(service.engine, &service.name);
+    let service = with_object_store(&serde_json::json!({ "engine": "Etcd", "replicas": 3 }));
     let built = with(&service, |request| build(&StoreRequest { strike_token: Some(TOKEN), ..request.clone() }));
     let store = built.store.as_ref().unwrap();
     let secret = store.strike.as_ref().unwrap();
@@ -306,10 +249,7 @@ fn store_and_companions_stay_on_the_nodes_of_the_first_trial() {
         (COMPANION.to_owned(), nodes(&["n2"])),
         (placement::LOAD.to_owned(), nodes(&["n9"])),
     ]);
-    let mut service = service(&serde_json::json!({ "engine": "Etcd", "replicas": 3 }));
-    let companions = &[Companion { role: "object-store", engine: EngineKind::Versitygw }];
-    service.engine = Box::leak(Box::new(Engine { companions, ..*service.engine }));
-    service.companions = validate::companions(service.engine, &service.name);
+    let service = with_object_store(&serde_json::json!({ "engine": "Etcd", "replicas": 3 }));
     let built = with(&service, |request| build(&StoreRequest { pins: &pins, ..request.clone() }));
     let nodes_of = |pod: &PodSpec| {
         let affinity = pod.affinity.clone().unwrap().node_affinity.unwrap();

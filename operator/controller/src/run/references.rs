@@ -224,8 +224,10 @@ impl References {
 
     /// The labels of the service and the control plane of an arm, where they are themselves loaded.
     pub fn shared(&self, arm: &str) -> Vec<Labels> {
-        let is_shared = |_: &&ValidatedArm| self.is_shared;
-        let Some(arm) = self.arm(arm).filter(is_shared) else { return Vec::new() };
+        if !self.is_shared {
+            return Vec::new();
+        }
+        let Some(arm) = self.arm(arm) else { return Vec::new() };
         let service = arm.service().map(|service| (SERVICE_LABEL, &service.name));
         let plane = arm.control_plane().map(|plane| (CONTROL_PLANE_LABEL, &plane.name));
         let label = |(label, name): (&str, &String)| Labels::from([(label.to_owned(), name.clone())]);
