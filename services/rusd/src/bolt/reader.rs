@@ -15,7 +15,7 @@ pub enum BoltError {
     /// The system said no.
     #[error("reading byte {offset}: {source}")]
     Read {
-        /// Where.
+        /// The byte of the file at which the read began.
         offset: u64,
         /// What it said.
         source: io::Error,
@@ -30,7 +30,7 @@ pub enum BoltError {
     Damaged {
         /// The page.
         page: u64,
-        /// How.
+        /// What of the page is not as it must be.
         what: &'static str,
     },
 }

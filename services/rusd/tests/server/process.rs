@@ -55,12 +55,10 @@ impl Rusd {
     }
 
     fn spawn_by(mut command: Command, directory: TempDir, arguments: Vec<String>) -> Starting {
-        let scheme = if arguments.iter().any(|argument| argument.starts_with("--cert-file") || argument == "--auto-tls")
-        {
-            "https"
-        } else {
-            "http"
-        };
+        // What is asked by URL is what `etcdctl` speaks, whatever else there is.
+        let is_asked = |start: &str| arguments.iter().any(|argument| argument.starts_with(start));
+        let is_tls = is_asked("--cert-file") || is_asked("--auto-tls");
+        let scheme = if is_tls && !is_asked("--listen-client-urls=http://") { "https" } else { "http" };
         command
             .arg("--data-dir")
             .arg(directory.path().join("data"))
