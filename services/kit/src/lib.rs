@@ -12,6 +12,8 @@ pub mod command_line;
 pub mod console;
 #[cfg(feature = "process")]
 pub mod directory;
+#[cfg(feature = "process")]
+pub mod duration;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 #[cfg(feature = "server")]

@@ -35,32 +35,7 @@ pub(super) fn number(flag: &str, text: &str) -> Result<u64, Mistake> {
 
 /// A duration as Go writes it: `1h30m`, `1.5s`, `300ms`.
 pub fn duration(flag: &str, text: &str) -> Result<Duration, Mistake> {
-    let wrong = || expected(flag, "a duration such as 300ms, 5s or 2h", text);
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| c != '.' && !c.is_ascii_digit()).ok_or_else(wrong)?;
-        let (number, tail) = rest.split_at(digits);
-        let unit = tail.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit);
-        let seconds = match unit {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" => 1e-6,
-            "ns" => 1e-9,
-            _ => return Err(wrong()),
-        };
-        let number = number.parse::<f64>().map_err(|_| wrong())?;
-        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
-        total = total.checked_add(part).ok_or_else(wrong)?;
-        rest = tail;
-    }
-    if text.is_empty() { Err(wrong()) } else { Ok(total) }
+    service_kit::duration::of_go(text).ok_or_else(|| expected(flag, "a duration such as 300ms, 5s or 2h", text))
 }
 
 pub(super) fn urls(flag: &str, text: &str) -> Result<Vec<Url>, Mistake> {
@@ -95,17 +70,6 @@ pub(super) fn with_single_spaces(text: &str) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn durations_are_those_of_go() {
-        for (text, millis) in [("1h30m", 5_400_000), ("1.5s", 1500), ("300ms", 300), ("0", 0), ("0s", 0), ("2000us", 2)]
-        {
-            assert_eq!(duration("f", text), Ok(Duration::from_millis(millis)), "{text}");
-        }
-        for wrong in ["", "5", "s", "1x", "-1s", "1.2.3s", "99999999999999999999h"] {
-            assert!(duration("f", wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn urls_have_a_scheme_a_host_and_a_port() {

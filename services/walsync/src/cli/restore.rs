@@ -4,10 +4,11 @@ use super::number::whole;
 use super::{PlaceArgs, follow, stop, time, txid};
 use clap::Args;
 use service_kit::console::{self, OneLine};
+use service_kit::duration::of_go;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use walsync::chain::Chain;
-use walsync::config::{ConfigError, litestream};
+use walsync::config::ConfigError;
 use walsync::replica::{RemoteFile, Replica};
 use walsync::restore::{IntegrityCheck, RestoreError, Restored, Target, is_scratch, plan, restore};
 
@@ -55,7 +56,7 @@ pub struct RestoreArgs {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let duration = litestream::duration(text).filter(|duration| *duration >= Duration::from_millis(10));
+    let duration = of_go(text).filter(|duration| *duration >= Duration::from_millis(10));
     duration.ok_or_else(|| "write it as 1s, 500ms or 1h30m, and no less than 10ms".into())
 }
 

@@ -10,6 +10,7 @@ use crate::replicator::{Settings, Unfit};
 use crate::retention::Policy;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use service_kit::duration::of_go;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -130,30 +131,8 @@ struct ReplicaOptions {
     sync_interval: Option<String>,
 }
 
-/// Go's notation of times: `1s`, `500ms`, `1h30m`.
-pub fn duration(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut all = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|character: char| !character.is_ascii_digit())?;
-        let number: u64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let unit = rest.find(|character: char| character.is_ascii_digit()).unwrap_or(rest.len());
-        let millis = match &rest[..unit] {
-            "ms" => 1,
-            "s" => 1000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return None,
-        };
-        all = all.checked_add(Duration::from_millis(number.checked_mul(millis)?))?;
-        rest = &rest[unit..];
-    }
-    (!text.is_empty()).then_some(all)
-}
-
 fn time(field: &str, text: &str) -> Result<Duration, ConfigError> {
-    match duration(text) {
+    match of_go(text) {
         Some(time) => Ok(time),
         None => refuse(field, format!("\"{text}\": write it as 1s, 500ms or 1h30m")),
     }
@@ -248,7 +227,7 @@ struct Entry {
 /// What a `litestream.yml` says.
 pub struct Litestream {
     entries: Vec<Entry>,
-    /// How.
+    /// How databases are replicated.
     pub settings: Settings,
     /// Where to serve metrics: `addr`.
     pub listen: Option<String>,
@@ -480,13 +459,12 @@ fn settings(config: &Config, interval: Option<Duration>) -> Result<Settings, Con
 mod tests {
     use super::*;
 
+    /// Litestream takes fractions, and this refused them.
     #[test]
-    fn gos_durations() {
-        assert_eq!(duration("500ms"), Some(Duration::from_millis(500)));
-        assert_eq!(duration("1h30m"), Some(Duration::from_secs(5400)));
-        for bad in ["1d", "", "s", "1", "99999999999999999999h", "18446744073709551615h"] {
-            assert_eq!(duration(bad), None, "{bad}");
-        }
+    fn times_are_written_as_litestream_takes_them() {
+        assert_eq!(time("sync-interval", "1.5s").unwrap(), Duration::from_millis(1500));
+        let refused = time("sync-interval", "5").unwrap_err().to_string();
+        assert!(refused.contains("sync-interval") && refused.contains("write it as 1s, 500ms or 1h30m"), "{refused}");
     }
 
     #[test]
