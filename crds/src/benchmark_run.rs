@@ -59,6 +59,12 @@ const RUN_RULES: &[Rule] = &[
         holds: "!has(self.gates) || self.gates.size() == 0 || self.trials.min >= 3",
         otherwise: "gates need an interval, which takes at least 3 trials: set trials.min to 3 or more, or remove gates",
     },
+    Rule {
+        field: ".nodePool",
+        holds: "!has(self.nodePool) || (self.isolation == 'Fresh' && self.arms.all(a, !has(a.kubeconfigSecretRef)))",
+        otherwise: "nodePool places what is made for each trial: give isolation: Fresh, and no arm with kubeconfigSecretRef, \
+            or remove nodePool",
+    },
     // One term for each field but suspend: comparing the specs whole would let a change of suspend hide any other change.
     Rule {
         field: "",
@@ -71,6 +77,7 @@ const RUN_RULES: &[Rule] = &[
             && (!has(self.allowUnequal) || self.allowUnequal == oldSelf.allowUnequal) \
             && has(self.gates) == has(oldSelf.gates) && (!has(self.gates) || self.gates == oldSelf.gates) \
             && self.parallelism == oldSelf.parallelism \
+            && has(self.nodePool) == has(oldSelf.nodePool) && (!has(self.nodePool) || self.nodePool == oldSelf.nodePool) \
             && has(self.baselineRef) == has(oldSelf.baselineRef) \
             && (!has(self.baselineRef) || self.baselineRef == oldSelf.baselineRef) \
             && has(self.ttl) == has(oldSelf.ttl) && (!has(self.ttl) || self.ttl == oldSelf.ttl)",
@@ -166,6 +173,13 @@ pub struct BenchmarkRunSpec {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub parallelism: u32,
+
+    /// The nodes that the run has for itself: those with this value of the label `storebench.dev/node-pool`. Its stores, control planes and
+    /// loads stay there, and tolerate the taint of that key, which keeps others away. Runs of other pools go on at the same time; one
+    /// pool has one run at a time. Absent: any node, as one pool. Ignored by embedded runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), pattern(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"), extend("example" = "fast-disks"))]
+    pub node_pool: Option<String>,
 
     /// Do not start, or stop after the trial that is running.
     #[serde(default)]

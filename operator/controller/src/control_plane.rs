@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::conditions::{ServiceState, Stamp, of_control_plane};
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
-use storebench_core::placement::Pins;
 use storebench_core::validate;
 use storebench_crds::control_plane::{ControlPlaneStatus, SecretRef};
 use storebench_crds::{ControlPlane, StorageService};
@@ -27,7 +26,7 @@ use crate::kind::{self, Kind, Named};
 use crate::meter;
 use crate::objects::control_plane::{self, ControlPlaneObjects, ControlPlaneRequest};
 use crate::objects::store::METER_PORT;
-use crate::objects::{self, CONTROL_PLANE, CONTROL_PLANE_LABEL, Labels, Owner, names};
+use crate::objects::{self, CONTROL_PLANE, CONTROL_PLANE_LABEL, Labels, Owner, Place, names};
 use crate::queue::is_true;
 
 /// A control plane that may be one this version cannot read.
@@ -93,7 +92,7 @@ async fn reconcile(plane: &ControlPlane, context: &Context) -> Result<Action, Er
         labels: &Labels::new(),
         operator_namespace: &context.settings.operator_namespace,
         images: &context.settings.images,
-        pins: &Pins::new(),
+        place: &Place::default(),
     };
     deploy(&request, context).await?;
     observe(plane, &owner, &name, context).await

@@ -1,8 +1,9 @@
-//! One run at a time: a measurement that shares the machine with another one measures both.
+//! One run at a time on each pool of nodes: a measurement that shares its machines with another one measures both.
 //!
-//! Who is first is decided from the runs themselves ([`order`], pure): those that have begun go on before others begin; then
-//! namespaces take turns, so that one with many runs does not keep the others waiting, and within one the oldest is first. Who holds
-//! the turn, and which namespace had it when, is kept in memory; only the leader acts, and a new leader finds the run that had begun.
+//! Runs of different pools (`spec.nodePool`) know nothing of each other; those without one are a pool, too. Within a pool, who is first
+//! is decided from the runs themselves ([`order`], pure): those that have begun go on before others begin; then namespaces take turns,
+//! so that one with many runs does not keep the others waiting, and within one the oldest is first. Who holds a turn, and which
+//! namespace had it when, is kept in memory; only the leader acts, and a new leader finds the runs that had begun.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -22,19 +23,29 @@ pub type Guarded = DeserializeGuard<BenchmarkRun>;
 /// Waiting runs that are told when it may be their turn.
 const WAKE_MAX: usize = 1024;
 
+/// The turn of one pool.
 #[derive(Debug, Default)]
 struct Turn {
     /// Whose turn it is.
     holder: Option<String>,
-    /// Who gave the turn back and has not asked for it since: the watch may not know yet why.
-    left: HashSet<String>,
     /// When namespaces had a turn last, counted in turns.
     served: HashMap<String, u64>,
 }
 
-/// The turn, and how those who wait for it are woken.
+#[derive(Debug, Default)]
+struct Turns {
+    /// By pool; only of pools that runs name.
+    of_pool: HashMap<Pool, Turn>,
+    /// Who gave the turn back and has not asked for it since: the watch may not know yet why.
+    left: HashSet<String>,
+}
+
+/// The nodes with one value of the label, or all others.
+type Pool = Option<String>;
+
+/// The turns, and how those who wait for one are woken.
 pub struct Queue {
-    turn: Mutex<Turn>,
+    turns: Mutex<Turns>,
     wake: mpsc::Sender<ObjectRef<Guarded>>,
     runs: Store<Guarded>,
 }
@@ -43,28 +54,37 @@ impl Queue {
     /// A queue over the runs of this store, and the stream of runs to look at when a turn ends.
     pub fn new(runs: Store<Guarded>) -> (Self, mpsc::Receiver<ObjectRef<Guarded>>) {
         let (wake, woken) = mpsc::channel(WAKE_MAX);
-        (Self { turn: Mutex::default(), wake, runs }, woken)
+        (Self { turns: Mutex::default(), wake, runs }, woken)
     }
 
-    /// Takes the turn for this run if it is its own. Otherwise tells how many go first.
+    /// Takes the turn of its pool for this run if it is its own. Otherwise tells how many of that pool go first.
     pub fn take(&self, uid: &str) -> Result<(), u32> {
         let runs = self.runs.state();
         let known: HashSet<String> = runs.iter().filter_map(|run| run.uid()).collect();
-        let mut turn = lock(&self.turn);
-        turn.left.remove(uid);
-        turn.left.retain(|left| known.contains(left));
-        // A holder whose finalizer was removed by hand will never give the turn back.
-        if turn.holder.as_ref().is_some_and(|holder| !known.contains(holder)) {
-            turn.holder = None;
+        let mut turns = lock(&self.turns);
+        let Turns { of_pool, left } = &mut *turns;
+        left.remove(uid);
+        left.retain(|left| known.contains(left));
+        for turn in of_pool.values_mut() {
+            // A holder whose finalizer was removed by hand will never give the turn back.
+            if turn.holder.as_ref().is_some_and(|holder| !known.contains(holder)) {
+                turn.holder = None;
+            }
         }
-        let mut waiting = waiting(&runs, &turn.left);
+        let readable = || runs.iter().filter_map(|run| run.0.as_ref().ok());
+        let asking = readable().find(|run| run.uid().as_deref() == Some(uid));
+        let pool = asking.and_then(|run| run.spec.node_pool.clone());
+        let pools: HashSet<&Pool> = readable().map(|run| &run.spec.node_pool).collect();
+        of_pool.retain(|other, turn| turn.holder.is_some() || pools.contains(other));
+        let mut waiting = waiting(&runs, left);
         // Who asks wants a turn, also where the watch does not know yet that what it waited for has come.
-        if let Some(asking) =
-            runs.iter().filter_map(|run| run.0.as_ref().ok()).find(|run| run.uid().as_deref() == Some(uid))
+        if let Some(asking) = asking
             && !waiting.iter().any(|entry| entry.uid == uid)
         {
             waiting.extend(place(asking));
         }
+        waiting.retain(|entry| entry.pool == pool);
+        let turn = of_pool.entry(pool).or_default();
         let order = order(waiting, &turn.served);
         match &turn.holder {
             Some(holder) if holder == uid => Ok(()),
@@ -82,7 +102,7 @@ impl Queue {
 
     /// Whether it is the turn of this run.
     pub fn is_held_by(&self, uid: &str) -> bool {
-        lock(&self.turn).holder.as_deref() == Some(uid)
+        lock(&self.turns).of_pool.values().any(|turn| turn.holder.as_deref() == Some(uid))
     }
 
     /// This run wants no turn (any more): it is over, suspended, deleted, or waits for its user. The others are woken if that
@@ -90,13 +110,11 @@ impl Queue {
     pub fn leave(&self, uid: &str) {
         let mattered = {
             let runs = self.runs.state();
-            let mut turn = lock(&self.turn);
-            let was_waiting = waiting(&runs, &turn.left).iter().any(|entry| entry.uid == uid);
-            let was_holder = turn.holder.as_deref() == Some(uid);
-            if was_holder {
-                turn.holder = None;
-            }
-            turn.left.insert(uid.into());
+            let mut turns = lock(&self.turns);
+            let was_waiting = waiting(&runs, &turns.left).iter().any(|entry| entry.uid == uid);
+            let held = turns.of_pool.values_mut().find(|turn| turn.holder.as_deref() == Some(uid));
+            let was_holder = held.map(|turn| turn.holder = None).is_some();
+            turns.left.insert(uid.into());
             was_holder || was_waiting
         };
         if mattered {
@@ -134,6 +152,7 @@ struct Entry {
     /// Sorts the runs of a namespace: by age, then by name.
     age: (i64, String),
     namespace: String,
+    pool: Pool,
     uid: String,
 }
 
@@ -162,6 +181,7 @@ fn place(run: &BenchmarkRun) -> Option<Entry> {
         has_begun: has_begun(run),
         age: (created, run.name_any()),
         namespace: run.namespace().unwrap_or_default(),
+        pool: run.spec.node_pool.clone(),
         uid: run.uid()?,
     })
 }
@@ -175,7 +195,7 @@ fn observed(conditions: &[Condition]) -> Option<i64> {
     conditions.first()?.observed_generation
 }
 
-/// In which order these runs have their turns, if no others come. `served` says when namespaces had one last.
+/// In which order these runs of one pool have their turns, if no others come. `served` says when namespaces had one last.
 fn order(mut waiting: Vec<Entry>, served: &HashMap<String, u64>) -> Vec<Entry> {
     waiting.sort_by(|one, other| one.age.cmp(&other.age));
     let mut served = served.clone();
@@ -260,6 +280,35 @@ mod tests {
         assert!(queue.is_held_by("stalled"));
         queue.leave("stalled");
         assert!(!queue.is_held_by("stalled"));
+    }
+
+    #[test]
+    fn runs_of_different_pools_do_not_wait_for_each_other() {
+        let (reader, mut writer) = kube::runtime::reflector::store();
+        let mut known = |name: &str, created: i64, pool: Option<&str>, status: serde_json::Value| {
+            let mut run = run(name, created, false, status);
+            run.spec.node_pool = pool.map(str::to_owned);
+            writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(DeserializeGuard(Ok(run))));
+        };
+        known("anywhere", 1, None, json!({}));
+        known("fast", 2, Some("fast"), json!({}));
+        known("fast-too", 3, Some("fast"), json!({}));
+        known("slow", 4, Some("slow"), json!({}));
+        let (queue, _woken) = Queue::new(reader);
+        assert_eq!(queue.take("fast-too"), Err(1), "the one before it in its pool has not asked yet");
+        for first in ["slow", "fast", "anywhere"] {
+            assert_eq!(queue.take(first), Ok(()), "{first}");
+        }
+        assert_eq!(queue.take("fast-too"), Err(1));
+        queue.leave("slow");
+        assert_eq!(queue.take("fast-too"), Err(1), "the turn of another pool is not its own");
+        assert!(queue.is_held_by("fast") && queue.is_held_by("anywhere") && !queue.is_held_by("slow"));
+        queue.leave("fast");
+        assert_eq!(queue.take("fast-too"), Ok(()));
+        // A pool that no run names any more is forgotten, but for its holder.
+        known("fast", 2, Some("fast"), condition("Complete", 1));
+        assert_eq!(queue.take("anywhere"), Ok(()));
+        assert_eq!(lock(&queue.turns).of_pool.len(), 3);
     }
 
     #[test]

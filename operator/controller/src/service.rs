@@ -13,7 +13,6 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::conditions::{ServiceState, Stamp, of_service};
-use storebench_core::placement::Pins;
 use storebench_core::validate::{self, ExternalStore, Target, ValidatedService};
 use storebench_crds::StorageService;
 use storebench_crds::storage_service::{StorageServiceStatus, VolumeRetention};
@@ -27,7 +26,7 @@ use crate::health::{self, Health, Trouble};
 use crate::kind::{self, Kind, Named};
 use crate::meter;
 use crate::objects::store::{self, METER_PORT, StoreObjects, StoreRequest};
-use crate::objects::{self, COMPANION, Labels, Owner, SERVICE_LABEL, STORE, names};
+use crate::objects::{self, COMPANION, Labels, Owner, Place, SERVICE_LABEL, STORE, names};
 use crate::secrets;
 
 /// A service that may be one this version cannot read.
@@ -98,7 +97,7 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
         strike_token: None,
         operator_namespace: &context.settings.operator_namespace,
         images: &context.settings.images,
-        pins: &Pins::new(),
+        place: &Place::default(),
     };
     let StoreObjects { companions, store } = store::build(&request);
     for companion in companions {

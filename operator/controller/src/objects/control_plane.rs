@@ -22,12 +22,12 @@ use storebench_core::control_plane::{
     ControlPlanePlan, Placement, Process, ValidatedControlPlane, Validity, files, plan,
 };
 
-use storebench_core::placement::{self, Pins};
+use storebench_core::placement;
 
 use super::network::{dns, label, load, namespace, pods, tcp};
 use super::store::METER_PORT;
 use super::{
-    CLIENT_LABEL, CONTROL_PLANE, Labels, Owner, SERVICE_LABEL, STORE, instance, names, pinning, pod_metadata,
+    CLIENT_LABEL, CONTROL_PLANE, Labels, Owner, Place, SERVICE_LABEL, STORE, instance, names, pinning, pod_metadata,
     pull_secrets, security, selector, share, store,
 };
 use crate::settings::Images;
@@ -79,7 +79,7 @@ pub struct ControlPlaneRequest<'a> {
     /// Where images are.
     pub images: &'a Images,
     /// Where its pod is to stay.
-    pub pins: &'a Pins,
+    pub place: &'a Place,
 }
 
 /// The address of a control plane of this name, `host:port`.
@@ -201,9 +201,9 @@ fn pod_template(request: &ControlPlaneRequest, labels: &Labels) -> PodTemplateSp
                 },
             ]),
             // Where the store may be, so may what is measured with it.
-            node_selector: (!pod.node_selector.is_empty()).then_some(pod.node_selector),
-            tolerations: (!pod.tolerations.is_empty()).then_some(pod.tolerations),
-            affinity: pinning::affinity(pod.affinity, request.pins.get(placement::CONTROL_PLANE)),
+            node_selector: request.place.node_selector(pod.node_selector),
+            tolerations: request.place.tolerations(pod.tolerations),
+            affinity: pinning::affinity(pod.affinity, request.place.nodes(placement::CONTROL_PLANE)),
             ..PodSpec::default()
         }),
     }

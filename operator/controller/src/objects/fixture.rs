@@ -4,7 +4,6 @@
 
 use serde_json::Value;
 use storebench_core::engine::Engine;
-use storebench_core::placement::Pins;
 use storebench_core::validate::{self, ValidatedService};
 use storebench_crds::engine::Companion;
 use storebench_crds::storage_service::VolumeRetention;
@@ -12,7 +11,7 @@ use storebench_crds::{EngineKind, StorageService};
 
 use super::load::LoadRequest;
 use super::store::StoreRequest;
-use super::{Labels, Owner};
+use super::{Labels, Owner, Place};
 use crate::settings::Settings;
 
 pub(super) fn settings() -> Settings {
@@ -50,7 +49,7 @@ pub(super) fn store<T>(
         strike_token: None,
         operator_namespace: "storebench-system",
         images: &settings().images,
-        pins: &Pins::new(),
+        place: &Place::default(),
     })
 }
 
@@ -70,6 +69,6 @@ pub(super) fn load<T>(spec: Value, owner: &Owner, name: &str, build: impl FnOnce
         deadline_seconds: 60,
         started_at: "2026-11-22T00:00:00Z",
         settings: &settings(),
-        pins: &Pins::new(),
+        place: &Place::default(),
     })
 }

@@ -1,5 +1,7 @@
 //! The load of one trial of an arm: an Indexed Job whose pods may reach the store and nothing else.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
     ConfigMap, Container, ContainerPort, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements, SecretVolumeSource,
@@ -9,15 +11,15 @@ use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicySpec,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use storebench_core::placement::{self, Pins};
+use storebench_core::placement;
 use storebench_crds::job::JobSpec as LoadSpec;
 
 use super::control_plane::KUBECONFIG_KEY;
 use super::network::{dns, pods, tcp};
 use super::store::{BesideLoad, SHARED_DIRECTORY, strike_variable};
 use super::{
-    COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, STORE, credentials, instance, pinning, pod_metadata, pull_secrets,
-    security, selector, share,
+    COMPANION, CONTROL_PLANE, LOAD, Labels, Owner, Place, STORE, credentials, instance, pinning, pod_metadata,
+    pull_secrets, security, selector, share,
 };
 use crate::settings::Settings;
 
@@ -73,7 +75,7 @@ pub struct LoadRequest<'a> {
     /// Images and limits.
     pub settings: &'a Settings,
     /// Where its pods are to stay.
-    pub pins: &'a Pins,
+    pub place: &'a Place,
 }
 
 /// Builds a trial's load. Fails only where the job cannot be written as JSON, which no validated run causes.
@@ -206,7 +208,9 @@ fn pod_template(
                     ..TopologySpreadConstraint::default()
                 }]
             }),
-            affinity: pinning::affinity(None, request.pins.get(placement::LOAD)),
+            node_selector: request.place.node_selector(BTreeMap::new()),
+            tolerations: request.place.tolerations(Vec::new()),
+            affinity: pinning::affinity(None, request.place.nodes(placement::LOAD)),
             // The meter of a store beside the load reads its /proc.
             share_process_namespace: beside.map(|_| true),
             init_containers: beside.map(|beside| beside.sidecars.clone()),

@@ -22,6 +22,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, 
 use kube::Resource;
 use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
 
+pub use self::pinning::Place;
 use crate::settings::Images;
 
 /// Names the one who applies; fields of other managers are left alone.
@@ -52,6 +53,9 @@ pub const CONTROL_PLANE: &str = "control-plane";
 pub const LOAD: &str = "load";
 /// Pods with this label, set to `"true"`, may connect to stores although they are not load pods.
 pub const CLIENT_LABEL: &str = "storebench.dev/client";
+
+/// The pool that a node belongs to; the key of the taint, too, that keeps away what belongs to none.
+pub const NODE_POOL_LABEL: &str = "storebench.dev/node-pool";
 
 /// A set of labels.
 pub type Labels = BTreeMap<String, String>;

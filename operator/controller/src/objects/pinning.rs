@@ -1,12 +1,46 @@
 //! Keeps pods on given nodes, besides what their user says of that.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{
-    Affinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, TopologySpreadConstraint,
+    Affinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration, TopologySpreadConstraint,
 };
+use storebench_core::placement::Pins;
 
-use super::{Labels, selector};
+use super::{Labels, NODE_POOL_LABEL, selector};
+
+/// Where pods may be.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// On nodes of this pool; `None`: on any.
+    pub pool: Option<String>,
+    /// On these nodes of them, by group of pods.
+    pub pins: Pins,
+}
+
+impl Place {
+    /// On which nodes the pods of a group are to stay; `None`: it may go anywhere in the pool.
+    pub fn nodes(&self, group: &str) -> Option<&BTreeSet<String>> {
+        self.pins.get(group)
+    }
+
+    /// The user's own selector of nodes, within the pool.
+    pub fn node_selector(&self, mut of_user: BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
+        of_user.extend(self.pool.iter().map(|pool| (NODE_POOL_LABEL.to_owned(), pool.clone())));
+        (!of_user.is_empty()).then_some(of_user)
+    }
+
+    /// The user's own tolerations, and of the pool's taint, whatever its effect.
+    pub fn tolerations(&self, mut of_user: Vec<Toleration>) -> Option<Vec<Toleration>> {
+        of_user.extend(self.pool.iter().map(|pool| Toleration {
+            key: Some(NODE_POOL_LABEL.into()),
+            operator: Some("Equal".into()),
+            value: Some(pool.clone()),
+            ..Toleration::default()
+        }));
+        (!of_user.is_empty()).then_some(of_user)
+    }
+}
 
 /// An affinity by which a pod stays on one of these nodes; none of them leaves the user's own as it is.
 ///
@@ -86,6 +120,22 @@ mod tests {
         .unwrap();
         let both = terms(affinity(Some(of_user), Some(&nodes(&["n1"]))));
         assert_eq!(both, json!([{ "matchExpressions": fast, "matchFields": field("n1") }]));
+    }
+
+    #[test]
+    fn pods_of_a_pool_stay_within_it_and_tolerate_its_taint() {
+        let none = Place::default();
+        assert_eq!((none.node_selector(BTreeMap::new()), none.tolerations(Vec::new())), (None, None));
+        let fast = Place { pool: Some("fast".into()), pins: Pins::new() };
+        let of_user = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
+        let selected = serde_json::to_value(fast.node_selector(of_user)).unwrap();
+        assert_eq!(selected, json!({ "zone": "a", "storebench.dev/node-pool": "fast" }));
+        let tolerated = serde_json::to_value(fast.tolerations(vec![Toleration::default()])).unwrap();
+        let of_pool = json!({ "key": "storebench.dev/node-pool", "operator": "Equal", "value": "fast" });
+        assert_eq!(tolerated, json!([{}, of_pool]));
+        // Nobody leaves the pool by naming another one.
+        let of_user = BTreeMap::from([(NODE_POOL_LABEL.to_owned(), "slow".to_owned())]);
+        assert_eq!(fast.node_selector(of_user).unwrap()[NODE_POOL_LABEL], "fast");
     }
 
     #[test]

@@ -10,7 +10,6 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
-use storebench_core::placement::Pins;
 use storebench_core::validate::ValidatedService;
 use storebench_crds::ControlPlane;
 
@@ -62,7 +61,7 @@ fn hosted(owner: &Owner, name: &str, store: &str, instance: &str) -> ControlPlan
         labels: &Labels::new(),
         operator_namespace: "storebench-system",
         images: &settings().images,
-        pins: &Pins::new(),
+        place: &Place::default(),
     })
 }
 

@@ -263,6 +263,7 @@ pub(super) fn meter(planned: &RolePlan, images: &Images) -> Container {
         format!("--data={DATA_DIRECTORY}"),
         format!("--listen=0.0.0.0:{METER_PORT}"),
     ];
+    arguments.extend(syncs(engine).map(|syncs| format!("--syncs={syncs}")));
     if planned.role.is_beside_load {
         // The load is in the same pod.
         let name = engine.binary().rsplit('/').next().unwrap_or_default();
@@ -311,9 +312,19 @@ fn readiness_probe() -> Probe {
     }
 }
 
+/// What counts the syncs of a member's disk, in the words of the meter's `--syncs`.
+fn syncs(engine: &Engine) -> Option<String> {
+    let metrics = engine.metrics.filter(|metrics| !metrics.syncs.is_empty())?;
+    let counters: String = metrics.syncs.iter().map(|(name, syncs)| format!(",{name}={syncs}")).collect();
+    Some(format!("{}{}{counters}", engine.port(metrics.port)?, metrics.path))
+}
+
 /// What the meter asks, in the words of its `--ready`.
 fn question(engine: &Engine) -> String {
-    let number = |port: &str| engine.port(port).unwrap_or_default();
+    let number = |port: &str| match engine.port(port) {
+        Some(number) => number,
+        None => unreachable!("{} has no port {port}, by which it is asked whether it is ready", engine.name),
+    };
     match engine.readiness {
         Readiness::Protocol => "protocol".into(),
         Readiness::Http { port, path } => format!("http:{}{path}", number(port)),

@@ -16,15 +16,15 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec}
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use storebench_core::engine::{self, CLIENT, PEER, Role, RolePlan};
-use storebench_core::placement::{self, Pins};
+use storebench_core::placement;
 use storebench_core::validate::ValidatedService;
 use storebench_crds::storage_service::VolumeRetention;
 
 use super::network::{dns, load, namespace, pods, tcp, users};
 pub use super::role::{FAULT_PROXY, METER_PORT, SHARED_DIRECTORY, STORE_CONTAINER};
 use super::{
-    COMPANION, Labels, Owner, ROLE_LABEL, STORE, instance, names, pinning, pod_metadata, pull_secrets, role, security,
-    selector,
+    COMPANION, Labels, Owner, Place, ROLE_LABEL, STORE, instance, names, pinning, pod_metadata, pull_secrets, role,
+    security, selector,
 };
 use crate::settings::Images;
 
@@ -76,7 +76,7 @@ pub struct StoreRequest<'a> {
     /// The platform's own images.
     pub images: &'a Images,
     /// Where its pods are to stay.
-    pub pins: &'a Pins,
+    pub place: &'a Place,
 }
 
 /// Builds a store.
@@ -267,7 +267,7 @@ fn stateful_set(request: &StoreRequest, planned: &RolePlan, name: &str, labels: 
 }
 
 fn pod_template(request: &StoreRequest, planned: &RolePlan, name: &str, labels: &Labels) -> PodTemplateSpec {
-    let nodes = request.pins.get(if planned.role.is_store() { placement::STORE } else { COMPANION });
+    let nodes = request.place.nodes(if planned.role.is_store() { placement::STORE } else { COMPANION });
     let replicas = planned.role.service.replicas as usize;
     // Companions run where the store may.
     let pod = request.service.spec.pod.clone().unwrap_or_default();
@@ -291,8 +291,8 @@ fn pod_template(request: &StoreRequest, planned: &RolePlan, name: &str, labels: 
                 .into_iter()
                 .collect(),
             volumes: (!volumes.is_empty()).then_some(volumes),
-            node_selector: (!pod.node_selector.is_empty()).then_some(pod.node_selector),
-            tolerations: (!pod.tolerations.is_empty()).then_some(pod.tolerations),
+            node_selector: request.place.node_selector(pod.node_selector),
+            tolerations: request.place.tolerations(pod.tolerations),
             affinity: pinning::affinity(pod.affinity, nodes),
             topology_spread_constraints: pinning::spread(nodes, replicas, &own(request, &planned.role)),
             ..PodSpec::default()

@@ -244,13 +244,14 @@ fn files_of_a_plan_are_mounted_where_it_names_them() {
 #[test]
 fn store_and_companions_stay_on_the_nodes_of_the_first_trial() {
     let nodes = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<std::collections::BTreeSet<_>>();
-    let pins = Pins::from([
+    let pins = placement::Pins::from([
         (placement::STORE.to_owned(), nodes(&["n1", "n2", "n3"])),
         (COMPANION.to_owned(), nodes(&["n2"])),
         (placement::LOAD.to_owned(), nodes(&["n9"])),
     ]);
     let service = with_object_store(&serde_json::json!({ "engine": "Etcd", "replicas": 3 }));
-    let built = with(&service, |request| build(&StoreRequest { pins: &pins, ..request.clone() }));
+    let place = Place { pool: Some("fast".into()), pins };
+    let built = with(&service, |request| build(&StoreRequest { place: &place, ..request.clone() }));
     let nodes_of = |pod: &PodSpec| {
         let affinity = pod.affinity.clone().unwrap().node_affinity.unwrap();
         let terms = affinity.required_during_scheduling_ignored_during_execution.unwrap().node_selector_terms;
@@ -259,6 +260,10 @@ fn store_and_companions_stay_on_the_nodes_of_the_first_trial() {
     };
     let store = pod(built.store.as_ref().unwrap());
     assert_eq!(nodes_of(store), ["n1", "n2", "n3"]);
+    for pod in [store, pod(&built.companions[0])] {
+        assert_eq!(pod.node_selector.as_ref().unwrap()["storebench.dev/node-pool"], "fast");
+        assert_eq!(pod.tolerations.as_ref().unwrap()[0].value.as_deref(), Some("fast"));
+    }
     assert!(store.topology_spread_constraints.is_some(), "one on each");
     assert_eq!(nodes_of(pod(&built.companions[0])), ["n2"]);
     assert!(pod(&built.companions[0]).topology_spread_constraints.is_none());

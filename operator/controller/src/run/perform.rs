@@ -13,7 +13,7 @@ use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::durability::hold_against_the_disk;
 use storebench_core::engine;
 use storebench_core::ledger::number;
-use storebench_core::placement::{self, Pins};
+use storebench_core::placement;
 use storebench_core::record::{FailureCause, RunRecord, TrialFailure};
 use storebench_core::trial::{Loaded, job, needs_fault_proxy, strikes};
 use storebench_core::validate::{ExternalStore, ValidatedService};
@@ -33,7 +33,7 @@ use crate::meter;
 use crate::objects::control_plane::{self, ControlPlaneRequest};
 use crate::objects::load::{self, LoadObjects, LoadRequest};
 use crate::objects::store::{self, METER_PORT, StoreRequest};
-use crate::objects::{self, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, LOAD, Labels, Owner, STORE, names};
+use crate::objects::{self, COMPANION, CONTROL_PLANE, INSTANCE_LABEL, LOAD, Labels, Owner, Place, STORE, names};
 
 /// A trial of a run, and all that is looked at when something is done for it.
 #[derive(Clone, Copy)]
@@ -57,9 +57,9 @@ impl Stage<'_> {
     pub async fn deploy_companions(&self) -> Result<(), Error> {
         let Self { trial, references, context, .. } = *self;
         let Some(service) = references.service(&trial.arm) else { return Ok(()) };
-        let (labels, pins) = (self.labels(), self.pins());
+        let (labels, place) = (self.labels(), self.place());
         // Nobody strikes these.
-        for companion in store::build(&self.request(service, &labels, &pins)).companions {
+        for companion in store::build(&self.request(service, &labels, &place)).companions {
             deploy::role(&context.client, companion).await?;
         }
         Ok(())
@@ -69,8 +69,8 @@ impl Stage<'_> {
     pub async fn deploy(&self) -> Result<(), Error> {
         let Self { trial, owner, references, context, .. } = *self;
         let Some(service) = references.service(&trial.arm) else { return Ok(()) };
-        let (labels, pins) = (self.labels(), self.pins());
-        let request = self.request(service, &labels, &pins);
+        let (labels, place) = (self.labels(), self.place());
+        let request = self.request(service, &labels, &place);
         let token = strikes(&references.run).then(|| context.signer.strike_token(&owner.reference.uid, &trial.name));
         match store::build(&StoreRequest { strike_token: token.as_deref(), ..request }).store {
             Some(store) => deploy::role(&context.client, store).await,
@@ -98,7 +98,7 @@ impl Stage<'_> {
             labels: &self.labels(),
             operator_namespace: &context.settings.operator_namespace,
             images: &context.settings.images,
-            pins: &self.pins(),
+            place: &self.place(),
         };
         crate::control_plane::deploy(&request, context).await?;
         Ok(None)
@@ -127,8 +127,8 @@ impl Stage<'_> {
             (None, None) => Vec::new(),
         };
         let service = references.service(&trial.arm);
-        let (labels, pins) = (self.labels(), self.pins());
-        let beside = service.and_then(|service| store::beside_load(&self.request(service, &labels, &pins)));
+        let (labels, place) = (self.labels(), self.place());
+        let beside = service.and_then(|service| store::beside_load(&self.request(service, &labels, &place)));
         let mut spec = job(&references.run, &trial.arm, trial.index, endpoints);
         spec.meters = match &beside {
             Some(_) => vec![format!("127.0.0.1:{METER_PORT}")],
@@ -161,7 +161,7 @@ impl Stage<'_> {
             deadline_seconds: timeout.max(1).cast_signed(),
             started_at: &Timestamp::now().to_string(),
             settings: &context.settings,
-            pins: &pins,
+            place: &place,
         };
         let LoadObjects { job, service, network_policy, files } = load::build(request)?;
         apply(&context.client, &network_policy).await?;
@@ -218,7 +218,7 @@ impl Stage<'_> {
     }
 
     /// What the store of a trial is built from.
-    fn request<'b>(&'b self, service: &'b ValidatedService, labels: &'b Labels, pins: &'b Pins) -> StoreRequest<'b> {
+    fn request<'b>(&'b self, service: &'b ValidatedService, labels: &'b Labels, place: &'b Place) -> StoreRequest<'b> {
         let Self { trial, owner, references, context, .. } = *self;
         StoreRequest {
             service,
@@ -231,7 +231,7 @@ impl Stage<'_> {
             strike_token: None,
             operator_namespace: &context.settings.operator_namespace,
             images: &context.settings.images,
-            pins,
+            place,
         }
     }
 
@@ -239,8 +239,9 @@ impl Stage<'_> {
         objects::trial(self.trial.index, &self.trial.arm)
     }
 
-    fn pins(&self) -> Pins {
-        placement::pins(self.record, &self.trial.arm)
+    fn place(&self) -> Place {
+        let pool = self.record.spec.node_pool.clone();
+        Place { pool, pins: placement::pins(self.record, &self.trial.arm) }
     }
 }
 

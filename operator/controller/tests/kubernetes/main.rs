@@ -14,6 +14,7 @@ mod external;
 mod forged;
 mod names;
 mod policies;
+mod pools;
 mod refused;
 mod secrets;
 mod suites;

@@ -132,13 +132,20 @@ impl World {
     /// A run on one service.
     #[track_caller]
     pub fn run(&self, name: &str, service: &str) {
+        self.run_with(name, service, &json!({}));
+    }
+
+    /// A run on one service, and more of its spec.
+    #[track_caller]
+    pub fn run_with(&self, name: &str, service: &str, more: &Value) {
+        let mut spec = json!({
+            "arms": [{ "name": "store", "serviceRef": { "name": service } }],
+            "workloads": [{ "name": "put", "etcd": { "operation": "Put" }, "load": { "connections": 1, "duration": "1s" } }],
+            "trials": { "min": 3, "max": 3, "retries": 0 },
+        });
+        more.as_object().into_iter().flatten().for_each(|(key, value)| spec[key] = value.clone());
         self.apply(json!({
-            "apiVersion": "storebench.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": { "name": name },
-            "spec": {
-                "arms": [{ "name": "store", "serviceRef": { "name": service } }],
-                "workloads": [{ "name": "put", "etcd": { "operation": "Put" }, "load": { "connections": 1, "duration": "1s" } }],
-                "trials": { "min": 3, "max": 3, "retries": 0 },
-            },
+            "apiVersion": "storebench.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": { "name": name }, "spec": spec,
         }));
     }
 
