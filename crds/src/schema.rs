@@ -6,26 +6,40 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use kube::core::schema::StructuralSchemaRewriter;
 use schemars::generate::SchemaSettings;
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::engine::rules;
 use crate::job::JobSpec;
 use crate::{BenchmarkBaseline, BenchmarkRun, BenchmarkSchedule, BenchmarkSuite, ControlPlane, StorageService};
 
+/// Of a choice among more values than this, as among metrics, the reference has a table, and a description no place.
+const MEANINGS_MAX: usize = 16;
+
 /// Every kind's definition, with `status.observedGeneration` defaulting to −1 so that kstatus (Flux, `kubectl wait`)
 /// never takes an object for current before a controller has seen it, and with what the table of engines says.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    let mut service = StorageService::crd();
+    let mut service = definition::<StorageService>();
     add_engines(&mut service);
     let others = [
-        ControlPlane::crd(),
-        BenchmarkRun::crd(),
-        BenchmarkBaseline::crd(),
-        BenchmarkSuite::crd(),
-        BenchmarkSchedule::crd(),
+        definition::<ControlPlane>(),
+        definition::<BenchmarkRun>(),
+        definition::<BenchmarkBaseline>(),
+        definition::<BenchmarkSuite>(),
+        definition::<BenchmarkSchedule>(),
     ];
     std::iter::once(service).chain(others).map(adapted).collect()
+}
+
+/// The definition of a kind, with what the values of its choices mean.
+fn definition<K: CustomResourceExt + JsonSchema>() -> CustomResourceDefinition {
+    let mut definition = K::crd();
+    let inline = |settings: &mut SchemaSettings| settings.inline_subschemas = true;
+    let documented = SchemaSettings::openapi3().with(inline).into_generator().into_root_schema_for::<K>().to_value();
+    let schemas =
+        definition.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
+    schemas.for_each(|schema| add_meanings(schema, &[&documented]));
+    definition
 }
 
 /// The rules about single engines, and what the fields say of them.
@@ -40,6 +54,56 @@ fn add_engines(service: &mut CustomResourceDefinition) {
             }
         }
     }
+}
+
+/// Says behind a field's description what each of its values means, which a structural schema has no place for: it has the values of a
+/// choice as one list. `documented` is the same schema as it was before, with its alternatives.
+fn add_meanings(schema: &mut JSONSchemaProps, documented: &[&Value]) {
+    let documented = alternatives(documented);
+    let of_items: Vec<&Value> = documented.iter().filter_map(|one| one.get("items")).collect();
+    let items = match schema.items.as_mut() {
+        Some(JSONSchemaPropsOrArray::Schema(items)) => Some(items),
+        _ => None,
+    };
+    let (values, of_values) = match (&schema.enum_, &items) {
+        (Some(values), _) => (Some(values), documented.clone()),
+        (None, Some(items)) => (items.enum_.as_ref(), alternatives(&of_items)),
+        (None, None) => (None, Vec::new()),
+    };
+    let meaning = |value: &JSON| {
+        let value = value.0.as_str()?;
+        let one = of_values.iter().find(|one| one["const"] == value || one["enum"] == json!([value]))?;
+        Some(format!(" {value}: {}", one["description"].as_str()?.replace('\n', " ")))
+    };
+    let meanings: String =
+        values.filter(|values| values.len() <= MEANINGS_MAX).into_iter().flatten().filter_map(meaning).collect();
+    if !meanings.is_empty() {
+        schema.description.get_or_insert_default().push_str(&meanings);
+    }
+    if let Some(items) = items.filter(|items| items.enum_.is_none()) {
+        add_meanings(items, &of_items);
+    }
+    for (name, property) in schema.properties.iter_mut().flatten() {
+        let of_property: Vec<&Value> = documented.iter().filter_map(|one| one.get("properties")?.get(name)).collect();
+        add_meanings(property, &of_property);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = schema.additional_properties.as_mut() {
+        let of_values: Vec<&Value> = documented.iter().filter_map(|one| one.get("additionalProperties")).collect();
+        add_meanings(values, &of_values);
+    }
+}
+
+/// These schemas, and all that they are composed of.
+fn alternatives<'a>(schemas: &[&'a Value]) -> Vec<&'a Value> {
+    let mut found: Vec<&Value> = schemas.to_vec();
+    let mut next = 0;
+    while let Some(schema) = found.get(next) {
+        let composed = ["oneOf", "anyOf", "allOf"].iter().filter_map(|word| schema.get(word)?.as_array());
+        let composed: Vec<&Value> = composed.flatten().collect();
+        found.extend(composed);
+        next += 1;
+    }
+    found
 }
 
 fn adapted(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {

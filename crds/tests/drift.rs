@@ -18,11 +18,7 @@ fn is_checked_in(path: &Path, generated: &str) {
         std::fs::write(path, generated).unwrap();
     }
     let checked_in = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        checked_in == generated,
-        "{} has drifted from the types; run: UPDATE_CRDS=1 cargo test -p storebench-crds --test drift",
-        path.display()
-    );
+    assert!(checked_in == generated, "{} has drifted from the types; run: make generate", path.display());
 }
 
 #[test]
@@ -87,6 +83,36 @@ fn status_is_never_current_before_a_controller_has_seen_it() {
         let schema = schema::of_kind(&definition.spec.names.kind).unwrap();
         assert_eq!(schema["properties"]["status"]["default"], serde_json::json!({ "observedGeneration": -1 }));
     }
+}
+
+/// What `Warn` or `Shared` does stood in the types alone.
+#[test]
+fn every_value_of_a_choice_is_explained() {
+    const VALUES_MAX: usize = 16;
+    fn walk(path: &str, schema: &serde_json::Value, silent: &mut Vec<String>) {
+        let description = schema["description"].as_str().unwrap_or_default();
+        let values = schema["enum"].as_array().or_else(|| schema["items"]["enum"].as_array());
+        for value in values.filter(|values| values.len() <= VALUES_MAX).into_iter().flatten() {
+            let value = value.as_str().unwrap();
+            if !description.contains(&format!(" {value}: ")) && !description.contains(&format!("`{value}`")) {
+                silent.push(format!("{path}: {value}"));
+            }
+        }
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            // Types of Kubernetes itself are explained by Kubernetes.
+            if !matches!(name.as_str(), "env" | "resources" | "affinity" | "tolerations" | "conditions") {
+                walk(&format!("{path}.{name}"), property, silent);
+            }
+        }
+        if let Some(items) = schema.get("items").filter(|items| items.get("enum").is_none()) {
+            walk(path, items, silent);
+        }
+    }
+    let mut silent = Vec::new();
+    for kind in schema::definitions().into_iter().map(|definition| definition.spec.names.kind) {
+        walk(&kind, &schema::of_kind(&kind).unwrap(), &mut silent);
+    }
+    assert_eq!(silent, Vec::<String>::new());
 }
 
 /// `kubectl explain` must be enough to write a run by hand.
