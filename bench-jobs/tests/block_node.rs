@@ -213,7 +213,9 @@ fn a_node_that_dies_or_hangs_fails_the_job_within_its_timeout() {
 #[test]
 fn a_meter_tries_the_protocol_out_and_counts_syncs() {
     let node = BlockNode::start();
-    let meter = Meter::start("block-stream", &node.endpoint, &["--pid", &node.pid().to_string()]);
+    let port = node.endpoint.rsplit(':').next().unwrap();
+    let syncs = format!("{port}/metrics,block_node_batch_sync_seconds_count=1");
+    let meter = Meter::start("block-stream", &node.endpoint, &["--pid", &node.pid().to_string(), "--syncs", &syncs]);
     let checks: Vec<Value> = meter.read("/protocol");
     assert_eq!(checks.len(), 5, "{checks:?}");
     assert!(checks.iter().all(|check| check["ok"] == true), "{checks:?}");

@@ -88,7 +88,9 @@ fn a_store_that_does_not_sync_as_it_was_told_to_does_not_count() {
     let etcd = Etcd::start();
     let told = |durability: &str, operation: &str| {
         let mut job = job(&etcd, json!({ "operation": operation }), json!({ "total": 5000 }));
-        (job["durability"], job["storeMetrics"]) = (json!(durability), json!([etcd.endpoint]));
+        let counters = json!({ "etcd_disk_wal_fsync_duration_seconds_count": 1 });
+        job["durability"] = json!(durability);
+        job["syncCounters"] = json!([{ "address": etcd.endpoint, "path": "/metrics", "counters": counters }]);
         run_with(&job, || {}).outcome
     };
     let JobOutcome::StoreFailed { detail, .. } = told("Fsync", "Put") else { panic!("it counts") };

@@ -60,7 +60,7 @@ fn check_protocol(meter: &Meter, expected: &[&str]) {
 fn a_redis_is_weighed_from_its_start_and_tried_out() {
     let redis = Redis::spawn_on(free_port(), &[]);
     let meter = beside_redis(&redis);
-    check_member(&meter.member(), "7.0.15", &peer("redis", "redis-server"));
+    check_member(&meter.member(), harness::version("redis"), &peer("redis", "redis-server"));
     meter.ask("/readyz").unwrap();
     check_protocol(&meter, &["PING", "SET", "GET", "DEL", "INFO"]);
     assert_eq!(redis.command("DBSIZE"), ":0\r\n", "nothing stays behind");

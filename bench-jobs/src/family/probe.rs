@@ -9,7 +9,6 @@ use storebench_crds::meter::Check;
 use crate::failure::Failure;
 use crate::family::check::{ANSWER_TIMEOUT, http, tried};
 use crate::family::{block_stream, etcd, key_value, redis};
-use crate::measure::fsyncs;
 use crate::measure::machine;
 use crate::net::http_client::{HttpError, get};
 
@@ -102,16 +101,6 @@ pub fn surface(protocol: Protocol, store: SocketAddr) -> Vec<Check> {
     }
 }
 
-/// How often the store has synced its disk so far, as it counts itself.
-pub fn fsyncs(protocol: Protocol, address: SocketAddr) -> Result<u64, Failure> {
-    match protocol {
-        Protocol::Etcd | Protocol::DEngine | Protocol::BlockStream => fsyncs::so_far(&address.to_string()),
-        Protocol::DEngineOriginal | Protocol::Redis | Protocol::S3 | Protocol::Sqlite => {
-            Err(Failure::new(format_args!("a store that speaks {protocol} does not count its syncs")))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,11 +110,5 @@ mod tests {
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         assert_eq!(answers(Protocol::Redis, address).unwrap_err().text(), "PING: Connection refused");
         assert!(answers(Protocol::Etcd, address).unwrap_err().text().ends_with("/readyz: Connection refused"));
-    }
-
-    #[test]
-    fn redis_does_not_count_its_syncs() {
-        let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
-        assert!(fsyncs(Protocol::Redis, nowhere).unwrap_err().text().contains("does not count"));
     }
 }

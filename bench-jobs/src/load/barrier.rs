@@ -359,7 +359,7 @@ mod tests {
             seed: 7,
             endpoints: Vec::new(),
             kubeconfig: None,
-            store_metrics: Vec::new(),
+            sync_counters: Vec::new(),
             meters: Vec::new(),
             control_plane_meter: None,
             external: None,

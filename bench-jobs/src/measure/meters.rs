@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
-use storebench_crds::job::{JobLine, JobSpec, MachineUse, StoreReading, Usage};
+use storebench_crds::job::{JobLine, JobSpec, MachineUse, StoreReading, SyncCounters, Usage};
 use storebench_crds::meter::{self, MemberReading, Reading};
 use storebench_crds::storage_service::Footprint;
 
@@ -79,8 +79,8 @@ pub enum MeterError {
 #[derive(Debug, Default)]
 pub struct Meters {
     addresses: Vec<String>,
-    /// Where the store serves metrics, if there are no meters.
-    store_metrics: Vec<String>,
+    /// Where the store counts its syncs, if there are no meters.
+    sync_counters: Vec<SyncCounters>,
     /// Of the control plane. At most one.
     control_plane: Vec<String>,
     idle: Option<Idle>,
@@ -138,7 +138,7 @@ impl Meters {
     pub fn begin(job: &JobSpec, report: &Report) -> Self {
         let mut meters = Self {
             addresses: job.meters.clone(),
-            store_metrics: job.store_metrics.clone(),
+            sync_counters: job.sync_counters.clone(),
             control_plane: job.control_plane_meter.iter().cloned().collect(),
             idle: None,
         };
@@ -163,10 +163,10 @@ impl Meters {
     /// How often each member has synced its disk so far; `None` where one does not say.
     pub fn fsyncs(&self) -> Option<Vec<u64>> {
         let of_meter = |address: &String| ask::<u64>(address, meter::FSYNCS).ok();
-        let of_store = |address: &String| fsyncs::so_far(address).ok();
+        let of_store = |member: &SyncCounters| fsyncs::so_far(member).ok();
         match self.addresses.is_empty() {
             false => self.addresses.iter().map(of_meter).collect(),
-            true if !self.store_metrics.is_empty() => self.store_metrics.iter().map(of_store).collect(),
+            true if !self.sync_counters.is_empty() => self.sync_counters.iter().map(of_store).collect(),
             true => None,
         }
     }

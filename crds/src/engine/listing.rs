@@ -8,7 +8,7 @@ use super::{ENGINES, Source};
 pub fn tsv() -> String {
     let mut text = String::from(
         "# What scripts must know of the engines: the rows of crds/src/engine/table.rs, written by\n\
-         # UPDATE_CRDS=1 cargo test -p storebench-crds --test drift\n\
+         # make generate\n\
          # SOURCE is `crate` (built here), `peer` (fetched by every peers/fetch), `on-request` (only by name) or\n\
          # `by-hand` (by nobody: the user puts it there); PACKAGE its name there.\n\
          # ENGINE\tSOURCE\tPACKAGE\tVERSION\tIMAGE\tEXECUTABLES\n",

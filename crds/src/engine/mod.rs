@@ -153,7 +153,7 @@ pub enum Dialect {
     Etcd,
     /// The flags of our own d-engine.
     DEngine,
-    /// The flags of the program in `peers/d-engine`, which writes the original d-engine's configuration.
+    /// The flags of the program in `peers/d-engine-original`, which writes the original d-engine's configuration.
     DEngineOriginal,
     /// The directives of redis.conf, as flags.
     Redis,
@@ -212,13 +212,15 @@ pub enum Readiness {
     Running,
 }
 
-/// Where a store serves metrics.
+/// Where a store serves metrics, in Prometheus's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metrics {
     /// The port's name.
     pub port: &'static str,
     /// The path.
     pub path: &'static str,
+    /// What counts syncs of the disk there, and how many syncs one of each is. Empty: it does not count them.
+    pub syncs: &'static [(&'static str, u64)],
 }
 
 /// A durability class that an engine honours, and how.
@@ -268,13 +270,15 @@ impl Engine {
 
     /// The port in a pod at which it is asked: that for clients, or, of a store that has none, its first.
     pub fn client_port(&self) -> u16 {
-        // A test sees to it that every row has a port.
-        self.port(CLIENT).or(self.ports.first().map(|port| port.number)).unwrap_or_default()
+        match self.port(CLIENT).or(self.ports.first().map(|port| port.number)) {
+            Some(port) => port,
+            None => unreachable!("{} has no port: a test sees to it that every row has one", self.name),
+        }
     }
 
     /// Port and path of the metrics in a pod, where it has any.
     pub fn metrics_address(&self) -> Option<(u16, &'static str)> {
-        let Metrics { port, path } = self.metrics?;
+        let Metrics { port, path, .. } = self.metrics?;
         Some((self.port(port)?, path))
     }
 
@@ -428,6 +432,17 @@ mod tests {
         }
     }
 
+    /// The durability of a store is held against its syncs only where they are counted.
+    #[test]
+    fn stores_that_promise_syncs_and_have_metrics_count_them() {
+        let counts_none = |engine: &&Engine| {
+            engine.honours(Durability::Fsync).is_some()
+                && engine.metrics.is_some_and(|metrics| metrics.syncs.is_empty())
+        };
+        let without: Vec<&str> = ENGINES.iter().filter(counts_none).map(|engine| engine.name).collect();
+        assert_eq!(without, Vec::<&str>::new());
+    }
+
     #[test]
     fn the_flags_of_durability_are_storebenchs_alone() {
         for engine in ENGINES {
@@ -440,8 +455,10 @@ mod tests {
 
     #[test]
     fn protocols_are_read_as_they_are_written() {
-        for protocol in Protocol::ALL {
-            assert_eq!(protocol.to_string().parse(), Ok(protocol));
+        // A meter in a cluster is told its store's by name.
+        for protocol in ENGINES.iter().map(|engine| engine.protocol).chain(Protocol::ALL) {
+            assert_eq!(protocol.to_string().parse(), Ok(protocol), "Protocol::ALL");
+            assert!(protocol.api().is_none_or(|api| Api::ALL.contains(&api)), "Api::ALL");
         }
         let error = "Etcd".parse::<Protocol>().unwrap_err();
         assert_eq!(

@@ -12,6 +12,6 @@ pub use said::{
     ControlPlaneUsage, DriverLine, Hindrance, JobLine, JobOutcome, JobSummary, LINE_MARK, LatencyKind, LoadStep,
     LoaderAudit, MachineUse, Phase, SUMMARY_BYTES_MAX, StoreReading, Usage, WorkloadSummary,
 };
-pub use spec::{JobSpec, RestoreTool};
+pub use spec::{JobSpec, RestoreTool, SyncCounters};
 
 pub use crate::latency::{ContractError, decode_histogram, encode_histogram, latency_histogram};

@@ -20,6 +20,19 @@ const RULES: &[Rule] = &[Rule {
 /// An address: a name or number, and a port.
 const ADDRESS: &str = "^.{1,253}:[0-9]{1,5}$";
 
+/// Where a member of a store counts the syncs of its disk.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SyncCounters {
+    /// Where it serves metrics in Prometheus's format, `host:port`.
+    #[schemars(regex(pattern = ADDRESS))]
+    pub address: String,
+    /// The path of its metrics.
+    pub path: String,
+    /// What counts syncs there, by its name, and how many syncs one of each is.
+    pub counters: BTreeMap<String, u64>,
+}
+
 /// What a load process is to do: every workload, in order, against one arm. Read by [`crate::document::job`], which holds it to the
 /// rules of a run.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,10 +59,9 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(regex(pattern = ADDRESS)))]
     pub meters: Vec<String>,
-    /// Where the members serve metrics in Prometheus's format, `host:port`, for who has no meters: their syncs are counted there.
+    /// Where the members count the syncs of their disks, if there are no meters to ask.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(inner(regex(pattern = ADDRESS)))]
-    pub store_metrics: Vec<String>,
+    pub sync_counters: Vec<SyncCounters>,
     /// The address of the meter in the pod of the control plane that is loaded, `host:port` (program `control-plane-meter`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = ADDRESS))]

@@ -156,7 +156,20 @@ pub(super) fn name_and_version_in(info: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use storebench_crds::engine::{ENGINES, Protocol};
+
     use super::*;
+
+    /// A server that is like Redis would be reported as the Redis that it is like.
+    #[test]
+    fn where_each_server_tells_its_own_version_is_known() {
+        const IN_REDIS_VERSION: [&str; 1] = ["redis"];
+        for engine in ENGINES.iter().filter(|engine| engine.protocol == Protocol::Redis) {
+            let is_known = OTHERS.iter().any(|(server, _)| server.eq_ignore_ascii_case(engine.name))
+                || IN_REDIS_VERSION.contains(&engine.name);
+            assert!(is_known, "{}: which field of INFO has its version?", engine.name);
+        }
+    }
 
     #[test]
     fn a_version_is_the_servers_own() {

@@ -371,7 +371,7 @@ pub struct WatchResponse {
 /// `mvccpb.Event`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Event {
-    /// `mvccpb.Event.EventType`: [`EVENT_PUT`] or [`EVENT_DELETE`].
+    /// `mvccpb.Event.EventType`: [`EVENT_PUT`], or 1 for a deletion.
     #[prost(int32, tag = "1")]
     pub kind: i32,
     /// The pair after the change; for a deletion only its key and `mod_revision`.
@@ -384,8 +384,6 @@ pub struct Event {
 
 /// `mvccpb.Event.EventType.PUT`.
 pub const EVENT_PUT: i32 = 0;
-/// `mvccpb.Event.EventType.DELETE`.
-pub const EVENT_DELETE: i32 = 1;
 
 /// `etcdserverpb.LeaseGrantRequest`.
 #[derive(Clone, PartialEq, Eq, Message)]

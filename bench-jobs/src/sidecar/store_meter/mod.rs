@@ -23,6 +23,7 @@ pub mod start_up;
 pub mod strike;
 pub mod watch;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -33,11 +34,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use clap::Parser;
+use storebench_crds::job::SyncCounters;
 use storebench_crds::meter::{self, MemberReading, Reading};
 
 use crate::failure::short_line;
 use crate::family::probe::{self, Protocol, Readiness};
 use crate::measure::disk;
+use crate::measure::fsyncs;
 use crate::measure::machine;
 use crate::net::http_server::{Answer, Request, serve_with_posts};
 use crate::program;
@@ -65,6 +68,10 @@ struct Arguments {
     /// asks nothing.
     #[arg(long, value_name = "QUESTION", env = "STORE_METER_READY", default_value = "protocol")]
     ready: Question,
+    /// Where it serves metrics, and what counts the syncs of its disk there, each with how many syncs one of it is:
+    /// `PORT/PATH,NAME=COUNT,…`. Absent: it does not count them.
+    #[arg(long, value_name = "COUNTERS", env = "STORE_METER_SYNCS")]
+    syncs: Option<Syncs>,
     /// The store's data directory, to weigh it. Absent: not weighed.
     #[arg(long, value_name = "DIRECTORY", env = "STORE_METER_DATA")]
     data: Option<PathBuf>,
@@ -101,6 +108,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let meter = Arc::new(StoreMeter {
         protocol: arguments.protocol,
         store: arguments.store,
+        syncs: arguments.syncs.map(|syncs| syncs.of(arguments.store)),
         data: arguments.data,
         readiness: arguments.ready.of(arguments.protocol, arguments.store),
         striker: Striker::new(arguments.strike_token, Arc::clone(&watch)),
@@ -164,11 +172,44 @@ impl Question {
     }
 }
 
+/// What counts syncs, as it is written on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Syncs {
+    port: u16,
+    path: String,
+    counters: BTreeMap<String, u64>,
+}
+
+impl FromStr for Syncs {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        const REMEDY: &str = "write PORT/PATH,NAME=COUNT, with a counter or more, such as 2379/metrics,syncs_total=1";
+        let (place, counters) = text.split_once(',').ok_or(REMEDY)?;
+        let (port, path) = place.split_once('/').ok_or(REMEDY)?;
+        let counter = |text: &str| {
+            let (name, syncs) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+            Some((name.to_owned(), syncs.parse().ok()?))
+        };
+        let counters = counters.split(',').map(counter).collect::<Option<_>>().ok_or(REMEDY)?;
+        Ok(Self { port: port.parse().map_err(|_| REMEDY)?, path: format!("/{path}"), counters })
+    }
+}
+
+impl Syncs {
+    /// Those of a store at this address.
+    fn of(self, store: SocketAddr) -> SyncCounters {
+        let Self { port, path, counters } = self;
+        SyncCounters { address: SocketAddr::new(store.ip(), port).to_string(), path, counters }
+    }
+}
+
 /// What the threads share.
 #[derive(Debug)]
 pub struct StoreMeter {
     protocol: Protocol,
     store: SocketAddr,
+    syncs: Option<SyncCounters>,
     readiness: Readiness,
     data: Option<PathBuf>,
     watch: Arc<Watch>,
@@ -190,9 +231,10 @@ impl StoreMeter {
                 Err(reason) => Answer::unavailable(&reason),
             },
             meter::STORE => Answer::json(&self.member()),
-            meter::FSYNCS => match probe::fsyncs(self.protocol, self.store) {
-                Ok(count) => Answer::json(&count),
-                Err(failure) => Answer::unavailable(&failure),
+            meter::FSYNCS => match self.syncs.as_ref().map(fsyncs::so_far) {
+                Some(Ok(count)) => Answer::json(&count),
+                Some(Err(failure)) => Answer::unavailable(&failure),
+                None => Answer::unavailable(&"the store does not count its syncs (--syncs)"),
             },
             meter::PROTOCOL => Answer::json(&probe::surface(self.protocol, self.store)),
             meter::STRIKE => self.striker.strike(request),
@@ -245,6 +287,19 @@ mod tests {
         assert_eq!(asked("running"), Ok(Readiness::Running));
         for wrong in ["", "http", "http:80", "tcp:", "tcp:70000", "running:1"] {
             assert!(asked(wrong).unwrap_err().contains("write protocol"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_counts_syncs_is_read_from_the_command_line() {
+        let syncs: Syncs = "2379/metrics,log=1,commit=2".parse().unwrap();
+        let counters = BTreeMap::from([("log".to_owned(), 1), ("commit".to_owned(), 2)]);
+        let address = "[::1]:2379".into();
+        assert_eq!(syncs.of("[::1]:80".parse().unwrap()), SyncCounters { address, path: "/metrics".into(), counters });
+        for wrong in
+            ["", "2379/metrics", "metrics,log=1", "70000/metrics,log=1", "1/m,", "1/m,log", "1/m,=1", "1/m,log=x"]
+        {
+            assert!(wrong.parse::<Syncs>().unwrap_err().contains("write PORT/PATH,NAME=COUNT"), "{wrong}");
         }
     }
 

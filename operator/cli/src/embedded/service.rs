@@ -14,6 +14,7 @@ use bench_jobs::measure::disk;
 use rustix::process::Signal;
 use storebench_core::engine::{self, Engine, Member, Placement, ProcessPlan, Readiness, Role, RolePlan};
 use storebench_core::validate::ValidatedService;
+use storebench_crds::job::SyncCounters;
 use storebench_crds::storage_service::Footprint;
 
 use super::interrupt;
@@ -198,11 +199,16 @@ impl Service {
         }
     }
 
-    /// Where the members serve metrics in Prometheus's format; empty where the engine has none.
-    pub(super) fn metrics(&self) -> Vec<String> {
-        let Some(metrics) = self.engine.metrics else { return Vec::new() };
+    /// Where the members count the syncs of their disks; empty where the engine does not.
+    pub(super) fn sync_counters(&self) -> Vec<SyncCounters> {
+        let Some(metrics) = self.engine.metrics.filter(|metrics| !metrics.syncs.is_empty()) else { return Vec::new() };
         let ports = self.store.iter().filter_map(|member| member.plan.ports.get(metrics.port));
-        ports.map(|port| format!("{LOOPBACK}:{port}")).collect()
+        let counters = |port: &u16| SyncCounters {
+            address: format!("{LOOPBACK}:{port}"),
+            path: metrics.path.into(),
+            counters: metrics.syncs.iter().map(|(name, syncs)| ((*name).to_owned(), *syncs)).collect(),
+        };
+        ports.map(counters).collect()
     }
 
     /// Where the companions are reached, by role.
@@ -316,7 +322,10 @@ fn client_address(engine: &Engine, ports: &BTreeMap<&'static str, u16>) -> Optio
 
 /// What a process is asked to find out whether it serves.
 fn question(engine: &Engine, process: &ProcessPlan) -> probe::Readiness {
-    let at = |name: &str| SocketAddr::from((LOOPBACK, process.ports.get(name).copied().unwrap_or_default()));
+    let at = |name: &str| match process.ports.get(name) {
+        Some(port) => SocketAddr::from((LOOPBACK, *port)),
+        None => unreachable!("{} has no port {name}, by which it is asked whether it is ready", engine.name),
+    };
     match engine.readiness {
         Readiness::Protocol => probe::Readiness::Protocol(engine.protocol, at(engine::CLIENT)),
         Readiness::Http { port, path } => probe::Readiness::Http(at(port), path.into()),

@@ -149,7 +149,7 @@ impl<'a> Stage<'a> {
         let mut job = job(self.run, &arm.name, index, deployed.endpoints());
         if let Some(Started { control_plane, store }) = deployed.started() {
             job.kubeconfig = control_plane.as_ref().map(|plane| plane.kubeconfig().to_owned());
-            job.store_metrics = store.metrics();
+            job.sync_counters = store.sync_counters();
             job.shared_directory = store.shared_directory().map(|path| path.display().to_string());
             job.companions = store.companions();
             job.restore_tool = restore::tool(self.run, arm, binaries, &job.companions);

@@ -67,10 +67,12 @@ impl Placement {
 }
 
 impl Member {
-    /// A port; 0 for one that the engine has not.
+    /// A port that its engine has.
     pub fn port(&self, name: &str) -> u16 {
-        debug_assert!(self.ports.contains_key(name), "{} has no port {name}", self.name);
-        self.ports.get(name).copied().unwrap_or_default()
+        match self.ports.get(name) {
+            Some(port) => *port,
+            None => unreachable!("{} has no port {name}: drivers place every port of a row", self.name),
+        }
     }
 }
 
@@ -163,18 +165,23 @@ impl Start<'_> {
         self.placement.members(self.role)
     }
 
-    /// Where the object store beside it is reached. Empty where there is none, which no engine that asks has.
+    /// Where the object store beside it is reached, of an engine that has one as a companion.
     fn object_store(&self) -> String {
         if let Some(proxy) = &self.placement.fault_proxy {
             return format!("http://{proxy}");
         }
-        let stores = self.placement.members(object_store::ROLE);
-        stores.first().map(|store| format!("http://{}:{}", store.host, store.port(CLIENT))).unwrap_or_default()
+        match self.placement.members(object_store::ROLE).first() {
+            Some(store) => format!("http://{}:{}", store.host, store.port(CLIENT)),
+            None => unreachable!("no object store was placed: the row of an engine that asks for one names it"),
+        }
     }
 
-    /// The directory that it shares with the load. Empty where there is none, which no engine that asks has.
+    /// The directory that it shares with the load, of an engine that does.
     fn shared_directory(&self) -> &str {
-        self.placement.shared_directory.as_deref().unwrap_or_default()
+        match self.placement.shared_directory.as_deref() {
+            Some(directory) => directory,
+            None => unreachable!("no shared directory was placed: the row of an engine that asks for one says so"),
+        }
     }
 }
 
