@@ -40,6 +40,8 @@ pub static FACTS: Facts = Facts {
         otherwise: "parallelism must be 1 for blockStream workloads: each block names the one before, so one load pod makes \
             them all",
     }],
+    highest_rate: None,
+    fault: None,
 };
 
 /// Each block that is published, from the instant at which it was due, where there is a rate, or else the decision to send it, to the first

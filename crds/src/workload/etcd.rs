@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Api, Facts, KeyOrder};
+use super::{Api, Facts, KeyOrder, Subset};
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
 use crate::measure::Durations;
 use crate::metric::descriptor::{Descriptor, Statistic, column, delay};
@@ -39,6 +39,11 @@ pub static FACTS: Facts = Facts {
                 pod knows only its own",
         },
     ],
+    highest_rate: Some(Subset {
+        holds: "self.etcd.operation in ['Put', 'Range', 'TxnPut', 'Mixed']",
+        words: "Put, Range, TxnPut, Mixed",
+    }),
+    fault: None,
 };
 
 /// WatchLatency, WatchThroughput: each put, from its send to its answer. What an operation's latency is of is the event.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, FaultKind, FaultMember, count_of_trial, time_of_trial};
-use super::{Api, Facts, KeyOrder};
+use super::{Api, Facts, KeyOrder, Subset};
 use crate::duration::DurationText;
 use crate::measure::{Durations, Total};
 use crate::metric::descriptor::{
@@ -57,6 +57,15 @@ pub static FACTS: Facts = Facts {
             otherwise: "parallelism must be 1 where keyValue locks: one load process sees whether two clients hold a lock",
         },
     ],
+    highest_rate: Some(Subset {
+        holds: "self.keyValue.operation in ['Put', 'Get', 'Mixed', 'CompareAndSwap']",
+        words: "Put, Get, Mixed, CompareAndSwap",
+    }),
+    fault: Some(Subset {
+        holds: "self.keyValue.operation in ['Put', 'Mixed'] && self.keyValue.readLevel == 'Linearizable' \
+            && !(has(self.keyValue.readPercent) && self.keyValue.readPercent == 100)",
+        words: "Put, and Mixed that writes at level Linearizable; also on etcd's API",
+    }),
 };
 
 /// Mixed at levels Bounded and Eventual: how old a read's answer was, of every read; 0 of one that missed nothing. Of one that missed a write that

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use fault::{Fault, FaultKind, FaultMember};
 pub use keys::KeyOrder;
 pub use load::{Arrivals, HighestRate, Load, LoadMode, Percentile};
+use sqlite_replication::{Outage, OutageKind};
 
 use crate::metric::descriptor::Descriptor;
 use crate::rules::{self, Rule};
@@ -151,6 +152,25 @@ impl Parameters {
         }
     }
 
+    /// How many bytes of values a store holds when the whole key space is written, keys and earlier values aside. 0 where there is no such
+    /// bound, or no value.
+    pub fn key_space_bytes(&self) -> u64 {
+        match self {
+            Self::Etcd(parameters) => u64::from(parameters.key_space) * u64::from(parameters.value_bytes),
+            Self::KeyValue(parameters) => u64::from(parameters.key_space) * u64::from(parameters.value_bytes),
+            Self::Redis(parameters) => parameters.key_space_bytes(),
+            Self::SqliteReplication(_) | Self::Kubernetes(_) | Self::BlockStream(_) => 0,
+        }
+    }
+
+    /// What fails meanwhile, and does not belong to the store's own members.
+    pub fn outage(&self) -> Option<&Outage> {
+        match self {
+            Self::SqliteReplication(parameters) => parameters.outage.as_ref(),
+            Self::Etcd(_) | Self::Kubernetes(_) | Self::Redis(_) | Self::BlockStream(_) | Self::KeyValue(_) => None,
+        }
+    }
+
     /// How many of 100 requests are writes that the store itself acknowledges; 0 where a request is something else.
     pub fn writes_percent(&self) -> u32 {
         match self {
@@ -208,10 +228,8 @@ impl Workload {
 
     /// What is done to a member of the store meanwhile because the load asks for it, by whichever field that is said.
     pub fn strike(&self) -> Option<FaultKind> {
-        let of_outage = match &self.parameters {
-            Parameters::SqliteReplication(replication) => replication.outage_of_replicator().map(|_| FaultKind::Kill),
-            _ => None,
-        };
+        let is_kill = |outage: &&Outage| outage.kind == OutageKind::Kill;
+        let of_outage = self.parameters.outage().filter(is_kill).map(|_| FaultKind::Kill);
         of_outage.or_else(|| self.fault().map(|fault| fault.kind))
     }
 }
@@ -257,8 +275,22 @@ pub struct Facts {
     pub workload_rules: &'static [Rule],
     /// Rules for each such workload `w` in a run, of whose spec they are rules: `self` is the spec.
     pub run_rules: &'static [Rule],
+    /// The workloads whose load may be made again and again at another rate: they use nothing up, and single requests have single
+    /// answers. `None`: none.
+    pub highest_rate: Option<Subset>,
+    /// The workloads that outlive a fault: clients connect anew, and every write that was acknowledged is known and read back. `None`: none.
+    pub fault: Option<Subset>,
     /// What its load measures beyond requests and latencies.
     pub metrics: &'static [&'static Descriptor],
+}
+
+/// Some of a family's workloads.
+#[derive(Debug)]
+pub struct Subset {
+    /// In CEL, where `self` is the workload.
+    pub holds: &'static str,
+    /// In words, behind the family's name.
+    pub words: &'static str,
 }
 
 impl JsonSchema for Workload {
@@ -300,27 +332,19 @@ fn all() -> impl Iterator<Item = Family> {
     Family::ALL.iter().copied()
 }
 
-/// Workloads whose load may be made again and again at another rate: they use nothing up, and single requests have single answers.
-const HAS_A_HIGHEST_RATE: &str = "!has(self.load.highestRate) \
-    || (has(self.etcd) && self.etcd.operation in ['Put', 'Range', 'TxnPut', 'Mixed']) \
-    || (has(self.keyValue) && self.keyValue.operation in ['Put', 'Get', 'Mixed', 'CompareAndSwap']) \
-    || (has(self.redis) && !(self.redis.command in ['Lpush', 'Rpush', 'Lpop', 'Rpop', 'Spop', 'Zpopmin', 'Xadd']))";
-const NO_HIGHEST_RATE: &str = "highestRate is available for etcd (Put, Range, TxnPut, Mixed), keyValue (Put, Get, Mixed, CompareAndSwap) \
-    and redis commands that make nothing longer or shorter: choose one of these, or remove it";
-
-/// Workloads that outlive a fault: clients connect anew, and every write that was acknowledged is known and read back.
-const CAN_HAVE_A_FAULT: &str = "!has(self.load.fault) \
-    || (has(self.keyValue) && self.keyValue.operation in ['Put', 'Mixed'] && self.keyValue.readLevel == 'Linearizable' \
-        && !(has(self.keyValue.readPercent) && self.keyValue.readPercent == 100)) \
-    || (has(self.redis) && self.redis.command in ['Set', 'Mixed'] \
-        && !(has(self.redis.readPercent) && self.redis.readPercent == 100))";
-const NO_FAULT: &str = "fault is available for keyValue (Put, and Mixed that writes at level Linearizable; also on etcd's API) and redis (Set, and \
-    Mixed that writes): choose one of these, or remove it";
+/// A rule by which a field of the load is for those workloads alone that families name.
+fn add_subset(schema: &mut Schema, field: &str, of: impl Fn(&Facts) -> Option<&Subset>) {
+    let named = || all().filter_map(|family| Some((family.field(), of(family.facts())?)));
+    let holds: String = named().map(|(family, some)| format!(" || (has(self.{family}) && {})", some.holds)).collect();
+    let words: Vec<String> = named().map(|(family, some)| format!("{family} ({})", some.words)).collect();
+    let otherwise = format!("{field} is available for {}: choose one of these, or remove it", words.join(" and "));
+    rules::add(schema, &format!(".load.{field}"), &format!("!has(self.load.{field}){holds}"), &otherwise);
+}
 
 /// Rules about one workload.
 fn add_rules(schema: &mut Schema) {
-    rules::add(schema, ".load.highestRate", HAS_A_HIGHEST_RATE, NO_HIGHEST_RATE);
-    rules::add(schema, ".load.fault", CAN_HAVE_A_FAULT, NO_FAULT);
+    add_subset(schema, "highestRate", |facts| facts.highest_rate.as_ref());
+    add_subset(schema, "fault", |facts| facts.fault.as_ref());
     let one_family = format!("[{}].filter(given, given).size() == 1", given("self", all()).join(", "));
     rules::add(schema, "", &one_family, &give_one_family());
     for family in all() {

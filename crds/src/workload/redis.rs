@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Api, Facts, KeyOrder};
+use super::{Api, Facts, KeyOrder, Subset};
 use crate::rules::{Rule, Rules};
 
 /// What is known of the family.
@@ -30,6 +30,14 @@ pub static FACTS: Facts = Facts {
         otherwise: "parallelism must not exceed load.total or keySpace of any workload: each load pod takes its share of \
             both",
     }],
+    highest_rate: Some(Subset {
+        holds: "!(self.redis.command in ['Lpush', 'Rpush', 'Lpop', 'Rpop', 'Spop', 'Zpopmin', 'Xadd'])",
+        words: "commands that make nothing longer or shorter",
+    }),
+    fault: Some(Subset {
+        holds: "self.redis.command in ['Set', 'Mixed'] && !(has(self.redis.readPercent) && self.redis.readPercent == 100)",
+        words: "Set, and Mixed that writes",
+    }),
 };
 
 /// Which parameters belong together.
@@ -97,6 +105,21 @@ impl RedisWorkload {
             Command::Set | Command::Incr | Command::Lpush | Command::Rpush | Command::Lpop | Command::Rpop => 100,
             Command::Sadd | Command::Hset | Command::Spop | Command::Zadd | Command::Zpopmin => 100,
             Command::Mset | Command::Xadd => 100,
+        }
+    }
+
+    /// See [`super::Parameters::key_space_bytes`].
+    pub(super) fn key_space_bytes(&self) -> u64 {
+        use RedisCommand as Command;
+        match self.command {
+            Command::Set | Command::Get | Command::Mixed | Command::Mset | Command::Hset => {
+                u64::from(self.key_space) * u64::from(self.value_bytes)
+            }
+            // Lists and streams grow by what is pushed; members of sets are their numbers.
+            Command::Lpush | Command::Rpush | Command::Lpop | Command::Rpop | Command::Xadd => 0,
+            Command::Lrange100 | Command::Lrange300 | Command::Lrange500 | Command::Lrange600 => 0,
+            Command::Incr | Command::Sadd | Command::Spop | Command::Zadd | Command::Zpopmin => 0,
+            Command::PingInline | Command::Ping => 0,
         }
     }
 

@@ -80,6 +80,8 @@ pub static FACTS: Facts = Facts {
             otherwise: "parallelism must be 1 for sqliteReplication: the databases are files of one load pod",
         },
     ],
+    highest_rate: None,
+    fault: None,
 };
 
 /// From a commit to the moment in which an object that holds it is seen in the object store. Of some databases, at most
@@ -410,16 +412,6 @@ impl SqliteReplicationWorkload {
     /// Transactions behind the snapshot: as given, or 10.
     pub fn increments(&self) -> u32 {
         self.increments.unwrap_or(10)
-    }
-
-    /// The outage, if the replicator reaches the object store through the load, which lets it fail.
-    pub fn outage_of_store(&self) -> Option<&Outage> {
-        self.outage.as_ref().filter(|outage| outage.kind != OutageKind::Kill)
-    }
-
-    /// The outage, if the replicator itself is killed.
-    pub fn outage_of_replicator(&self) -> Option<&Outage> {
-        self.outage.as_ref().filter(|outage| outage.kind == OutageKind::Kill)
     }
 }
 

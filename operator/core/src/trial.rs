@@ -13,8 +13,8 @@ use storebench_crds::job::{
 };
 use storebench_crds::measure::{Reading, Readings};
 use storebench_crds::status::LatencySummary;
+use storebench_crds::workload::FaultKind;
 use storebench_crds::workload::sqlite_replication::{Outage, OutageKind};
-use storebench_crds::workload::{FaultKind, Parameters};
 
 use crate::engine;
 use crate::record::{
@@ -41,7 +41,7 @@ pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) ->
         endpoints,
         kubeconfig: None,
         meters: Vec::new(),
-        store_metrics: Vec::new(),
+        sync_counters: Vec::new(),
         control_plane_meter: None,
         external,
         is_namespaced: run.arms.iter().any(|arm| arm.external().is_some()),
@@ -61,10 +61,7 @@ pub fn job(run: &ValidatedRun, arm: &str, index: u32, endpoints: Vec<String>) ->
 
 /// The outages that a run asks for, of the store's companions and of the store itself.
 pub fn outages(run: &ValidatedRun) -> impl Iterator<Item = &Outage> {
-    run.spec.workloads.iter().filter_map(|workload| match &workload.parameters {
-        Parameters::SqliteReplication(replication) => replication.outage.as_ref(),
-        _ => None,
-    })
+    run.spec.workloads.iter().filter_map(|workload| workload.parameters.outage())
 }
 
 /// Whether members of the store are struck in this run.

@@ -15,13 +15,13 @@ use std::time::Duration;
 use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Isolation, NOISE_FLOOR};
 use storebench_crds::document::sense_of_run;
 use storebench_crds::storage_service::{StorageService, StorageServiceSpec};
-use storebench_crds::workload::key_value::{Door, KeyValueOperation, ReadLevel};
+use storebench_crds::workload::key_value::{Door, KeyValueOperation, KeyValueWorkload, ReadLevel};
 use storebench_crds::workload::{Api, Parameters};
 use storebench_crds::{Arm, DurationText, Load, Workload};
 
 use crate::engine::Engine;
 pub use crate::validated::{
-    ExternalStore, ForeignCluster, STATED_BY_USER, Target, ValidatedArm, ValidatedControlPlane, ValidatedRun,
+    ExternalStore, ForeignCluster, Room, STATED_BY_USER, Target, ValidatedArm, ValidatedControlPlane, ValidatedRun,
     ValidatedService,
 };
 pub use drivers::{for_cluster, for_embedded, for_kubernetes};
@@ -219,7 +219,8 @@ pub fn all_problems(run: &BenchmarkRun, referable: &Referable<'_>) -> (Option<Va
         problem(format!("spec.workloads[{index}].keyValue.door"), text);
     }
     if let Err((index, text)) = check_outages(spec) {
-        problem(format!("spec.workloads[{index}].sqliteReplication.outage"), text);
+        let family = spec.workloads[index].family().field();
+        problem(format!("spec.workloads[{index}].{family}.outage"), text);
     }
     for (field, text) in external::problems(&arms, spec) {
         problem(field, text);
@@ -315,16 +316,26 @@ fn check_arm(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'stati
     })
 }
 
+/// The one family that asks for levels, locks and doors that not every store of its APIs has.
+fn key_value(workload: &Workload) -> Option<&KeyValueWorkload> {
+    match &workload.parameters {
+        Parameters::KeyValue(parameters) => Some(parameters),
+        Parameters::Etcd(_)
+        | Parameters::Kubernetes(_)
+        | Parameters::Redis(_)
+        | Parameters::SqliteReplication(_)
+        | Parameters::BlockStream(_) => None,
+    }
+}
+
 /// Reads of bounded age and locks are asked for in words that not every store knows.
 fn check_read_levels(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), String> {
     let Target::Service(service) = &arm.target else { return Ok(()) };
-    let is_bounded = |workload: &&Workload| match &workload.parameters {
-        Parameters::KeyValue(parameters) => parameters.read_level == ReadLevel::Bounded,
-        _ => false,
+    let is_bounded = |workload: &&Workload| {
+        key_value(workload).is_some_and(|parameters| parameters.read_level == ReadLevel::Bounded)
     };
-    let is_lock = |workload: &&Workload| match &workload.parameters {
-        Parameters::KeyValue(parameters) => parameters.operation == KeyValueOperation::Lock,
-        _ => false,
+    let is_lock = |workload: &&Workload| {
+        key_value(workload).is_some_and(|parameters| parameters.operation == KeyValueOperation::Lock)
     };
     let has_leases = arm.api() != Some(Api::DEngine) || arm.has_streaming_door();
     if let Some(workload) = spec.workloads.iter().find(is_lock).filter(|_| !has_leases) {
@@ -345,10 +356,8 @@ fn check_read_levels(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), 
 /// A door that no arm has would be asked for in vain.
 fn check_doors(arms: &[ValidatedArm], spec: &BenchmarkRunSpec) -> Result<(), (usize, String)> {
     // Said to be so: locks and reads of bounded age are refused for stores without them, one by one.
-    let streams = |workload: &Workload| match &workload.parameters {
-        Parameters::KeyValue(parameters) => parameters.door == Some(Door::Streaming),
-        _ => false,
-    };
+    let streams =
+        |workload: &Workload| key_value(workload).is_some_and(|parameters| parameters.door == Some(Door::Streaming));
     // Of an arm that is wrong in itself nothing is known.
     let Some(index) = spec.workloads.iter().position(streams).filter(|_| arms.len() == spec.arms.len()) else {
         return Ok(());
@@ -407,8 +416,7 @@ fn check_shared_directory(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result
 /// An outage begins and ends while commits are measured.
 fn check_outages(spec: &BenchmarkRunSpec) -> Result<(), (usize, String)> {
     for (index, workload) in spec.workloads.iter().enumerate() {
-        let Parameters::SqliteReplication(replication) = &workload.parameters else { continue };
-        let (Some(outage), Some(duration)) = (&replication.outage, &workload.load.duration) else { continue };
+        let (Some(outage), Some(duration)) = (workload.parameters.outage(), &workload.load.duration) else { continue };
         if outage.after.duration() + outage.duration.duration() > duration.duration() {
             let (after, lasting, measured) = (outage.after.as_str(), outage.duration.as_str(), duration.as_str());
             let text = format!(

@@ -6,10 +6,12 @@ use storebench_crds::ControlPlaneSpec;
 use storebench_crds::DurationText;
 use storebench_crds::Workload;
 use storebench_crds::benchmark_run::BenchmarkRunSpec;
-use storebench_crds::engine::{DurabilityClass, Engine};
+use storebench_crds::engine::{DurabilityClass, Engine, Protocol};
 use storebench_crds::external::External;
 use storebench_crds::storage_service::{Durability, StorageServiceSpec};
 use storebench_crds::workload::{Api, Load};
+
+use crate::units;
 
 /// A run that can be planned.
 #[derive(Clone, Debug)]
@@ -46,6 +48,40 @@ impl ValidatedRun {
         )
     }
 
+    /// The workload that fills a store with most, by its position, and with how many bytes of values. `None`: none has a key space of values.
+    pub fn largest_key_space(&self) -> Option<(usize, u64)> {
+        let bytes = self.spec.workloads.iter().map(|workload| workload.parameters.key_space_bytes());
+        bytes.enumerate().max_by_key(|(_, bytes)| *bytes).filter(|(_, bytes)| *bytes > 0)
+    }
+
+    /// How much a store will hold, in one line; `None`: little enough for anybody's machine.
+    pub fn how_much(&self) -> Option<String> {
+        let (index, bytes) = self.largest_key_space().filter(|(_, bytes)| *bytes >= WORTH_A_LINE_BYTES)?;
+        let name = &self.spec.workloads[index].name;
+        let values = units::bytes(bytes);
+        Some(format!(
+            "{name} writes up to {values} of values into each store (keySpace × valueBytes); keys, logs and earlier values come on top"
+        ))
+    }
+
+    /// More values than a machine has room for, as a field and what is wrong with it: in memory, where a store keeps them there, or on its disk.
+    pub fn too_much_for(&self, room: &Room) -> Option<(String, String)> {
+        let (index, bytes) = self.largest_key_space()?;
+        let keeps_in_memory = |service: &ValidatedService| service.engine.protocol == Protocol::Redis;
+        let is_in_memory = self.arms.iter().filter_map(ValidatedArm::service).any(keeps_in_memory);
+        let memory = room.memory_bytes.filter(|_| is_in_memory).map(|free| (free, "memory to spare"));
+        let disk = room.disk_bytes.map(|free| (free, "room on its disk"));
+        let (free, of_what) = memory.into_iter().chain(disk).find(|(free, _)| *free < bytes)?;
+        let family = self.spec.workloads[index].family().field();
+        let (values, free) = (units::bytes(bytes), units::bytes(free));
+        Some((
+            format!("BenchmarkRun/{} spec.workloads[{index}].{family}.keySpace", self.name),
+            format!(
+                "× valueBytes are {values} of values in each store, and this machine has {free} of {of_what}: lower one of both"
+            ),
+        ))
+    }
+
     /// For how long the stores are loaded in all, from the fewest trials to the most, without what is repeated. `None`: nothing ends by time.
     pub fn how_long(&self) -> Option<String> {
         let (timed, others): (Vec<&Workload>, Vec<&Workload>) =
@@ -70,6 +106,18 @@ impl ValidatedRun {
         Some(format!("loads its stores for {so_long}{beside}; starting, filling and checking them comes on top"))
     }
 }
+
+/// What a machine has free for a store; `None`: not known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Room {
+    /// Memory.
+    pub memory_bytes: Option<u64>,
+    /// Of the disk on which stores keep their data.
+    pub disk_bytes: Option<u64>,
+}
+
+/// From here on what a store is to hold is told before it is filled.
+const WORTH_A_LINE_BYTES: u64 = 1 << 30;
 
 /// As `90 s`, `7 min`, `2.5 h`.
 fn in_words(duration: Duration) -> String {

@@ -103,7 +103,14 @@ fn run_all(
         }
         let progress = Progress::new(run, arguments.quiet);
         // Whoever did not mean it need not wait for the report.
-        unranked(run).iter().chain(&run.few_trials()).for_each(|line| progress.tell(line));
+        let too_much = run.too_much_for(&embedded::room(Some(&options.data_directory)));
+        let too_much = too_much.map(|(field, problem)| format!("{field} {problem}"));
+        unranked(run)
+            .iter()
+            .chain(&run.few_trials())
+            .chain(&run.how_much())
+            .chain(&too_much)
+            .for_each(|line| progress.tell(line));
         // Nothing to measure, nobody to wait for.
         let is_measured = !worth_measuring(&prepared.record).is_empty();
         let mut turn = None;

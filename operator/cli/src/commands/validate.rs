@@ -169,6 +169,9 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
             console::print(format!("  {few}\n"))?;
         }
         console::print(format!("  {}\n", run.how_long().unwrap_or_else(|| run.how_often())))?;
+        if let Some(much) = run.how_much() {
+            console::print(format!("  {much}\n"))?;
+        }
         if let Err(problem) = for_cluster(run) {
             console::print(format!("  but in a cluster it is refused: {problem}\n"))?;
         }
@@ -229,6 +232,7 @@ fn not_here(run: &ValidatedRun) -> Vec<(String, String)> {
             found.push((place(run, index, arm), format!("{reason}: {install}")));
         }
     }
+    found.extend(run.too_much_for(&embedded::room(None)));
     found
 }
 

@@ -37,7 +37,7 @@ use bench_jobs::measure::foreign::Served;
 use storebench_core::judgement::{available, stop_half_widths, worth_measuring};
 use storebench_core::ledger::{Next, next, number, repeat_half_a_pair};
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, FailureCause, RECORD_VERSION, RunRecord};
-use storebench_core::validate::{ValidatedArm, ValidatedRun, ValidatedService, for_embedded};
+use storebench_core::validate::{Room, ValidatedArm, ValidatedRun, ValidatedService, for_embedded};
 use storebench_crds::Workload;
 use storebench_crds::workload::FaultKind;
 
@@ -67,16 +67,34 @@ pub(crate) fn data_directory(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
         }
         Some(directory) => directory.to_path_buf(),
         None => {
-            let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-            let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-            cache
-                .context("neither XDG_CACHE_HOME nor HOME is set: choose a directory with --data-dir")?
-                .join("storebench")
+            cache_directory().context("neither XDG_CACHE_HOME nor HOME is set: choose a directory with --data-dir")?
         }
     };
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("{}: cannot be created: choose another with --data-dir", directory.display()))?;
     std::path::absolute(&directory).context("the data directory has no absolute path")
+}
+
+fn cache_directory() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+    Some(cache?.join("storebench"))
+}
+
+/// What this machine has free now for a store whose data are in this directory, or where they are without `--data-dir`.
+pub(crate) fn room(directory: Option<&Path>) -> Room {
+    // The directory may not be there yet, and is not made for who only asks.
+    let there = directory
+        .map(Path::to_owned)
+        .or_else(cache_directory)
+        .and_then(|directory| directory.ancestors().find(|path| path.is_dir()).map(Path::to_owned));
+    let disk = there.and_then(|path| rustix::fs::statvfs(&path).ok());
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kibibytes = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB"));
+    Room {
+        memory_bytes: kibibytes.and_then(|number| number.trim().parse::<u64>().ok()?.checked_mul(1024)),
+        disk_bytes: disk.map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)),
+    }
 }
 
 /// A run that may begin, or go on.

@@ -327,7 +327,14 @@ fn table(report: &Report, columns: Vec<Column>, row: impl Fn(&WorkloadResult) ->
 
 /// The request to a store; `None` on Kubernetes.
 fn etcd_operation(workload: &Workload) -> Option<EtcdOperation> {
-    if let Parameters::Etcd(etcd) = &workload.parameters { Some(etcd.operation) } else { None }
+    match &workload.parameters {
+        Parameters::Etcd(etcd) => Some(etcd.operation),
+        Parameters::Kubernetes(_)
+        | Parameters::Redis(_)
+        | Parameters::KeyValue(_)
+        | Parameters::SqliteReplication(_)
+        | Parameters::BlockStream(_) => None,
+    }
 }
 
 /// What is left of a difference between stores for who uses a cluster on them.

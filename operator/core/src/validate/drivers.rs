@@ -1,6 +1,6 @@
 //! What a driver cannot honour of a run that is right in itself, and refuses rather than leave out silently.
 
-use storebench_crds::workload::Parameters;
+use storebench_crds::workload::sqlite_replication::OutageKind;
 
 use super::{Problem, external, faults};
 use crate::engine::Protocol;
@@ -41,12 +41,10 @@ pub fn for_cluster(run: &ValidatedRun) -> Result<(), Problem> {
         text,
     };
     for (index, workload) in run.spec.workloads.iter().enumerate() {
-        if let Parameters::SqliteReplication(replication) = &workload.parameters
-            && replication.outage_of_replicator().is_some()
-        {
+        if workload.parameters.outage().is_some_and(|outage| outage.kind == OutageKind::Kill) {
             let text = "is Kill, but in a cluster the kubelet decides when a killed container starts again: choose BlackHole or \
                         ServiceUnavailable, or run it embedded";
-            return Err(problem(index, "sqliteReplication.outage.kind", text.into()));
+            return Err(problem(index, &format!("{}.outage.kind", workload.family().field()), text.into()));
         }
     }
     faults::in_cluster(&run.spec.workloads).map_err(|(index, field, text)| problem(index, &field, text))
