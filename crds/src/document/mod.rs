@@ -314,8 +314,8 @@ fn typed<T: DeserializeOwned>(kind: &str, mut value: Value, problems: &mut Vec<P
     if kind == "BenchmarkRun" {
         let sense = sense::check("spec", &value["spec"]);
         // Who knows what a field means says it better, and once.
-        found.retain(|problem| sense.iter().all(|said| said.field != problem.field));
-        found.extend(sense);
+        found.retain(|problem| sense.iter().all(|said| !said.is_of_value || said.problem.field != problem.field));
+        found.extend(sense.into_iter().map(|said| said.problem));
     }
     if is_whole {
         // What was said of one gate need not be said of gates, nor of the name what was said of metadata.

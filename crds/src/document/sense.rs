@@ -20,14 +20,21 @@ const RATIO_MAX: u32 = 500_000;
 /// Without a `%`, a number of this size is most likely meant as one.
 const FACTOR_MAX: u32 = 200_000;
 
+/// Something that makes no sense.
+pub(super) struct Remark {
+    pub problem: Problem,
+    /// It says of the value itself, in better words, what the schema says of it, too; and not how it stands to other fields.
+    pub is_of_value: bool,
+}
+
 /// What makes no sense in a run, as field and text.
 pub fn of_run(spec: &BenchmarkRunSpec) -> Vec<(String, String)> {
     let written = serde_json::to_value(spec).unwrap_or_default();
-    check("spec", &written).into_iter().map(|Problem { field, text }| (field, text)).collect()
+    check("spec", &written).into_iter().map(|Remark { problem, .. }| (problem.field, problem.text)).collect()
 }
 
 /// What makes no sense in the spec of a run that stands at this path.
-pub(super) fn check(path: &str, spec: &Value) -> Vec<Problem> {
+pub(super) fn check(path: &str, spec: &Value) -> Vec<Remark> {
     let run = Run::read(spec);
     let mut found = Vec::new();
     for list in ["arms", "workloads"] {
@@ -43,15 +50,20 @@ pub(super) fn check(path: &str, spec: &Value) -> Vec<Problem> {
         }));
     }
     found.extend(trials(path, &spec["trials"]));
+    let mut found: Vec<_> = found.into_iter().map(|problem| Remark { problem, is_of_value: true }).collect();
     for (index, gate) in items(&spec["gates"]).enumerate() {
         let path = format!("{path}.gates[{index}]");
-        let mut problem = |field: &str, text: String| found.push(Problem { field: format!("{path}.{field}"), text });
-        if let Some((field, text)) = run.names_nothing(gate) {
-            problem(field, text);
+        let mut remark = |(field, text): Senseless, is_of_value: bool| {
+            found.push(Remark { problem: Problem { field: format!("{path}.{field}"), text }, is_of_value });
+        };
+        if let Some(senseless) = run.names_nothing(gate) {
+            remark(senseless, true);
             continue;
         }
-        let found = [run.compares_nothing(gate), run.looks_the_wrong_way(gate), implausible(gate), in_other_unit(gate)];
-        found.into_iter().flatten().for_each(|(field, text)| problem(field, text));
+        let of_others = [run.compares_nothing(gate), run.looks_the_wrong_way(gate)];
+        of_others.into_iter().flatten().for_each(|senseless| remark(senseless, false));
+        let of_values = [implausible(gate), in_other_unit(gate)];
+        of_values.into_iter().flatten().for_each(|senseless| remark(senseless, true));
     }
     found
 }
@@ -129,7 +141,7 @@ impl<'a> Run<'a> {
                 }
             });
             let known = line::short_line(&distinct.join(", "), 150);
-            Some((kind, format!("`{}` is no {kind} of this run: {meant}There are {known}", shorten(name))))
+            Some((kind, format!("`{}` is no {kind} of this run: {meant}there are {known}", shorten(name))))
         })
     }
 
@@ -254,7 +266,10 @@ mod tests {
             "workloads": [{ "name": "put" }],
             "gates": gates,
         });
-        check("spec", &spec).into_iter().map(|Problem { field, text }| format!("{field}: {text}")).collect()
+        check("spec", &spec)
+            .into_iter()
+            .map(|Remark { problem, .. }| format!("{}: {}", problem.field, problem.text))
+            .collect()
     }
 
     fn one(gate: Value) -> String {
@@ -272,10 +287,10 @@ mod tests {
         let unknown = one(json!({ "arm": "agian", "ratioAtLeast": "95%" }));
         assert_eq!(
             unknown,
-            "spec.gates[0].arm: `agian` is no arm of this run: did you mean again? There are etcd, again"
+            "spec.gates[0].arm: `agian` is no arm of this run: did you mean again? there are etcd, again"
         );
         assert!(
-            one(json!({ "workload": "get", "atLeast": 5 })).contains("`get` is no workload of this run: There are put")
+            one(json!({ "workload": "get", "atLeast": 5 })).contains("`get` is no workload of this run: there are put")
         );
         assert!(one(json!({ "arm": "etcd", "ratioAtLeast": "95%" })).contains("name another arm (again)"));
         assert_eq!(one(json!({ "arm": "etcd", "atLeast": 5 })), "");
@@ -288,8 +303,8 @@ mod tests {
             "workloads": [{ "name": "set" }],
             "gates": [{ "arm": "valkey", "metric": "ThroughputPerSecond", "atLeast": 5 }],
         });
-        let said: Vec<String> = check("spec", &spec).into_iter().map(|problem| problem.text).collect();
-        assert!(said.iter().any(|text| text.ends_with("There are redis")), "{said:?}");
+        let said: Vec<String> = check("spec", &spec).into_iter().map(|said| said.problem.text).collect();
+        assert!(said.iter().any(|text| text.ends_with("there are redis")), "{said:?}");
     }
 
     #[test]

@@ -123,6 +123,21 @@ fn all_mistakes_are_told_at_once() {
     }
 }
 
+/// That no arm is the baseline hid that a ratio is a text, so that a third round told it.
+#[test]
+fn what_a_bound_is_compared_with_does_not_hide_how_it_is_written() {
+    let text = SEVERAL
+        .replace("engine: redis", "engine: Redis")
+        .replace("Byte: 5", "Bytes: 5")
+        .replace("baseline: true, ", "");
+    let text = text.replace("arm: vlakey", "arm: valkey").replace("95%", "95");
+    let errors = load_all("ratio.yaml", text.as_bytes()).unwrap_err();
+    let said: Vec<String> = errors.iter().map(|error| line_of(error, "ratio.yaml")).collect();
+    for part in ["must be a text, not the number 95", "no arm has baseline: true"] {
+        assert!(said.iter().any(|line| line.contains(part)), "{said:#?}");
+    }
+}
+
 #[test]
 fn no_more_is_said_than_anybody_reads() {
     let fields = (0..5_000).map(|index| format!("  wrong{index}: 1\n"));
