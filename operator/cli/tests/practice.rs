@@ -49,7 +49,7 @@ fn validate(world: &World, arguments: &[&str]) -> Finished {
 #[test]
 fn every_mistake_has_its_line() {
     let world = World::new();
-    let text = one_arm("redis", "7.0.15", REDIS_SET, SHORT).replace("min: 3, max: 3", "min: 12");
+    let text = one_arm("redis", harness::version("redis"), REDIS_SET, SHORT).replace("min: 3, max: 3", "min: 12");
     let file = world.write("run.yaml", &(text + "  gates: [{ arm: stor, metric: ThroughputPerSecond, atLeast: 5 }]\n"));
     for command in ["validate", "run"] {
         let said = Finished::of(world.storebench().arg(command).arg(&file).output().unwrap());
@@ -77,7 +77,7 @@ fn files_of_a_directory_share_what_is_no_run_and_nothing_else() {
     let folder = world.data().with_file_name("files");
     std::fs::create_dir(&folder).unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
-    let text = one_arm("Redis", "7.0.15", REDIS_SET, SHORT);
+    let text = one_arm("Redis", harness::version("redis"), REDIS_SET, SHORT);
     let (service, run) = text.split_once("---\n").unwrap();
     write("services.yaml", service);
     write("one.yaml", run);
@@ -103,7 +103,7 @@ fn a_kind_that_is_misspelt_is_told_of_its_file_and_of_no_other() {
     let folder = world.data().with_file_name("files");
     std::fs::create_dir(&folder).unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
-    let text = one_arm("Redis", "7.0.15", REDIS_SET, SHORT);
+    let text = one_arm("Redis", harness::version("redis"), REDIS_SET, SHORT);
     write("good.yaml", &text);
     let validated = || validate(&world, &[folder.to_str().unwrap()]);
     for (kind, said) in [
@@ -131,7 +131,7 @@ fn a_directory_is_validated_with_all_below_it_each_folder_by_itself() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     };
-    let run = one_arm("Redis", "7.0.15", REDIS_SET, SHORT);
+    let run = one_arm("Redis", harness::version("redis"), REDIS_SET, SHORT);
     write("one/run.yaml", &run);
     write("two/deeper/run.yaml", &run);
     write(".hidden/run.yaml", "no: [YAML");
@@ -255,6 +255,31 @@ fn how_long_a_run_measures_is_told_by_validate() {
     assert_eq!(told, "  loads its stores for 60 s to 7 min; starting, filling and checking them comes on top");
 }
 
+/// `init --value-bytes 1048576` makes a run that fills each store with 10 GiB, and nothing said so.
+#[test]
+fn what_a_run_writes_into_its_stores_is_told_and_refused_with_here_where_there_is_no_room() {
+    let world = World::new();
+    let text = one_arm(
+        "Redis",
+        harness::version("redis"),
+        "redis: { command: Get, keySpace: 10000, valueBytes: 1048576 }",
+        SHORT,
+    );
+    let file = world.write("run.yaml", &text);
+    let told = validate(&world, &[file.to_str().unwrap()]).stdout;
+    let line = "load writes up to 9.77 GiB of values into each store (keySpace × valueBytes)";
+    assert!(told.contains(line), "{told}");
+    // More than any machine has.
+    let file = world.write("run.yaml", &text.replace("keySpace: 10000", "keySpace: 10000000"));
+    let refused = validate(&world, &[file.to_str().unwrap(), "--here"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    let field = "BenchmarkRun/run spec.workloads[0].redis.keySpace";
+    assert!(refused.stderr.contains(field) && refused.stderr.contains("lower one of both"), "{}", refused.stderr);
+    let little = text.replace("valueBytes: 1048576", "valueBytes: 100");
+    let told = validate(&world, &[world.write("run.yaml", &little).to_str().unwrap()]).stdout;
+    assert!(!told.contains("of values into each store"), "{told}");
+}
+
 #[test]
 fn of_a_run_that_ends_by_what_is_done_validate_says_how_much_that_is() {
     let world = World::new();
@@ -283,10 +308,13 @@ fn what_cannot_be_run_here_is_told_and_refused_with_here() {
     let path = file.to_str().unwrap();
     let told = validate(&world, &[path]);
     assert_eq!(told.code, Some(0), "{}", told.stderr);
-    assert!(told.stdout.contains("not on this machine as it is: StorageService/store spec.version: redis 1.2.3 is not installed here (there is 7.0.15)"), "{}", told.stdout);
+    let pinned = harness::version("redis");
+    let missing = format!("spec.version: redis 1.2.3 is not installed here (there is {pinned})");
+    let told_of = format!("not on this machine as it is: StorageService/store {missing}");
+    assert!(told.stdout.contains(&told_of), "{}", told.stdout);
     // No command brings that version: neither is one named that brings another.
     assert!(
-        told.stdout.contains("redis/1.2.3, or ask for a version that a command brings: 7.0.15 ("),
+        told.stdout.contains(&format!("redis/1.2.3, or ask for a version that a command brings: {pinned} (")),
         "{}",
         told.stdout
     );
@@ -294,9 +322,15 @@ fn what_cannot_be_run_here_is_told_and_refused_with_here() {
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("spec.version: redis 1.2.3 is not installed here"), "{}", refused.stderr);
     // What no driver honours is a mistake in any case, and so is at a run what an embedded one does not.
-    world.write("run.yaml", &one_arm("Redis", "7.0.15, tls: { secretName: x }", REDIS_SET, SHORT));
+    world.write(
+        "run.yaml",
+        &one_arm("Redis", &format!("{}, tls: {{ secretName: x }}", harness::version("redis")), REDIS_SET, SHORT),
+    );
     validate(&world, &[path]).error(&["run.yaml: ", "spec.tls: is not available"]);
-    world.write("run.yaml", &one_arm("Redis", "7.0.15, image: redis:7", REDIS_SET, SHORT));
+    world.write(
+        "run.yaml",
+        &one_arm("Redis", &format!("{}, image: redis:7", harness::version("redis")), REDIS_SET, SHORT),
+    );
     let run = Finished::of(world.storebench().arg("run").arg(&file).output().unwrap());
     run.error(&["StorageService/store spec.image: has no effect in an embedded run"]);
     assert_eq!(validate(&world, &[path]).code, Some(0));
@@ -325,14 +359,14 @@ fn a_second_run_waits_for_the_first_or_is_refused_with_its_name() {
     let world = World::new();
     let long = world.write(
         "long.yaml",
-        &one_arm("Redis", "7.0.15", REDIS_SET, "{ duration: 10s, connections: 1 }")
+        &one_arm("Redis", harness::version("redis"), REDIS_SET, "{ duration: 10s, connections: 1 }")
             .replace("name: run }", "name: nightly }"),
     );
     let mut command = world.storebench();
     command.arg("run").arg(long).args(["--wait-for-quiet", "0s", "--quiet"]);
     let mut first = harness::Process::start(&mut command);
     harness::until("the first run", || world.processes().iter().any(|line| line.contains("bench-job")));
-    let file = world.write("run.yaml", &one_arm("Redis", "7.0.15", REDIS_SET, SHORT));
+    let file = world.write("run.yaml", &one_arm("Redis", harness::version("redis"), REDIS_SET, SHORT));
     let said = format!("another storebench, run nightly (pid {}),", first.id());
     let refused = Finished::of(world.storebench().arg("run").arg(&file).arg("--no-wait").output().unwrap());
     refused.error(&["run: ", &said]);
@@ -475,7 +509,7 @@ fn a_run_that_cannot_be_compared_after_all_is_kept() {
 #[test]
 fn whoever_ends_before_the_first_trial_leaves_no_folder() {
     let world = World::new();
-    let file = world.write("run.yaml", &one_arm("Redis", "7.0.15", REDIS_SET, SHORT));
+    let file = world.write("run.yaml", &one_arm("Redis", harness::version("redis"), REDIS_SET, SHORT));
     let saved = world.data().with_file_name("saved");
     let command = || {
         let mut command = world.storebench();
@@ -565,7 +599,7 @@ fn a_baseline_in_git_is_the_newest_run_of_its_name_and_no_checkout_changes() {
 #[test]
 fn a_baseline_of_a_cluster_is_told_from_a_saved_run_before_anything_is_measured() {
     let world = World::new();
-    let text = one_arm("Redis", "7.0.15", REDIS_SET, SHORT) + "  baselineRef: { name: last }\n";
+    let text = one_arm("Redis", harness::version("redis"), REDIS_SET, SHORT) + "  baselineRef: { name: last }\n";
     let kept = "---\napiVersion: storebench.dev/v1alpha1\nkind: BenchmarkBaseline\nmetadata: { name: last }\nspec: { runRef: { name: first } }\n";
     let file = world.write("run.yaml", &(text + kept));
     let said = validate(&world, &[file.to_str().unwrap()]);

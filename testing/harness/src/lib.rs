@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 pub use address::{free_address, free_port};
 pub use authority::Authority;
 pub use etcd::Etcd;
-pub use peers::{own, peer};
+pub use peers::{own, peer, version};
 pub use process::{Process, command, output};
 pub use random::Random;
 pub use tempfile::TempDir;

@@ -36,13 +36,14 @@ fn two_stores_are_compared_and_nothing_is_left() {
         }
     }
     let facts = report["record"]["fingerprint"]["facts"].as_object().unwrap();
-    assert!(facts["service redis"].as_str().unwrap().contains("7.0.15"), "{facts:?}");
+    assert!(facts["service redis"].as_str().unwrap().contains(harness::version("redis")), "{facts:?}");
 }
 
 #[test]
 fn a_saved_report_reads_the_same() {
     let world = World::new();
-    let file = world.write("run.yaml", &one_arm("Redis", "7.0.15", REDIS_SET, "{ total: 500, connections: 5 }"));
+    let file = world
+        .write("run.yaml", &one_arm("Redis", harness::version("redis"), REDIS_SET, "{ total: 500, connections: 5 }"));
     let saved = world.data().with_file_name("saved");
     let ran = Finished::of(
         world.storebench().arg("run").arg(file).arg("--save").arg(&saved).args(["-o", "markdown"]).output().unwrap(),
@@ -83,7 +84,7 @@ fn a_saved_report_reads_the_same() {
 #[test]
 fn two_runs_in_a_file_are_one_document_for_machines() {
     let world = World::new();
-    let first = one_arm("Redis", "7.0.15", REDIS_SET, "{ total: 200, connections: 2 }");
+    let first = one_arm("Redis", harness::version("redis"), REDIS_SET, "{ total: 200, connections: 2 }");
     let run = first.split("---\n").find(|object| object.contains("kind: BenchmarkRun")).unwrap();
     let second = run.replacen("name: run", "name: second", 1);
     let file = world.write("runs.yaml", &format!("{first}\n---\n{second}"));
@@ -111,7 +112,9 @@ fn two_runs_in_a_file_are_one_document_for_machines() {
 #[test]
 fn shared_isolation_keeps_one_store_per_arm() {
     let world = World::new();
-    for (engine, version, workload) in [("Redis", "7.0.15", REDIS_SET), ("Etcd", "3.7.3", ETCD_PUT)] {
+    for (engine, version, workload) in
+        [("Redis", harness::version("redis"), REDIS_SET), ("Etcd", harness::version("etcd"), ETCD_PUT)]
+    {
         let text = one_arm(engine, version, workload, "{ total: 500, connections: 5, warmUp: 100ms }")
             + "  isolation: Shared\n";
         let finished = world.run(&text);

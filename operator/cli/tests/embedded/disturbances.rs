@@ -11,7 +11,7 @@ use crate::{REDIS_SET, kill};
 #[test]
 fn other_processes_that_keep_the_cores_busy_are_named() {
     let world = World::new();
-    let text = one_arm("Redis", "7.0.15", REDIS_SET, "{ duration: 2s, connections: 1 }");
+    let text = one_arm("Redis", harness::version("redis"), REDIS_SET, "{ duration: 2s, connections: 1 }");
     let file = world.write("run.yaml", &text.replace("retries: 5", "retries: 0"));
     let busy = Busy::all_cores(&world);
     let mut command = world.storebench();
@@ -80,8 +80,8 @@ impl Told {
 fn who_keeps_the_run_waiting_is_named_and_at_the_limit_it_measures_all_the_same() {
     let world = World::new();
     let busy = Busy::all_cores(&world);
-    let text =
-        one_arm("Redis", "7.0.15", REDIS_SET, "{ total: 500, connections: 1 }").replace("retries: 5", "retries: 0");
+    let text = one_arm("Redis", harness::version("redis"), REDIS_SET, "{ total: 500, connections: 1 }")
+        .replace("retries: 5", "retries: 0");
     let finished = Told::run(&world, &text, &["--wait-for-quiet", "2s"]).finish();
     drop(busy);
     let line = finished.stderr.lines().next().unwrap_or_default();
@@ -99,7 +99,7 @@ fn who_keeps_the_run_waiting_is_named_and_at_the_limit_it_measures_all_the_same(
 fn ctrl_c_in_the_waiting_room_leaves_nothing_behind() {
     let world = World::new();
     let busy = Busy::all_cores(&world);
-    let text = one_arm("Redis", "7.0.15", REDIS_SET, "{ total: 500, connections: 1 }");
+    let text = one_arm("Redis", harness::version("redis"), REDIS_SET, "{ total: 500, connections: 1 }");
     let run = Told::run(&world, &text, &["--wait-for-quiet", "10m"]);
     run.until("waiting for quiet");
     kill(run.child.id(), "INT");
@@ -115,7 +115,8 @@ fn ctrl_c_in_the_waiting_room_leaves_nothing_behind() {
 fn a_neighbour_is_waited_out_and_costs_no_retry() {
     let world = World::new();
     let busy = Busy::cores(&world, 1);
-    let text = one_arm("Redis", "7.0.15", "redis: { command: Get }", "{ duration: 4s, connections: 1 }");
+    let text =
+        one_arm("Redis", harness::version("redis"), "redis: { command: Get }", "{ duration: 4s, connections: 1 }");
     let run = Told::run(&world, &text.replace("retries: 5", "retries: 0"), &["--wait-for-quiet", "5m"]);
     // Busy before the first trial, and again during it.
     let line = run.until("waiting for quiet");
@@ -158,8 +159,10 @@ fn a_quota_that_store_and_loader_use_up_is_named_and_loses_no_trial() {
     } else {
         std::fs::write(group.join("cpu.max"), "30000 100000").unwrap();
     }
-    let file = world
-        .write("run.yaml", &one_arm("Redis", "7.0.15", "redis: { command: Get }", "{ duration: 2s, connections: 50 }"));
+    let file = world.write(
+        "run.yaml",
+        &one_arm("Redis", harness::version("redis"), "redis: { command: Get }", "{ duration: 2s, connections: 50 }"),
+    );
     let script = format!(
         "echo $$ > {}/cgroup.procs && exec {} run {} -o json",
         group.display(),

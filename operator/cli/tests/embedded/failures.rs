@@ -74,7 +74,7 @@ fn a_full_disk_is_named() {
 fn a_rate_out_of_reach_is_not_reported_as_a_latency() {
     let world = World::new();
     let load = "{ duration: 1s, connections: 1, mode: OpenLoop, rate: 1000000 }";
-    let message = world.run(&one_arm("Etcd", "3.7.3", ETCD_PUT, load)).invalid();
+    let message = world.run(&one_arm("Etcd", harness::version("etcd"), ETCD_PUT, load)).invalid();
     assert!(message.contains("rate"), "{message}");
 }
 

@@ -8,7 +8,8 @@ use crate::world::{World, one_arm};
 #[test]
 fn a_killed_run_goes_on_where_it_was_and_measures_nothing_twice() {
     let world = World::new();
-    let text = one_arm("Redis", "7.0.15", REDIS_SET, "{ duration: 300ms, connections: 2, warmUp: 0s }");
+    let text =
+        one_arm("Redis", harness::version("redis"), REDIS_SET, "{ duration: 300ms, connections: 2, warmUp: 0s }");
     let file = world.write("run.yaml", &text.replace("min: 3, max: 3", "min: 5, max: 5"));
     let saved = world.data().with_file_name("saved");
     let unfinished = || {
@@ -71,7 +72,7 @@ fn a_killed_run_goes_on_where_it_was_and_measures_nothing_twice() {
 #[test]
 fn a_run_that_was_disturbed_too_often_goes_on_with_what_counted() {
     let world = World::new();
-    let text = one_arm("Redis", "7.0.15", REDIS_SET, "{ duration: 2s, connections: 1 }");
+    let text = one_arm("Redis", harness::version("redis"), REDIS_SET, "{ duration: 2s, connections: 1 }");
     let file = world.write("run.yaml", &text.replace("retries: 5", "retries: 0"));
     let saved = world.data().with_file_name("saved");
     let run = |flag: &str| {
@@ -128,7 +129,8 @@ fn a_run_that_its_store_ended_is_shown_again_and_not_repeated() {
 #[test]
 fn what_cannot_be_saved_is_told_before_anything_is_measured() {
     let world = World::new();
-    let file = world.write("run.yaml", &one_arm("Redis", "7.0.15", REDIS_SET, "{ duration: 5s, connections: 2 }"));
+    let file = world
+        .write("run.yaml", &one_arm("Redis", harness::version("redis"), REDIS_SET, "{ duration: 5s, connections: 2 }"));
     let refused = world.storebench().arg("run").arg(&file).arg("--save").arg(&file).output().unwrap();
     let refused = Finished::of(refused);
     assert_eq!(refused.code, Some(1));

@@ -54,17 +54,18 @@ fn a_demonstration_of_which_nothing_is_installed_ends_with_what_to_do() {
 #[test]
 fn missing_parts_of_kubernetes_name_their_command() {
     let world = World::new();
-    let text = one_arm("Etcd", "3.7.3", "kubernetes: { operation: CreateNamespaces }", "{ total: 10 }")
-        .replace("serviceRef: { name: store } }\n  workloads", "controlPlaneRef: { name: plane } }\n  workloads")
-        .replace(
-            "kind: BenchmarkRun",
-            "kind: ControlPlane
+    let text =
+        one_arm("Etcd", harness::version("etcd"), "kubernetes: { operation: CreateNamespaces }", "{ total: 10 }")
+            .replace("serviceRef: { name: store } }\n  workloads", "controlPlaneRef: { name: plane } }\n  workloads")
+            .replace(
+                "kind: BenchmarkRun",
+                "kind: ControlPlane
 metadata: { name: plane }
 spec: { serviceRef: { name: store } }
 ---
 apiVersion: storebench.dev/v1alpha1
 kind: BenchmarkRun",
-        );
+            );
     let file = world.write("run.yaml", &text);
     let mut command = world.storebench();
     let finished =

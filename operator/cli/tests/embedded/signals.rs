@@ -8,7 +8,8 @@ use crate::{ETCD_PUT, kill};
 
 /// A run that is under way: started, and its store loaded.
 fn under_way(world: &World) -> Child {
-    let file = world.write("run.yaml", &one_arm("Etcd", "3.7.3", ETCD_PUT, "{ duration: 10s, connections: 2 }"));
+    let file = world
+        .write("run.yaml", &one_arm("Etcd", harness::version("etcd"), ETCD_PUT, "{ duration: 10s, connections: 2 }"));
     let mut command = world.storebench();
     command.arg("run").arg(file).args(["--wait-for-quiet", "0s"]).stdout(Stdio::piped()).stderr(Stdio::null());
     let child = command.spawn().unwrap();

@@ -37,7 +37,7 @@ pub struct Limited {
     pub workload: String,
     /// The arm's name.
     pub arm: String,
-    /// Why.
+    /// Why it was the loader that limited it.
     pub reason: String,
 }
 

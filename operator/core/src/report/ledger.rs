@@ -156,7 +156,7 @@ fn machines(report: &Report) -> Option<String> {
     let stolen = machines.iter().map(|machine| machine.stolen_millicores()).max()?;
     let percent = |machine: &&MachineUse| Some(machine.pressure_nanos? * 100 / machine.elapsed_nanos.max(1));
     let waited = machines.iter().filter_map(percent).max();
-    let waited = waited.map(|percent| format!(", somebody waited for a processor for {percent} % of the time"));
+    let waited = waited.map(|percent| format!(", and for {percent} % of the time something that could run (a store, the loader or others) waited for a processor"));
     Some(format!("machines at worst: {} stolen by the hypervisor{}", cores(stolen), waited.unwrap_or_default()))
 }
 

@@ -15,6 +15,7 @@ use super::units;
 use super::wording::finding;
 use crate::judgement::Standing;
 use crate::record::ArmRecord;
+use crate::statistics::median_of_whole;
 
 /// What stands in the place of a workload's tables where no trial of any arm counts.
 pub(super) fn nothing_measured(report: &Report, workload: &Workload) -> Option<&'static str> {
@@ -49,7 +50,7 @@ pub(super) fn results(report: &Report, workload: &Workload) -> Table {
         let first = result.intended_latency.as_ref().unwrap_or(&result.service_latency);
         rows.push(result_row(report, arm, position, result, first, &known));
         if result.intended_latency.is_some() {
-            rows.push(service_row(result, columns.len()));
+            rows.push(service_row(report, result, columns.len()));
         }
     }
     Table { columns, rows }
@@ -78,23 +79,25 @@ fn result_row(
         Cell::toned(units::rate_milli(result.throughput_milli), Tone::Strong),
         Cell::or_absent(around),
     ];
-    row.extend(latency_cells(latency, of_a_trial(result), Tone::Plain));
+    row.extend(latency_cells(latency, of_a_trial(report, result), Tone::Plain));
     let shown = |metric: Metric| result.value(metric).map(|value| units::of_metric(metric.unit, value));
     row.extend(known.iter().map(|(metric, _)| Cell::or_absent(shown(*metric))));
     row.push(if result.errors == 0 { Cell::toned(errors, Tone::Dim) } else { Cell::toned(errors, Tone::Bad) });
     row
 }
 
-fn service_row(result: &WorkloadResult, columns: usize) -> Vec<Cell> {
+fn service_row(report: &Report, result: &WorkloadResult, columns: usize) -> Vec<Cell> {
     let mut row = vec![Cell::toned(format!("{SUBORDINATE}service"), Tone::Dim), Cell::plain(""), Cell::plain("")];
-    row.extend(latency_cells(&result.service_latency, of_a_trial(result), Tone::Dim));
+    row.extend(latency_cells(&result.service_latency, of_a_trial(report, result), Tone::Dim));
     row.resize(columns, Cell::plain(""));
     row
 }
 
-/// How many requests an arm answered in each trial, about: of so many are the percentiles.
-fn of_a_trial(result: &WorkloadResult) -> u64 {
-    result.operations / u64::from(result.trials.max(1))
+/// How many requests an arm answered in a trial: of so many are the percentiles.
+fn of_a_trial(report: &Report, result: &WorkloadResult) -> u64 {
+    let measured = lookup::valid_trials(report, &result.arm).flat_map(|trial| &trial.workloads);
+    let of_workload = measured.filter(|measured| measured.summary.name == result.workload);
+    median_of_whole(of_workload.map(|measured| measured.summary.operations).collect())
 }
 
 /// p50, p90, p95, p99, p99.9, max.
@@ -216,7 +219,7 @@ pub(super) fn notes(report: &Report, workload: &Workload, left_out: &[&str]) -> 
     if results().any(|result| result.intended_latency.is_some()) {
         notes.push("the first line of an arm is latency from the instant a request was due (intended), the second from its send (service)".into());
     }
-    if let Some(fewest) = results().map(of_a_trial).min().filter(|&fewest| fewest < 1000) {
+    if let Some(fewest) = results().map(|result| of_a_trial(report, result)).min().filter(|&fewest| fewest < 1000) {
         notes.push(format!(
             "an arm answered only {} requests in a trial: percentiles that need more are left out",
             units::count(fewest)
@@ -262,4 +265,34 @@ pub(super) fn notes(report: &Report, workload: &Workload, left_out: &[&str]) -> 
         }
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    /// What is shown is the median of what the trials had, and the fifth of five trials of 300 that answered 30,000 adds nothing to it.
+    #[test]
+    fn one_long_trial_does_not_show_a_percentile_that_the_others_cannot_have() {
+        let mut report = fixture::two_arms();
+        let workload = report.record.spec.workloads[0].clone();
+        let arm = report.record.arms[0].name.clone();
+        let trials = report.record.trials.iter_mut().filter(|trial| trial.arm == arm);
+        let mut all = 0;
+        let measured = trials.flat_map(|trial| &mut trial.workloads).filter(|one| one.summary.name == workload.name);
+        for (position, measured) in measured.enumerate() {
+            let operations = if position == 0 { 30_000 } else { 300 };
+            measured.summary.operations = operations;
+            all += operations;
+        }
+        let results = &mut report.judgement.results;
+        let result = results.iter_mut().find(|result| result.arm == arm && result.workload == workload.name).unwrap();
+        result.operations = all;
+        assert!(all / u64::from(result.trials) > 1000, "by their mean p99.9 would be shown");
+        let result = result.clone();
+        assert_eq!(of_a_trial(&report, &result), 300);
+        let said = notes(&report, &workload, &[]).join("\n");
+        assert!(said.contains("answered only 300 requests in a trial"), "{said}");
+    }
 }
