@@ -5,6 +5,14 @@
 //! the same schema and CEL rules that the API server enforces, run here without a cluster.
 //!
 //! This crate knows types and rules. It starts nothing, connects to nothing, and judges no result.
+//!
+//! | looking for | where |
+//! | --- | --- |
+//! | a field that users write | the module of its kind; a family's parameters in [`workload`]; how durations, ratios and stores of others are written in [`duration`], [`ratio`], [`external`] |
+//! | what is known of a store | its row in [`engine`] |
+//! | a rule, a mistake, a generated file | [`rules`] and [`schema`] (CEL), [`document`] (what a file says and what is wrong with it), [`reference`](mod@reference) (docs) |
+//! | what a load is told and says | [`job`]; a meter beside a store is asked as [`meter`] says |
+//! | a figure, from the load to the status | [`measure`] is what a load counts, [`measurement`] one workload of one trial, [`metric`] what is judged and shown of it, [`latency`] its histograms, [`status`] what a run reports |
 
 // kube's derive repeats `type_ = "string"` once for each printer column.
 #![allow(clippy::duplicated_attributes)]

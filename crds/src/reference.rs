@@ -18,7 +18,7 @@ pub fn markdown() -> String {
     let mut text = String::from(
         "# Reference\n\n\
          Every field that a user writes, every family of workloads, every metric and every engine. Written by\n\
-         `UPDATE_CRDS=1 cargo test -p storebench-crds --test drift` from the compiled schema; what several fields must be together is in the\n\
+         `make generate` from the compiled schema; what several fields must be together is in the\n\
          CEL rules of [crds/yaml/](../crds/yaml/), and `storebench validate` says it of a file.\n",
     );
     let _ = write!(text, "\nA duration is a whole number and a unit: {}.\n", duration::EXAMPLE);

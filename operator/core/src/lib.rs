@@ -2,6 +2,17 @@
 //!
 //! Pure: no I/O, no clock, no randomness but a given seed, no Kubernetes client. Both drivers, the operator and the
 //! embedded run, feed the same functions here, so that a number means the same wherever it was measured.
+//!
+//! The way of a run, from files to a verdict:
+//!
+//! | step | where |
+//! | --- | --- |
+//! | from bytes to what can be planned | [`input`] reads, [`validate`] finds mistakes, [`validated`] is what was found right; [`address`], [`suite`], [`recurrence`] |
+//! | what is started, and how | [`engine`] (processes of stores), [`control_plane`] (of Kubernetes), [`placement`] (on which nodes) |
+//! | what is measured next | [`schedule`] (in which order arms take turns), [`ledger`] (what is still to do), [`trial`] (one of them, from its job to its figures) |
+//! | what was measured | [`record`] is the raw material, [`archive`] how a cluster keeps it, [`fingerprint`] where it was measured |
+//! | what it means | [`statistics`], [`equality`] and [`durability`] (who may be ranked), [`judgement`] (verdict), [`across`] (runs against earlier ones) |
+//! | how it is told | [`report`] (text, HTML, JSON, …), [`status`] and [`conditions`] (of objects), [`gauges`] and [`otlp`] (for who collects), `units` |
 
 pub mod across;
 pub mod address;
