@@ -12,6 +12,7 @@
 //! # }
 //! ```
 
+mod backup;
 mod counters;
 mod defragment;
 mod door;
@@ -20,6 +21,8 @@ mod housekeeping;
 mod identity;
 mod members;
 mod options;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -31,14 +34,14 @@ use arc_swap::ArcSwap;
 use d_engine_client::{Client, Door, Error, Leader};
 use replog::Membership;
 use replog::runtime::tcp::{Peers, Tcp, TcpOptions};
-use replog::runtime::{Forwarder, Handle, Leadership, Limits, Member, MemberError, Origin, Start};
+use replog::runtime::{Forwarder, Handle, Leadership, Limits, Member, MemberError, Origin, Start, Status};
 use service_kit::directory::make_private;
 use service_kit::grpc::{Memory, Room};
 use tokio::sync::{Semaphore, watch};
 use wal::files::RealDirectory;
 
 use crate::machine::{Machine, Reply, Shown};
-use crate::state::{self, BackupError, Disk, Principal, Storage, StorageError, Users};
+use crate::state::{self, BackupError, Disk, Principal, Storage, StorageError, User, Users};
 
 use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
@@ -119,6 +122,9 @@ pub enum EngineError {
 }
 
 /// A member of a group, as everything around it sees it, and on whose behalf it is asked. Clones are the same one.
+///
+/// It is the wall: whoever is around the engine reads, writes and changes by its methods alone, and each of them looks on whose behalf it is
+/// asked. A test calls every one of them for somebody who may nothing.
 #[derive(Clone)]
 pub struct Node(Arc<Inner>, Principal);
 
@@ -160,7 +166,7 @@ impl Node {
     }
 
     /// On whose behalf it is asked.
-    pub fn principal(&self) -> &Principal {
+    fn principal(&self) -> &Principal {
         &self.1
     }
 
@@ -169,8 +175,37 @@ impl Node {
         self.users().is_admin(&self.1).then_some(()).ok_or_else(denied_but_to_administrators)
     }
 
-    /// The users of now.
-    pub fn users(&self) -> Arc<Users> {
+    /// Whether it is asked by anybody: a user that was removed, or has got another password, is nobody any more.
+    pub(crate) fn is_asked_by_somebody(&self) -> bool {
+        self.users().knows(&self.1)
+    }
+
+    /// Waits until it is asked by nobody any more.
+    pub(crate) async fn forgotten(&self) {
+        let mut users = self.shown().users();
+        if users.wait_for(|users| !users.knows(&self.1)).await.is_err() {
+            // The member has ended, which is heard elsewhere.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Whether it is asked for users.
+    pub(crate) fn asks_for_users(&self) -> bool {
+        self.users().is_enabled()
+    }
+
+    /// A user, with what its password is checked against: for who finds out on whose behalf this member is asked.
+    pub(crate) fn user(&self, name: &[u8]) -> Option<Arc<User>> {
+        self.users().all().get(name).cloned()
+    }
+
+    /// All users. For administrators.
+    pub fn list_users(&self) -> Result<Arc<Users>, Error> {
+        self.administers()?;
+        Ok(self.users())
+    }
+
+    fn users(&self) -> Arc<Users> {
         Arc::clone(&self.shown().view().users)
     }
 
@@ -179,18 +214,53 @@ impl Node {
         &self.0.counters
     }
 
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.0.options.id
+    }
+
+    /// What an acknowledged write has been through.
+    pub fn durability(&self) -> Durability {
+        self.0.options.durability
+    }
+
+    /// What the log is at the moment.
+    pub fn status(&self) -> Status {
+        self.handle().status()
+    }
+
+    /// How long batches of the log took to be written and synced.
+    pub(crate) fn sync_times(&self) -> wal::SyncTimes {
+        self.handle().sync_times()
+    }
+
+    /// Whether it may answer strong reads alone now.
+    pub(crate) fn has_lease(&self) -> bool {
+        self.handle().try_read(replog::ReadLevel::Lease, 0).is_some()
+    }
+
+    /// How many sessions are open.
+    pub(crate) fn sessions(&self) -> usize {
+        self.shown().view().sessions
+    }
+
+    /// How many watches it serves.
+    pub(crate) fn watchers(&self) -> usize {
+        self.shown().history.watchers()
+    }
+
     /// The log.
-    pub fn handle(&self) -> &Handle<Reply> {
+    fn handle(&self) -> &Handle<Reply> {
         &self.0.handle
     }
 
     /// The state.
-    pub fn shown(&self) -> &Shown {
+    fn shown(&self) -> &Shown {
         &self.0.shown
     }
 
     /// What it was started with.
-    pub fn options(&self) -> &Options {
+    fn options(&self) -> &Options {
         &self.0.options
     }
 
@@ -220,13 +290,13 @@ impl Node {
 
     /// Whether this member leads, as far as it knows.
     pub fn leads(&self) -> bool {
-        self.0.leadership.borrow().leader == Some(self.0.options.id)
+        self.0.leadership.borrow().leader == Some(self.id())
     }
 
     /// Who leads, if that is another member and known.
     pub fn leader_elsewhere(&self) -> Option<Leader> {
         let leader = self.0.leadership.borrow().leader;
-        self.leader(leader.filter(|leader| *leader != self.0.options.id))
+        self.leader(leader.filter(|leader| *leader != self.id()))
     }
 
     /// A member, and where clients find it.
@@ -377,7 +447,7 @@ impl Engine {
 
     /// Whether it cannot go on.
     pub fn has_ended(&self) -> bool {
-        self.node.handle().status().has_ended || self.node.shown().broken().is_some() || self.node.is_removed()
+        self.node.status().has_ended || self.node.shown().broken().is_some() || self.node.is_removed()
     }
 
     /// Hands leadership over if it leads and is not alone, and lets streams come to their end.
@@ -402,7 +472,7 @@ impl Engine {
         let is_removed = self.node.is_removed();
         member.stop().map_err(EngineError::Ended)?;
         if is_removed {
-            return Err(EngineError::Removed(self.node.options().id));
+            return Err(EngineError::Removed(self.node.id()));
         }
         match self.node.shown().broken() {
             Some(error) => Err(EngineError::State(error.to_string())),
@@ -509,40 +579,4 @@ fn open(path: &Path) -> Result<RealDirectory, EngineError> {
     let said = |error| EngineError::Directory(path.display().to_string(), error);
     make_private(path).map_err(said)?;
     RealDirectory::open(path).map_err(said)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    #[test]
-    fn a_port_of_members_is_open_without_tls_beyond_loopback() {
-        let is_open = |address: &str, has_tls| is_open([address.parse().unwrap()].into_iter(), has_tls);
-        for (address, expected) in [
-            ("127.0.0.1:1", false),
-            ("[::1]:1", false),
-            ("[::ffff:127.0.0.1]:1", false),
-            ("0.0.0.0:1", true),
-            ("10.0.0.1:1", true),
-        ] {
-            assert_eq!((is_open(address, false), is_open(address, true)), (expected, false), "{address}");
-        }
-        assert!(!super::is_open(std::iter::empty(), false), "nobody is served");
-    }
-
-    #[tokio::test]
-    async fn who_waits_until_an_engine_is_ready_does_not_ask_without_a_pause() {
-        let asked = Cell::new(0);
-        let refuse = || async {
-            asked.set(asked.get() + 1);
-            Err(Error::Stopped)
-        };
-        let waited = ready_in_time(Duration::from_millis(100), refuse).await;
-        assert!(matches!(waited, Err(Error::Stopped)));
-        assert!((1..=11).contains(&asked.get()), "{}", asked.get());
-        assert!(matches!(ready_in_time(Duration::from_millis(1), std::future::pending).await, Err(Error::NoQuorum)));
-        assert!(ready_in_time(Duration::from_secs(1), || async { Ok(()) }).await.is_ok());
-    }
 }

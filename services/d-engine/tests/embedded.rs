@@ -88,8 +88,7 @@ async fn a_snapshot_and_the_log_behind_it_are_the_state() {
     for number in 0..100 {
         client.put(format!("k{}", number % 30), value.clone()).await.unwrap();
     }
-    let wait = |engine: &Engine| engine.node().handle().wait_for(|status| status.snapshot > 1, PATIENCE).unwrap();
-    wait(&engine);
+    harness::until("there is a snapshot", || engine.node().status().snapshot > 1);
     client.put("last", "v").await.unwrap();
     engine.stop().unwrap();
     let engine = Engine::start(options).unwrap();
@@ -209,7 +208,7 @@ async fn a_state_on_disk_is_gone_on_with_and_not_made_again() {
     for number in 0..100 {
         client.put(format!("k{number:03}"), value.clone()).await.unwrap();
     }
-    engine.node().handle().wait_for(|status| status.snapshot > 1, PATIENCE).unwrap();
+    harness::until("there is a snapshot", || engine.node().status().snapshot > 1);
     client.add("last", 1).await.unwrap();
     engine.stop().unwrap();
     let before = puts.swap(0, Ordering::Relaxed);
@@ -256,7 +255,7 @@ async fn three_engines_in_one_program_agree() {
         revision = client.put("k", "w").await.unwrap();
         let seen = client.get_with("k", ReadLevel::Eventual).await.unwrap();
         assert_eq!(seen.value.map(|item| item.revision), Some(revision));
-        assert_eq!(engine.node().counters().counted().forwarded, u64::from(engine.node().options().id != leader));
+        assert_eq!(engine.node().counters().counted().forwarded, u64::from(engine.node().id() != leader));
     }
 }
 
@@ -343,7 +342,7 @@ async fn what_a_disk_has_changed_is_made_again_from_the_log_though_it_is_found_l
     for number in 0..40 {
         engine.client().put(format!("k{number}"), vec![7; 20_000]).await.unwrap();
     }
-    engine.node().shown().defragmentation().unwrap()().unwrap();
+    engine.node().defragment().await.unwrap();
     engine.stop().unwrap();
     let folders = std::fs::read_dir(directory.join("state/keyspaces")).unwrap();
     let tables = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path().join("tables")));
@@ -447,7 +446,7 @@ async fn a_member_that_votes_is_not_looked_for_where_another_group_has_one_of_it
     know_their_group(&first);
     know_their_group(&second);
     let leader = leader_of(&of_first);
-    let moved = leader.options().id % 3 + 1;
+    let moved = leader.id() % 3 + 1;
     let refused = leader.change_members(MemberChange::Add(moved, second(moved).members[&moved].clone())).await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("another group with the same name"), "{refused}");

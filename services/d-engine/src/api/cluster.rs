@@ -57,9 +57,9 @@ struct Known {
 fn known(node: &Node) -> Known {
     let leadership = *node.leadership().borrow();
     // A leader that has not applied an entry of its own term yet is not shown: it may not know all that was acknowledged.
-    let is_hidden = leadership.leader == Some(node.options().id) && !leadership.is_ready_leader;
+    let is_hidden = leadership.leader == Some(node.id()) && !leadership.is_ready_leader;
     let leader = leadership.leader.filter(|_| !is_hidden);
-    let learners = node.handle().status().membership.learners.clone();
+    let learners = node.status().membership.learners.clone();
     let member = |(id, address): (&u64, &Address)| (*id, address.client.clone(), !learners.contains(id));
     Known { leader, term: leadership.term, members: node.members().iter().map(member).collect() }
 }
@@ -258,7 +258,7 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
         let now = (ids(voters), ids(learners));
         if told.as_ref() != Some(&now) {
             let (members, learners) = now.clone();
-            let committed_index = node.handle().status().commit;
+            let committed_index = node.status().commit;
             let snapshot = MembershipSnapshot { members, learners, committed_index };
             responses.send(grpc::encode(&snapshot)).await.map_err(gone)?;
             told = Some(now);

@@ -99,7 +99,7 @@ impl Host for Neighbour {
         let those = |is: fn(&Known) -> bool| known.iter().filter(|(_, known)| is(known)).map(|(id, _)| *id).collect();
         let (seen, removed) = (those(|known| known.is_seen), those(|known| known.is_removed));
         let (group, member, members) = match self.node() {
-            Some(node) => (node.group().written(), node.options().id, (*node.members()).clone()),
+            Some(node) => (node.group().written(), node.id(), (*node.members()).clone()),
             None => Default::default(),
         };
         let serial = self.serial.told();

@@ -141,7 +141,7 @@ fn follow_serial(node: &Node) -> Result<(), StorageError> {
 
 /// Who has a part of the log may not come with an empty one.
 fn see_members(node: &Node) -> Result<(), StorageError> {
-    let status = node.handle().status();
+    let status = node.status();
     let known = known_members(&*node.shown().view().rows)?;
     let seen: BTreeSet<u64> = known.into_iter().filter(|(_, known)| known.is_seen).map(|(id, _)| id).collect();
     let have_acknowledged = status.progress.iter().filter(|(_, matched)| *matched > 0).map(|(id, _)| *id);

@@ -40,8 +40,8 @@ impl Node {
     }
 
     /// Whether a member was removed for good, and the log has no more use for it.
-    pub fn has_removed(&self, member: u64) -> bool {
-        self.shall_go(member) && !self.handle().status().membership.all().contains(&member)
+    pub(super) fn has_removed(&self, member: u64) -> bool {
+        self.shall_go(member) && !self.status().membership.all().contains(&member)
     }
 
     fn shall_go(&self, member: u64) -> bool {
@@ -51,8 +51,8 @@ impl Node {
     }
 
     /// Whether this member was removed for good.
-    pub fn is_removed(&self) -> bool {
-        self.0.peers.is_removed() || self.has_removed(self.options().id)
+    pub(super) fn is_removed(&self) -> bool {
+        self.0.peers.is_removed() || self.has_removed(self.id())
     }
 
     /// Makes known here what the state says of members, and tells the transport.
@@ -60,7 +60,7 @@ impl Node {
         // One at a time, or what one has just learned would be undone by another who began before.
         let _one = self.0.following.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(known) = known_members(&*self.shown().view().rows) else { return };
-        let in_log = self.handle().status().membership.all();
+        let in_log = self.status().membership.all();
         let mut members = self.group().members.clone();
         for (id, Known { is_removed, place, .. }) in known {
             // Who leaves is reached until the log has let it go.
@@ -81,7 +81,7 @@ impl Node {
                 is_complete = false;
             }
         }
-        for gone in before.keys().filter(|id| !members.contains_key(id) && **id != self.options().id) {
+        for gone in before.keys().filter(|id| !members.contains_key(id) && **id != self.id()) {
             // It cannot fail: nothing is started.
             let _ = self.0.peers.set(*gone, None);
         }
@@ -115,7 +115,7 @@ impl Node {
                 "this member serves no others: start it with --listen-peer-address HOST:PORT, and where others find it";
             return Err(Error::Invalid(text.into()));
         }
-        let membership = self.handle().status().membership;
+        let membership = self.status().membership;
         check_place(&self.members(), id, &address)?;
         if membership.voters.contains(&id) {
             if self.members().get(&id) == Some(&address) {
@@ -135,7 +135,7 @@ impl Node {
     }
 
     async fn promote_member(&self, id: u64) -> Result<(), Error> {
-        let membership = self.handle().status().membership;
+        let membership = self.status().membership;
         match (membership.voters.contains(&id), membership.learners.contains(&id)) {
             (true, _) => Ok(()),
             (false, true) => {
@@ -164,8 +164,8 @@ impl Node {
     }
 
     async fn remove_member(&self, id: u64) -> Result<(), Error> {
-        let membership = self.handle().status().membership;
-        if id == self.options().id {
+        let membership = self.status().membership;
+        if id == self.id() {
             return Err(Error::Invalid(format!("member {id} leads: hand leadership over first (ctl transfer)")));
         }
         let is_in_log = membership.all().contains(&id);
@@ -175,7 +175,7 @@ impl Node {
         }
         // While it still gets the log, so that it knows and ends. What was begun is ended.
         if !self.shall_go(id) {
-            check_removal(&membership, self.options().id, &self.handle().status().answering, id)?;
+            check_removal(&membership, self.id(), &self.status().answering, id)?;
             self.carry_out(Command::Leave(id)).await?;
         }
         if is_in_log {
@@ -186,10 +186,10 @@ impl Node {
     }
 
     async fn transfer_leadership(&self, id: u64) -> Result<(), Error> {
-        if id == self.options().id {
+        if id == self.id() {
             return Ok(());
         }
-        if !self.handle().status().membership.voters.contains(&id) {
+        if !self.status().membership.voters.contains(&id) {
             if !self.members().contains_key(&id) {
                 return Err(not_a_member(id));
             }
@@ -215,7 +215,7 @@ impl Node {
         let index = changed.map_err(|error| self.request_error(error))?;
         // What the member shows of itself comes a moment later.
         loop {
-            let status = self.handle().status();
+            let status = self.status();
             match (status.applied >= index, status.has_ended) {
                 (true, _) => return Ok(()),
                 (false, true) => return Err(Error::Stopped),
