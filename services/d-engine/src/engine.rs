@@ -30,7 +30,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use d_engine_client::{Client, Door, Error, Leader};
 use replog::Membership;
 use replog::runtime::tcp::{Peers, Tcp, TcpOptions};
@@ -41,7 +40,7 @@ use tokio::sync::{Semaphore, watch};
 use wal::files::RealDirectory;
 
 use crate::machine::{Machine, Reply, Shown};
-use crate::state::{self, BackupError, Disk, Principal, Storage, StorageError, User, Users};
+use crate::state::{self, BackupError, Disk, Principal, Roster, Storage, StorageError, User, Users};
 
 use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
@@ -138,8 +137,8 @@ struct Inner {
     serial: Arc<Serial>,
     /// Its directory.
     checked: Mutex<Checked>,
-    /// As the state says.
-    members: ArcSwap<Members>,
+    /// Where the group's members are, as the state says.
+    members: watch::Sender<Arc<Members>>,
     following: Mutex<()>,
     /// Others can reach this member.
     serves_members: bool,
@@ -361,7 +360,7 @@ impl Engine {
         if !has_log && storage.applied() > 0 {
             return Err(EngineError::StateAlone(storage.applied(), options.directory.display().to_string()));
         }
-        if let Some(found) = state::serial_of(&storage)?
+        if let Some(found) = Roster::load(&storage)?.serial
             && ![0, found].contains(&serial.get())
         {
             return Err(EngineError::StateOfAnother(found, options.directory.display().to_string(), serial.get()));
@@ -405,7 +404,7 @@ impl Engine {
             peers,
             serial,
             checked: Mutex::new(checked),
-            members: ArcSwap::from_pointee(group.members.clone()),
+            members: watch::Sender::new(Arc::new(group.members.clone())),
             following: Mutex::default(),
             serves_members,
             has_open_port,
@@ -447,7 +446,12 @@ impl Engine {
 
     /// Whether it cannot go on.
     pub fn has_ended(&self) -> bool {
-        self.node.status().has_ended || self.node.shown().broken().is_some() || self.node.is_removed()
+        self.node.has_ended()
+    }
+
+    /// Waits until it cannot go on; on a tokio runtime.
+    pub async fn ended(&self) {
+        self.node.ended().await;
     }
 
     /// Hands leadership over if it leads and is not alone, and lets streams come to their end.

@@ -148,10 +148,35 @@ async fn keys_end_with_their_lease_and_locks_pass_on_with_rising_tokens() {
     assert!(!third.lease().is_alive());
 }
 
-/// Counts rows that are put in.
+/// A view that counts how often somebody reads the table of members.
+struct CountingView {
+    rows: Arc<dyn Rows + Send + Sync>,
+    members: Arc<AtomicUsize>,
+}
+
+impl CountingView {
+    fn count(&self, table: Table) {
+        self.members.fetch_add(usize::from(table == Table::Members), Ordering::Relaxed);
+    }
+}
+
+impl Rows for CountingView {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
+        self.count(table);
+        self.rows.get(table, key)
+    }
+
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
+        self.count(table);
+        self.rows.scan(table, start, end, each)
+    }
+}
+
+/// Counts rows that are put in, and looks at members.
 struct Counting {
     disk: Disk,
     puts: Arc<AtomicUsize>,
+    members: Arc<AtomicUsize>,
 }
 
 impl Rows for Counting {
@@ -183,7 +208,7 @@ impl Storage for Counting {
     }
 
     fn view(&self) -> Arc<dyn Rows + Send + Sync> {
-        self.disk.view()
+        Arc::new(CountingView { rows: self.disk.view(), members: Arc::clone(&self.members) })
     }
 
     fn clear(&mut self) -> Result<(), StorageError> {
@@ -198,7 +223,8 @@ async fn a_state_on_disk_is_gone_on_with_and_not_made_again() {
     let puts = Arc::new(AtomicUsize::new(0));
     let start = || {
         let disk = Disk::open(&root.path().join("rows"), 1 << 20).unwrap();
-        Engine::start_with(options.clone(), Counting { disk, puts: Arc::clone(&puts) }).unwrap()
+        Engine::start_with(options.clone(), Counting { disk, puts: Arc::clone(&puts), members: Arc::default() })
+            .unwrap()
     };
     let engine = start();
     engine.wait_ready(PATIENCE).await.unwrap();
@@ -229,6 +255,32 @@ async fn a_state_on_disk_is_gone_on_with_and_not_made_again() {
         assert_eq!(&*found.value, b"2", "{}", storage.name());
         engine.stop().unwrap();
     }
+}
+
+/// They were read and decoded twenty times a second and more, by members with nothing to do.
+#[tokio::test]
+async fn what_is_known_of_members_is_not_read_over_and_over() {
+    let root = harness::folder();
+    let options = Options { durability: Durability::None, ..Options::alone(root.path().join("data")) };
+    let members = Arc::new(AtomicUsize::new(0));
+    let disk = Disk::open(&root.path().join("rows"), 1 << 20).unwrap();
+    let counting = Counting { disk, puts: Arc::default(), members: Arc::clone(&members) };
+    let engine = Engine::start_with(options, counting).unwrap();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    // The group's first snapshot has them.
+    let before = members.load(Ordering::Relaxed);
+    // Rounds in which a leader looks have passed when the second one has ended: an end waits for a round, and for an election's time at first.
+    let client = engine.client();
+    for key in ["first", "second"] {
+        let mut watch = client.watch(WatchOptions::key(key)).await.unwrap();
+        client.put_with_ttl(key, "v", 1).await.unwrap();
+        while watch.next().await.unwrap().unwrap().kind != EventKind::Expire {}
+    }
+    assert_eq!(
+        members.load(Ordering::Relaxed),
+        before,
+        "the table of members is read by a member that tells nobody of it"
+    );
 }
 
 #[tokio::test]

@@ -1,8 +1,6 @@
 //! Who the members are, in both dialects, and how that changes. A dialect has one address of a member: other members find it 1000 ports
 //! above, as everywhere else where nothing else is said.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use d_engine_client::Error;
 use d_engine_client::proto::d_engine::client::{MembershipSnapshot, WatchMembershipRequest};
@@ -18,9 +16,6 @@ use crate::settings::address_of;
 
 /// Of the list of members: they are changed by the log, which has an order of its own, and a request's version is not looked at.
 const VERSION: u64 = 1;
-/// How often the members are looked at for those who watch them.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-
 /// Its methods, named alike in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -251,6 +246,7 @@ async fn change_all(
 /// The members now, and again whenever they have changed.
 pub(super) async fn watch(node: Node, mut requests: Requests, responses: Responses) -> Result<(), Status> {
     let WatchMembershipRequest { .. } = only(&mut requests).await?;
+    let (mut addresses, mut votes) = (node.follow_addresses(), node.follow_votes());
     let mut told = None;
     loop {
         let (voters, learners): (Vec<_>, Vec<_>) = known(&node).members.into_iter().partition(|(.., votes)| *votes);
@@ -263,6 +259,10 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
             responses.send(grpc::encode(&snapshot)).await.map_err(gone)?;
             told = Some(now);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        let changed = tokio::select! {
+            changed = addresses.changed() => changed,
+            changed = votes.changed() => changed,
+        };
+        changed.map_err(|_| errors::status(Error::Stopped))?;
     }
 }

@@ -15,7 +15,19 @@ const OPEN: [(&[&str], &str); 7] = [
     (&["acting_for"], "whoever has a node without a caller is the program that it is part of"),
     (&["asks_for_users", "user"], "passwords are checked with it, before anybody is known"),
     (&["is_asked_by_somebody", "forgotten", "ending"], "it is of the caller itself: what is open ends by it"),
-    (&["leads", "leader", "leader_elsewhere", "leadership", "members", "is_ready"], "clients look for a member to ask"),
+    (
+        &[
+            "leads",
+            "leader",
+            "leader_elsewhere",
+            "leadership",
+            "members",
+            "is_ready",
+            "follow_addresses",
+            "follow_votes",
+        ],
+        "clients look for a member to ask",
+    ),
     (
         &["id", "group", "durability", "status", "sync_times", "has_lease", "sessions", "watchers", "counters"],
         "they are numbers of the member, and of no key or user",
