@@ -54,8 +54,10 @@ pub use members::{MemberChange, Members};
 use options::TICK;
 pub use options::{Address, Durability, Group, Options, StateStorage, check_times};
 
-/// The directory of a state on disk, in the engine's own.
+/// The directories of a state on disk, of the log and of its snapshots, in the engine's own.
 const STATE: &str = "state";
+const WAL: &str = "wal";
+const SNAPSHOTS: &str = "snapshots";
 
 /// What answers to writes on streams may take that clients have not taken, bytes, besides a little of each stream.
 const ANSWERS_BYTES_MAX: usize = 256 << 20;
@@ -355,7 +357,7 @@ impl Engine {
             Some(storage) => storage,
             None => open_storage(&options)?,
         };
-        let has_log = wal::is_begun(&options.directory.join("wal"))
+        let has_log = wal::is_begun(&options.directory.join(WAL))
             .map_err(|error| EngineError::Directory(options.directory.display().to_string(), error))?;
         if !has_log && storage.applied() > 0 {
             return Err(EngineError::StateAlone(storage.applied(), options.directory.display().to_string()));
@@ -384,8 +386,8 @@ impl Engine {
             limits: Limits::default(),
             wal_options: wal::Options { sync: options.durability == Durability::Fsync, ..wal::Options::default() },
             machine,
-            wal: open("wal")?,
-            snapshots: open("snapshots")?,
+            wal: open(WAL)?,
+            snapshots: open(SNAPSHOTS)?,
             origin: match (group.is_joined, backup) {
                 (true, _) => Origin::Join,
                 (false, None) => Origin::Found(Membership::of(group.members.keys().copied())),
@@ -520,7 +522,7 @@ type Begin = (PathBuf, u64);
 
 /// What a group begins with, where there is no log yet; in front the checksum of the backup, or of the one that the group once began with.
 fn backup_of(options: &Options) -> Result<(Option<u32>, Option<Begin>), EngineError> {
-    let wal = options.directory.join("wal");
+    let wal = options.directory.join(WAL);
     let said = |error| EngineError::Directory(wal.display().to_string(), error);
     if let Some(restored) = identity::restored(&options.directory)?
         && wal::is_begun(&wal).map_err(said)?
