@@ -20,13 +20,12 @@ mod forward;
 mod housekeeping;
 mod identity;
 mod members;
+mod opening;
 mod options;
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,13 +33,11 @@ use d_engine_client::{Client, Door, Error, Leader};
 use replog::Membership;
 use replog::runtime::tcp::{Peers, Tcp, TcpOptions};
 use replog::runtime::{Forwarder, Handle, Leadership, Limits, Member, MemberError, Origin, Start, Status};
-use service_kit::directory::make_private;
 use service_kit::grpc::{Memory, Room};
 use tokio::sync::{Semaphore, watch};
-use wal::files::RealDirectory;
 
 use crate::machine::{Machine, Reply, Shown};
-use crate::state::{self, BackupError, Disk, Principal, Roster, Storage, StorageError, User, Users};
+use crate::state::{self, BackupError, Principal, Roster, Storage, StorageError, User, Users};
 
 use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
@@ -51,7 +48,7 @@ pub use door::{Begun, NotLeading, Watching};
 pub use identity::IdentityError;
 use identity::{Checked, Serial};
 pub use members::{MemberChange, Members};
-use options::TICK;
+use opening::{backup_of, is_open, listen, open, open_storage, peers, settings};
 pub use options::{Address, Durability, Group, Options, StateStorage, check_times};
 
 /// The directories of a state on disk, of the log and of its snapshots, in the engine's own.
@@ -511,78 +508,4 @@ impl Drop for Engine {
         // Who wants to know asks `stop`.
         let _ = self.shut_down();
     }
-}
-
-/// A group that begins with a backup numbers its entries from so far behind it: what the old group wrote after the backup was taken has
-/// lower revisions, and no fencing token is given twice.
-const REVISIONS_AFTER_BACKUP: u64 = 1_000_000_000;
-
-/// The file of a backup that a group begins with, and the index behind which its log begins.
-type Begin = (PathBuf, u64);
-
-/// What a group begins with, where there is no log yet; in front the checksum of the backup, or of the one that the group once began with.
-fn backup_of(options: &Options) -> Result<(Option<u32>, Option<Begin>), EngineError> {
-    let wal = options.directory.join(WAL);
-    let said = |error| EngineError::Directory(wal.display().to_string(), error);
-    if let Some(restored) = identity::restored(&options.directory)?
-        && wal::is_begun(&wal).map_err(said)?
-    {
-        return Ok((restored, None));
-    }
-    let Some(path) = options.backup.clone() else { return Ok((None, None)) };
-    let backup = state::verify_backup(&path);
-    let backup = backup.map_err(|error| EngineError::Backup(path.display().to_string(), error))?;
-    Ok((Some(backup.checksum), Some((path, backup.index.saturating_add(REVISIONS_AFTER_BACKUP)))))
-}
-
-fn peers(group: &Group) -> std::collections::BTreeMap<u64, String> {
-    group.members.iter().map(|(id, address)| (*id, address.peer.clone())).collect()
-}
-
-/// Where other members reach this one; nowhere if it is alone.
-fn listen(options: &Options, group: &Group) -> Result<Vec<TcpListener>, EngineError> {
-    match group.members.get(&options.id) {
-        Some(own) if group.members.len() > 1 || options.listen_peer.is_some() => {
-            let address = options.listen_peer.as_ref().unwrap_or(&own.peer);
-            let listener = TcpListener::bind(address);
-            Ok(vec![listener.map_err(|error| EngineError::Listen(address.clone(), error))?])
-        }
-        _ => Ok(Vec::new()),
-    }
-}
-
-/// Whether somebody on another machine may speak as a member.
-fn is_open(mut addresses: impl Iterator<Item = SocketAddr>, has_tls: bool) -> bool {
-    !has_tls && addresses.any(|address| !address.ip().to_canonical().is_loopback())
-}
-
-fn settings(options: &Options) -> Result<replog::Settings, EngineError> {
-    check_times(options.heartbeat, options.election).map_err(EngineError::Options)?;
-    let ticks = |time: Duration| (time.as_micros() / TICK.as_micros()).max(1) as u32;
-    let (heartbeat_ticks, election_ticks) = (ticks(options.heartbeat), ticks(options.election));
-    let clock_drift_ppm = options.clock_drift_ppm;
-    Ok(replog::Settings {
-        tick_micros: TICK.as_micros() as u64,
-        heartbeat_ticks,
-        election_ticks,
-        clock_drift_ppm,
-        ..replog::Settings::default()
-    })
-}
-
-fn open_storage(options: &Options) -> Result<Box<dyn Storage>, EngineError> {
-    match options.storage {
-        StateStorage::Memory => Ok(Box::new(state::Memory::default())),
-        StateStorage::Disk { cache_bytes } => {
-            let directory = options.directory.join(STATE);
-            make_private(&directory).map_err(|error| EngineError::Directory(directory.display().to_string(), error))?;
-            Ok(Box::new(Disk::open(&directory, cache_bytes)?))
-        }
-    }
-}
-
-fn open(path: &Path) -> Result<RealDirectory, EngineError> {
-    let said = |error| EngineError::Directory(path.display().to_string(), error);
-    make_private(path).map_err(said)?;
-    RealDirectory::open(path).map_err(said)
 }

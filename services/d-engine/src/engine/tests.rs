@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use d_engine_client::{Query, ReadLevel, Transaction, WatchOptions};
 use futures::channel::oneshot;
