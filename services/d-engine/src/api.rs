@@ -183,24 +183,14 @@ impl Api {
             Method::Own(operate::Method::Watch) => Box::pin(operate::watch(node, requests, responses)),
             Method::First(_) | Method::Own(_) => Box::pin(async { Err(Status::is_no_stream()) }),
         };
-        let forgotten = forgotten(self.node.clone());
+        let node = self.node.clone();
         Box::pin(async move {
             tokio::select! {
                 outcome = stream => outcome,
                 () = ending => Err(Status::new(Code::Unavailable, "the member is ending")),
-                () = forgotten => Err(access::nobody()),
+                () = node.forgotten() => Err(access::nobody()),
             }
         })
-    }
-}
-
-/// Returns when the caller is nobody any more.
-async fn forgotten(node: Node) {
-    let who = node.principal().clone();
-    let mut users = node.shown().users();
-    if users.wait_for(|users| !users.knows(&who)).await.is_err() {
-        // The member has ended, which is heard elsewhere.
-        std::future::pending::<()>().await;
     }
 }
 

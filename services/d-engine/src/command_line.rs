@@ -109,9 +109,9 @@ fn serve(settings: Settings) -> anyhow::Result<()> {
     runtime()?.block_on(async {
         let stop = signals::stop()?;
         let server = Server::start(settings)?;
-        let options = server.engine().node().options();
+        let node = server.engine().node();
         let addresses = server.addresses().join(" ");
-        tracing::info!(addresses, member = options.id, durability = options.durability.name(), "listening");
+        tracing::info!(addresses, member = node.id(), durability = node.durability().name(), "listening");
         Ok(server.run(stop).await?)
     })
 }

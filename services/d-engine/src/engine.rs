@@ -12,6 +12,7 @@
 //! # }
 //! ```
 
+mod backup;
 mod counters;
 mod defragment;
 mod door;
@@ -19,26 +20,24 @@ mod forward;
 mod housekeeping;
 mod identity;
 mod members;
+mod opening;
 mod options;
+#[cfg(test)]
+mod tests;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use d_engine_client::{Client, Door, Error, Leader};
 use replog::Membership;
 use replog::runtime::tcp::{Peers, Tcp, TcpOptions};
-use replog::runtime::{Forwarder, Handle, Leadership, Limits, Member, MemberError, Origin, Start};
-use service_kit::directory::make_private;
+use replog::runtime::{Forwarder, Handle, Leadership, Limits, Member, MemberError, Origin, Start, Status};
 use service_kit::grpc::{Memory, Room};
 use tokio::sync::{Semaphore, watch};
-use wal::files::RealDirectory;
 
 use crate::machine::{Machine, Reply, Shown};
-use crate::state::{self, BackupError, Disk, Principal, Storage, StorageError, Users};
+use crate::state::{self, BackupError, Principal, Roster, Storage, StorageError, User, Users};
 
 use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
@@ -49,11 +48,13 @@ pub use door::{Begun, NotLeading, Watching};
 pub use identity::IdentityError;
 use identity::{Checked, Serial};
 pub use members::{MemberChange, Members};
-use options::TICK;
+use opening::{backup_of, is_open, listen, open, open_storage, peers, settings};
 pub use options::{Address, Durability, Group, Options, StateStorage, check_times};
 
-/// The directory of a state on disk, in the engine's own.
+/// The directories of a state on disk, of the log and of its snapshots, in the engine's own.
 const STATE: &str = "state";
+const WAL: &str = "wal";
+const SNAPSHOTS: &str = "snapshots";
 
 /// What answers to writes on streams may take that clients have not taken, bytes, besides a little of each stream.
 const ANSWERS_BYTES_MAX: usize = 256 << 20;
@@ -119,6 +120,9 @@ pub enum EngineError {
 }
 
 /// A member of a group, as everything around it sees it, and on whose behalf it is asked. Clones are the same one.
+///
+/// It is the wall: whoever is around the engine reads, writes and changes by its methods alone, and each of them looks on whose behalf it is
+/// asked. A test calls every one of them for somebody who may nothing.
 #[derive(Clone)]
 pub struct Node(Arc<Inner>, Principal);
 
@@ -132,8 +136,8 @@ struct Inner {
     serial: Arc<Serial>,
     /// Its directory.
     checked: Mutex<Checked>,
-    /// As the state says.
-    members: ArcSwap<Members>,
+    /// Where the group's members are, as the state says.
+    members: watch::Sender<Arc<Members>>,
     following: Mutex<()>,
     /// Others can reach this member.
     serves_members: bool,
@@ -160,7 +164,7 @@ impl Node {
     }
 
     /// On whose behalf it is asked.
-    pub fn principal(&self) -> &Principal {
+    fn principal(&self) -> &Principal {
         &self.1
     }
 
@@ -169,8 +173,37 @@ impl Node {
         self.users().is_admin(&self.1).then_some(()).ok_or_else(denied_but_to_administrators)
     }
 
-    /// The users of now.
-    pub fn users(&self) -> Arc<Users> {
+    /// Whether it is asked by anybody: a user that was removed, or has got another password, is nobody any more.
+    pub(crate) fn is_asked_by_somebody(&self) -> bool {
+        self.users().knows(&self.1)
+    }
+
+    /// Waits until it is asked by nobody any more.
+    pub(crate) async fn forgotten(&self) {
+        let mut users = self.shown().users();
+        if users.wait_for(|users| !users.knows(&self.1)).await.is_err() {
+            // The member has ended, which is heard elsewhere.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Whether it is asked for users.
+    pub(crate) fn asks_for_users(&self) -> bool {
+        self.users().is_enabled()
+    }
+
+    /// A user, with what its password is checked against: for who finds out on whose behalf this member is asked.
+    pub(crate) fn user(&self, name: &[u8]) -> Option<Arc<User>> {
+        self.users().all().get(name).cloned()
+    }
+
+    /// All users. For administrators.
+    pub fn list_users(&self) -> Result<Arc<Users>, Error> {
+        self.administers()?;
+        Ok(self.users())
+    }
+
+    fn users(&self) -> Arc<Users> {
         Arc::clone(&self.shown().view().users)
     }
 
@@ -179,18 +212,53 @@ impl Node {
         &self.0.counters
     }
 
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.0.options.id
+    }
+
+    /// What an acknowledged write has been through.
+    pub fn durability(&self) -> Durability {
+        self.0.options.durability
+    }
+
+    /// What the log is at the moment.
+    pub fn status(&self) -> Status {
+        self.handle().status()
+    }
+
+    /// How long batches of the log took to be written and synced.
+    pub(crate) fn sync_times(&self) -> wal::SyncTimes {
+        self.handle().sync_times()
+    }
+
+    /// Whether it may answer strong reads alone now.
+    pub(crate) fn has_lease(&self) -> bool {
+        self.handle().try_read(replog::ReadLevel::Lease, 0).is_some()
+    }
+
+    /// How many sessions are open.
+    pub(crate) fn sessions(&self) -> usize {
+        self.shown().view().sessions
+    }
+
+    /// How many watches it serves.
+    pub(crate) fn watchers(&self) -> usize {
+        self.shown().history.watchers()
+    }
+
     /// The log.
-    pub fn handle(&self) -> &Handle<Reply> {
+    fn handle(&self) -> &Handle<Reply> {
         &self.0.handle
     }
 
     /// The state.
-    pub fn shown(&self) -> &Shown {
+    fn shown(&self) -> &Shown {
         &self.0.shown
     }
 
     /// What it was started with.
-    pub fn options(&self) -> &Options {
+    fn options(&self) -> &Options {
         &self.0.options
     }
 
@@ -220,13 +288,13 @@ impl Node {
 
     /// Whether this member leads, as far as it knows.
     pub fn leads(&self) -> bool {
-        self.0.leadership.borrow().leader == Some(self.0.options.id)
+        self.0.leadership.borrow().leader == Some(self.id())
     }
 
     /// Who leads, if that is another member and known.
     pub fn leader_elsewhere(&self) -> Option<Leader> {
         let leader = self.0.leadership.borrow().leader;
-        self.leader(leader.filter(|leader| *leader != self.0.options.id))
+        self.leader(leader.filter(|leader| *leader != self.id()))
     }
 
     /// A member, and where clients find it.
@@ -286,12 +354,12 @@ impl Engine {
             Some(storage) => storage,
             None => open_storage(&options)?,
         };
-        let has_log = wal::is_begun(&options.directory.join("wal"))
+        let has_log = wal::is_begun(&options.directory.join(WAL))
             .map_err(|error| EngineError::Directory(options.directory.display().to_string(), error))?;
         if !has_log && storage.applied() > 0 {
             return Err(EngineError::StateAlone(storage.applied(), options.directory.display().to_string()));
         }
-        if let Some(found) = state::serial_of(&storage)?
+        if let Some(found) = Roster::load(&storage)?.serial
             && ![0, found].contains(&serial.get())
         {
             return Err(EngineError::StateOfAnother(found, options.directory.display().to_string(), serial.get()));
@@ -315,8 +383,8 @@ impl Engine {
             limits: Limits::default(),
             wal_options: wal::Options { sync: options.durability == Durability::Fsync, ..wal::Options::default() },
             machine,
-            wal: open("wal")?,
-            snapshots: open("snapshots")?,
+            wal: open(WAL)?,
+            snapshots: open(SNAPSHOTS)?,
             origin: match (group.is_joined, backup) {
                 (true, _) => Origin::Join,
                 (false, None) => Origin::Found(Membership::of(group.members.keys().copied())),
@@ -335,7 +403,7 @@ impl Engine {
             peers,
             serial,
             checked: Mutex::new(checked),
-            members: ArcSwap::from_pointee(group.members.clone()),
+            members: watch::Sender::new(Arc::new(group.members.clone())),
             following: Mutex::default(),
             serves_members,
             has_open_port,
@@ -377,7 +445,12 @@ impl Engine {
 
     /// Whether it cannot go on.
     pub fn has_ended(&self) -> bool {
-        self.node.handle().status().has_ended || self.node.shown().broken().is_some() || self.node.is_removed()
+        self.node.has_ended()
+    }
+
+    /// Waits until it cannot go on; on a tokio runtime.
+    pub async fn ended(&self) {
+        self.node.ended().await;
     }
 
     /// Hands leadership over if it leads and is not alone, and lets streams come to their end.
@@ -402,7 +475,7 @@ impl Engine {
         let is_removed = self.node.is_removed();
         member.stop().map_err(EngineError::Ended)?;
         if is_removed {
-            return Err(EngineError::Removed(self.node.options().id));
+            return Err(EngineError::Removed(self.node.id()));
         }
         match self.node.shown().broken() {
             Some(error) => Err(EngineError::State(error.to_string())),
@@ -434,115 +507,5 @@ impl Drop for Engine {
     fn drop(&mut self) {
         // Who wants to know asks `stop`.
         let _ = self.shut_down();
-    }
-}
-
-/// A group that begins with a backup numbers its entries from so far behind it: what the old group wrote after the backup was taken has
-/// lower revisions, and no fencing token is given twice.
-const REVISIONS_AFTER_BACKUP: u64 = 1_000_000_000;
-
-/// The file of a backup that a group begins with, and the index behind which its log begins.
-type Begin = (PathBuf, u64);
-
-/// What a group begins with, where there is no log yet; in front the checksum of the backup, or of the one that the group once began with.
-fn backup_of(options: &Options) -> Result<(Option<u32>, Option<Begin>), EngineError> {
-    let wal = options.directory.join("wal");
-    let said = |error| EngineError::Directory(wal.display().to_string(), error);
-    if let Some(restored) = identity::restored(&options.directory)?
-        && wal::is_begun(&wal).map_err(said)?
-    {
-        return Ok((restored, None));
-    }
-    let Some(path) = options.backup.clone() else { return Ok((None, None)) };
-    let backup = state::verify_backup(&path);
-    let backup = backup.map_err(|error| EngineError::Backup(path.display().to_string(), error))?;
-    Ok((Some(backup.checksum), Some((path, backup.index.saturating_add(REVISIONS_AFTER_BACKUP)))))
-}
-
-fn peers(group: &Group) -> std::collections::BTreeMap<u64, String> {
-    group.members.iter().map(|(id, address)| (*id, address.peer.clone())).collect()
-}
-
-/// Where other members reach this one; nowhere if it is alone.
-fn listen(options: &Options, group: &Group) -> Result<Vec<TcpListener>, EngineError> {
-    match group.members.get(&options.id) {
-        Some(own) if group.members.len() > 1 || options.listen_peer.is_some() => {
-            let address = options.listen_peer.as_ref().unwrap_or(&own.peer);
-            let listener = TcpListener::bind(address);
-            Ok(vec![listener.map_err(|error| EngineError::Listen(address.clone(), error))?])
-        }
-        _ => Ok(Vec::new()),
-    }
-}
-
-/// Whether somebody on another machine may speak as a member.
-fn is_open(mut addresses: impl Iterator<Item = SocketAddr>, has_tls: bool) -> bool {
-    !has_tls && addresses.any(|address| !address.ip().to_canonical().is_loopback())
-}
-
-fn settings(options: &Options) -> Result<replog::Settings, EngineError> {
-    check_times(options.heartbeat, options.election).map_err(EngineError::Options)?;
-    let ticks = |time: Duration| (time.as_micros() / TICK.as_micros()).max(1) as u32;
-    let (heartbeat_ticks, election_ticks) = (ticks(options.heartbeat), ticks(options.election));
-    let clock_drift_ppm = options.clock_drift_ppm;
-    Ok(replog::Settings {
-        tick_micros: TICK.as_micros() as u64,
-        heartbeat_ticks,
-        election_ticks,
-        clock_drift_ppm,
-        ..replog::Settings::default()
-    })
-}
-
-fn open_storage(options: &Options) -> Result<Box<dyn Storage>, EngineError> {
-    match options.storage {
-        StateStorage::Memory => Ok(Box::new(state::Memory::default())),
-        StateStorage::Disk { cache_bytes } => {
-            let directory = options.directory.join(STATE);
-            make_private(&directory).map_err(|error| EngineError::Directory(directory.display().to_string(), error))?;
-            Ok(Box::new(Disk::open(&directory, cache_bytes)?))
-        }
-    }
-}
-
-fn open(path: &Path) -> Result<RealDirectory, EngineError> {
-    let said = |error| EngineError::Directory(path.display().to_string(), error);
-    make_private(path).map_err(said)?;
-    RealDirectory::open(path).map_err(said)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    #[test]
-    fn a_port_of_members_is_open_without_tls_beyond_loopback() {
-        let is_open = |address: &str, has_tls| is_open([address.parse().unwrap()].into_iter(), has_tls);
-        for (address, expected) in [
-            ("127.0.0.1:1", false),
-            ("[::1]:1", false),
-            ("[::ffff:127.0.0.1]:1", false),
-            ("0.0.0.0:1", true),
-            ("10.0.0.1:1", true),
-        ] {
-            assert_eq!((is_open(address, false), is_open(address, true)), (expected, false), "{address}");
-        }
-        assert!(!super::is_open(std::iter::empty(), false), "nobody is served");
-    }
-
-    #[tokio::test]
-    async fn who_waits_until_an_engine_is_ready_does_not_ask_without_a_pause() {
-        let asked = Cell::new(0);
-        let refuse = || async {
-            asked.set(asked.get() + 1);
-            Err(Error::Stopped)
-        };
-        let waited = ready_in_time(Duration::from_millis(100), refuse).await;
-        assert!(matches!(waited, Err(Error::Stopped)));
-        assert!((1..=11).contains(&asked.get()), "{}", asked.get());
-        assert!(matches!(ready_in_time(Duration::from_millis(1), std::future::pending).await, Err(Error::NoQuorum)));
-        assert!(ready_in_time(Duration::from_secs(1), || async { Ok(()) }).await.is_ok());
     }
 }

@@ -10,7 +10,9 @@ use replog::{Entry, RestoreError, SnapshotView, StateMachine};
 use crate::history::History;
 use tokio::sync::watch;
 
-use crate::state::{Applied, Defragmentation, EachRow, Rows, State, StateError, Storage, StorageError, Table, Users};
+use crate::state::{
+    Applied, Defragmentation, EachRow, Roster, Rows, State, StateError, Storage, StorageError, Table, Users,
+};
 
 /// A state as of a moment. Everything read from one view is of one moment.
 pub struct View {
@@ -31,6 +33,8 @@ pub struct Shown {
     /// What has happened.
     pub history: Arc<History>,
     users: watch::Sender<Arc<Users>>,
+    /// None any more once the state has ended.
+    roster: watch::Sender<Option<Arc<Roster>>>,
     broken: Arc<OnceLock<StateError>>,
     /// None any more once the state has ended.
     defragmentation: Arc<Mutex<Option<Defragmentation>>>,
@@ -45,6 +49,16 @@ impl Shown {
     /// The users, and each change of them, once it is visible.
     pub fn users(&self) -> watch::Receiver<Arc<Users>> {
         self.users.subscribe()
+    }
+
+    /// What the group knows of itself, and each change of it, once it is visible. None once the state has ended: others may know more by then.
+    pub fn roster(&self) -> watch::Receiver<Option<Arc<Roster>>> {
+        self.roster.subscribe()
+    }
+
+    /// The same, as it is now.
+    pub fn known(&self) -> Option<Arc<Roster>> {
+        self.roster.borrow().clone()
     }
 
     /// Why the state cannot go on, if it cannot.
@@ -65,6 +79,21 @@ impl Shown {
         let View { applied, sessions, .. } = *last;
         let users = Arc::clone(&last.users);
         self.view.store(Arc::new(View { rows: Arc::new(Ended(why)), applied, users, sessions }));
+        self.roster.send_replace(None);
+    }
+
+    /// Tells of users and of what the group knows of itself where these have changed. After they are visible: who hears of it looks at them.
+    fn tell(&self, users: &Arc<Users>, roster: &Arc<Roster>) {
+        self.users.send_if_modified(|told| {
+            let is_new = !Arc::ptr_eq(told, users);
+            *told = Arc::clone(users);
+            is_new
+        });
+        self.roster.send_if_modified(|told| {
+            let is_new = !told.as_ref().is_some_and(|told| Arc::ptr_eq(told, roster));
+            *told = Some(Arc::clone(roster));
+            is_new
+        });
     }
 }
 
@@ -101,6 +130,7 @@ impl<S: Storage> Machine<S> {
         let defragmentation = Arc::new(Mutex::new(storage.defragmentation()));
         let state = State::new(storage)?;
         let users = watch::Sender::new(Arc::clone(state.users()));
+        let roster = watch::Sender::new(Some(Arc::clone(state.roster())));
         let view = View {
             rows: state.view(),
             applied: state.committed(),
@@ -109,7 +139,7 @@ impl<S: Storage> Machine<S> {
         };
         let history = Arc::new(History::new(state.committed() + 1));
         let view = Arc::new(ArcSwap::from_pointee(view));
-        Ok(Self { state, shown: Shown { view, history, users, broken: Arc::default(), defragmentation } })
+        Ok(Self { state, shown: Shown { view, history, users, roster, broken: Arc::default(), defragmentation } })
     }
 
     /// What it shows.
@@ -137,8 +167,10 @@ impl<S: Storage> Machine<S> {
     /// From here on nothing is applied, and nothing is read. The first reason counts.
     fn end(&self, why: StateError) {
         tracing::error!(error = %why, "the state cannot go on");
-        self.shown.end(why.to_string());
+        let text = why.to_string();
+        // First: who hears that the state has ended asks why.
         let _ = self.shown.broken.set(why);
+        self.shown.end(text);
     }
 }
 
@@ -176,12 +208,7 @@ impl<S: Storage> StateMachine for Machine<S> {
         let users = Arc::clone(self.state.users());
         let (rows, sessions) = (self.state.view(), self.state.sessions());
         self.shown.view.store(Arc::new(View { rows, applied: index, users: Arc::clone(&users), sessions }));
-        // After they are visible: who hears of it looks at them.
-        self.shown.users.send_if_modified(|told| {
-            let is_new = !Arc::ptr_eq(told, &users);
-            *told = users;
-            is_new
-        });
+        self.shown.tell(&users, self.state.roster());
         let (changes, bytes) = self.state.take_changes();
         self.shown.history.publish(changes, bytes, index);
     }
@@ -196,7 +223,7 @@ impl<S: Storage> StateMachine for Machine<S> {
         forgotten.map_err(|error| RestoreError(error.to_string()))?;
         let (rows, users) = (self.state.view(), Arc::clone(self.state.users()));
         self.shown.view.store(Arc::new(View { rows, applied: 0, users: Arc::clone(&users), sessions: 0 }));
-        self.shown.users.send_replace(users);
+        self.shown.tell(&users, self.state.roster());
         self.shown.history.begin_anew();
         Ok(())
     }

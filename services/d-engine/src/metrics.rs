@@ -33,10 +33,9 @@ impl fmt::Debug for Metrics {
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Self(node) = self;
-        let (status, counted) = (node.handle().status(), node.counters().counted());
-        let leads = status.leader == Some(node.options().id);
-        let has_lease = node.handle().try_read(replog::ReadLevel::Lease, 0).is_some();
-        let (sessions, watchers) = (node.shown().view().sessions, node.shown().history.watchers());
+        let (status, counted) = (node.status(), node.counters().counted());
+        let leads = status.leader == Some(node.id());
+        let (has_lease, sessions, watchers) = (node.has_lease(), node.sessions(), node.watchers());
         let gauges: [(&str, &str, i64); 11] = [
             ("dengine_term", "The term of the log", status.term as i64),
             ("dengine_has_leader", "1 if this member knows who leads", status.leader.is_some().into()),
@@ -70,9 +69,9 @@ impl Collector for Metrics {
         counters(&mut encoder, "dengine_commands", help, "outcome", &writes)?;
         let help = "Commands of clients that were handed to the leader";
         counter(&mut encoder, "dengine_forwarded", help, counted.forwarded)?;
-        match node.options().durability {
+        match node.durability() {
             Durability::Fsync => {
-                let times = node.handle().sync_times();
+                let times = node.sync_times();
                 let help = "Until a batch of the log was written and synced";
                 let counted = (&BOUNDS_MICROS[..], &times.counts[..]);
                 histogram(&mut encoder, "dengine_log_sync_seconds", help, counted, times.sum_nanos)

@@ -1,7 +1,6 @@
 //! A server: an engine and its doors, put together; and how it stops.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use d_engine_client::proto;
 use replog::runtime::Leadership;
@@ -14,7 +13,7 @@ use service_kit::server::{self, Bound, StartError};
 use service_kit::tls::{ClientTls, Tls, TlsError, TlsFiles};
 use service_kit::url::Url;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::api::{Api, MAJORITY_TIMEOUT, SignedIn};
 use crate::engine::{Engine, EngineError, Node};
@@ -27,8 +26,6 @@ const MESSAGE_BYTES_MAX: usize = 8 << 20;
 const STREAMS_MAX: u32 = 10_000;
 /// What a client of the streaming door may send ahead, bytes.
 const WINDOW_BYTES: u32 = 1 << 20;
-/// How often a server looks whether its engine has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The check of who leads, by its name in `/readyz`.
 const LEADER: &str = "leader";
 
@@ -100,7 +97,7 @@ impl Server {
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let accepted = tokio::select! {
             () = stop => Ok(()),
-            () = ended(&self.engine) => Ok(()),
+            () = self.engine.ended() => Ok(()),
             () = follow(self.engine.leadership(), &self.readiness) => Ok(()),
             accepted = self.server.accept() => accepted,
         };
@@ -131,12 +128,6 @@ fn open_peer(files: PeerTls) -> Result<replog::runtime::tcp::Tls, ServerError> {
         client: Arc::new(move || client.config()),
         server_name: None,
     })
-}
-
-async fn ended(engine: &Engine) {
-    while !engine.has_ended() {
-        sleep(LOOK_EVERY).await;
-    }
 }
 
 /// Whether strong reads succeed here.

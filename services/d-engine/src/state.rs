@@ -21,6 +21,7 @@
 //! | `sessions` | exactly once |
 //! | `owners` | who has how many sessions and leases |
 //! | `users` | who may do what |
+//! | `roster` | what the group knows of itself and its members |
 //! | `query` | what readers ask |
 //! | `refusal` | why a command does nothing |
 //! | `snapshot` | all of it as bytes |
@@ -38,6 +39,7 @@ mod overlay;
 mod owners;
 mod query;
 mod refusal;
+mod roster;
 mod rows;
 mod sessions;
 mod snapshot;
@@ -53,8 +55,9 @@ pub use command::{Command, CommandError, EXPIRED_MAX, LimitError, Limits, Place,
 pub use disk::Disk;
 pub use effort::{answer_bytes_max, is_long_query};
 pub use memory::Memory;
-pub use query::{QueryError, answer, known_members, next_expiry, serial_of};
+pub use query::{QueryError, answer, next_expiry};
 pub use refusal::Refusal;
+pub use roster::Roster;
 pub use rows::Known;
 pub use snapshot::{SnapshotError, write as write_rows};
 pub use storage::{AllRows, Defragmentation, Defragmented, EachRow, Rows, Storage, StorageError, Table};

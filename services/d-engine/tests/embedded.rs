@@ -88,8 +88,7 @@ async fn a_snapshot_and_the_log_behind_it_are_the_state() {
     for number in 0..100 {
         client.put(format!("k{}", number % 30), value.clone()).await.unwrap();
     }
-    let wait = |engine: &Engine| engine.node().handle().wait_for(|status| status.snapshot > 1, PATIENCE).unwrap();
-    wait(&engine);
+    harness::until("there is a snapshot", || engine.node().status().snapshot > 1);
     client.put("last", "v").await.unwrap();
     engine.stop().unwrap();
     let engine = Engine::start(options).unwrap();
@@ -149,10 +148,35 @@ async fn keys_end_with_their_lease_and_locks_pass_on_with_rising_tokens() {
     assert!(!third.lease().is_alive());
 }
 
-/// Counts rows that are put in.
+/// A view that counts how often somebody reads the table of members.
+struct CountingView {
+    rows: Arc<dyn Rows + Send + Sync>,
+    members: Arc<AtomicUsize>,
+}
+
+impl CountingView {
+    fn count(&self, table: Table) {
+        self.members.fetch_add(usize::from(table == Table::Members), Ordering::Relaxed);
+    }
+}
+
+impl Rows for CountingView {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
+        self.count(table);
+        self.rows.get(table, key)
+    }
+
+    fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
+        self.count(table);
+        self.rows.scan(table, start, end, each)
+    }
+}
+
+/// Counts rows that are put in, and looks at members.
 struct Counting {
     disk: Disk,
     puts: Arc<AtomicUsize>,
+    members: Arc<AtomicUsize>,
 }
 
 impl Rows for Counting {
@@ -184,7 +208,7 @@ impl Storage for Counting {
     }
 
     fn view(&self) -> Arc<dyn Rows + Send + Sync> {
-        self.disk.view()
+        Arc::new(CountingView { rows: self.disk.view(), members: Arc::clone(&self.members) })
     }
 
     fn clear(&mut self) -> Result<(), StorageError> {
@@ -199,7 +223,8 @@ async fn a_state_on_disk_is_gone_on_with_and_not_made_again() {
     let puts = Arc::new(AtomicUsize::new(0));
     let start = || {
         let disk = Disk::open(&root.path().join("rows"), 1 << 20).unwrap();
-        Engine::start_with(options.clone(), Counting { disk, puts: Arc::clone(&puts) }).unwrap()
+        Engine::start_with(options.clone(), Counting { disk, puts: Arc::clone(&puts), members: Arc::default() })
+            .unwrap()
     };
     let engine = start();
     engine.wait_ready(PATIENCE).await.unwrap();
@@ -209,7 +234,7 @@ async fn a_state_on_disk_is_gone_on_with_and_not_made_again() {
     for number in 0..100 {
         client.put(format!("k{number:03}"), value.clone()).await.unwrap();
     }
-    engine.node().handle().wait_for(|status| status.snapshot > 1, PATIENCE).unwrap();
+    harness::until("there is a snapshot", || engine.node().status().snapshot > 1);
     client.add("last", 1).await.unwrap();
     engine.stop().unwrap();
     let before = puts.swap(0, Ordering::Relaxed);
@@ -230,6 +255,32 @@ async fn a_state_on_disk_is_gone_on_with_and_not_made_again() {
         assert_eq!(&*found.value, b"2", "{}", storage.name());
         engine.stop().unwrap();
     }
+}
+
+/// They were read and decoded twenty times a second and more, by members with nothing to do.
+#[tokio::test]
+async fn what_is_known_of_members_is_not_read_over_and_over() {
+    let root = harness::folder();
+    let options = Options { durability: Durability::None, ..Options::alone(root.path().join("data")) };
+    let members = Arc::new(AtomicUsize::new(0));
+    let disk = Disk::open(&root.path().join("rows"), 1 << 20).unwrap();
+    let counting = Counting { disk, puts: Arc::default(), members: Arc::clone(&members) };
+    let engine = Engine::start_with(options, counting).unwrap();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    // The group's first snapshot has them.
+    let before = members.load(Ordering::Relaxed);
+    // Rounds in which a leader looks have passed when the second one has ended: an end waits for a round, and for an election's time at first.
+    let client = engine.client();
+    for key in ["first", "second"] {
+        let mut watch = client.watch(WatchOptions::key(key)).await.unwrap();
+        client.put_with_ttl(key, "v", 1).await.unwrap();
+        while watch.next().await.unwrap().unwrap().kind != EventKind::Expire {}
+    }
+    assert_eq!(
+        members.load(Ordering::Relaxed),
+        before,
+        "the table of members is read by a member that tells nobody of it"
+    );
 }
 
 #[tokio::test]
@@ -256,7 +307,7 @@ async fn three_engines_in_one_program_agree() {
         revision = client.put("k", "w").await.unwrap();
         let seen = client.get_with("k", ReadLevel::Eventual).await.unwrap();
         assert_eq!(seen.value.map(|item| item.revision), Some(revision));
-        assert_eq!(engine.node().counters().counted().forwarded, u64::from(engine.node().options().id != leader));
+        assert_eq!(engine.node().counters().counted().forwarded, u64::from(engine.node().id() != leader));
     }
 }
 
@@ -343,7 +394,7 @@ async fn what_a_disk_has_changed_is_made_again_from_the_log_though_it_is_found_l
     for number in 0..40 {
         engine.client().put(format!("k{number}"), vec![7; 20_000]).await.unwrap();
     }
-    engine.node().shown().defragmentation().unwrap()().unwrap();
+    engine.node().defragment().await.unwrap();
     engine.stop().unwrap();
     let folders = std::fs::read_dir(directory.join("state/keyspaces")).unwrap();
     let tables = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path().join("tables")));
@@ -447,7 +498,7 @@ async fn a_member_that_votes_is_not_looked_for_where_another_group_has_one_of_it
     know_their_group(&first);
     know_their_group(&second);
     let leader = leader_of(&of_first);
-    let moved = leader.options().id % 3 + 1;
+    let moved = leader.id() % 3 + 1;
     let refused = leader.change_members(MemberChange::Add(moved, second(moved).members[&moved].clone())).await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("another group with the same name"), "{refused}");

@@ -23,8 +23,8 @@ pub trait Directory: Clone + Send + 'static {
     fn names(&self) -> io::Result<Vec<String>>;
 
     /// A file of that many zeros, written out and synced so that later writes and syncs of its data need no room and change
-    /// nothing but data. It grows where it is written to behind its end, and a sync of its data makes that safe as well. Replaces a
-    /// file of that name. The name itself is safe only after [`Directory::sync`]. When this fails, no file is left.
+    /// nothing but data. It grows where it is written to behind its end, and a sync of its data makes that safe as well: one of no zeros
+    /// is not synced before. Replaces a file of that name. The name itself is safe only after [`Directory::sync`]. When this fails, no file is left.
     fn create_zeroed(&self, name: &str, bytes: u64) -> io::Result<Self::File>;
 
     /// An existing file, for reading and writing.

@@ -105,7 +105,7 @@ impl SignedIn {
     /// Looks whether a password is right; waits its turn.
     pub(super) async fn check(&self, node: &Node, claim: Claim, patience: Duration) -> Result<Principal, Status> {
         let turn = self.turn(patience).await?;
-        let user = node.users().all().get(&claim.name).cloned();
+        let user = node.user(&claim.name);
         if let Some(user) = user.as_ref().filter(|user| self.remembers(&claim, &user.hash)) {
             // Another call has said the same meanwhile.
             return Ok(Principal::User { name: claim.name, since: user.since });
@@ -140,8 +140,7 @@ fn is_right(password: &str, hash: &str) -> bool {
 impl Api {
     /// Who calls.
     pub(super) fn who(&self, caller: &Caller) -> Who {
-        let users = self.node.users();
-        if !users.is_enabled() {
+        if !self.node.asks_for_users() {
             return Who::Known(Principal::Nobody);
         }
         let Some(header) = caller.headers.get(AUTHORIZATION) else {
@@ -153,7 +152,7 @@ impl Api {
         let Some(claim) = Claim::parse(header.as_bytes()) else {
             return Who::Unknown(refused("the header authorization is not Basic NAME:PASSWORD in base64"));
         };
-        match users.all().get(&claim.name) {
+        match self.node.user(&claim.name) {
             Some(user) if self.signed_in.remembers(&claim, &user.hash) => {
                 Who::Known(Principal::User { name: claim.name, since: user.since })
             }

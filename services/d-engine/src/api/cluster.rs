@@ -1,8 +1,6 @@
 //! Who the members are, in both dialects, and how that changes. A dialect has one address of a member: other members find it 1000 ports
 //! above, as everywhere else where nothing else is said.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use d_engine_client::Error;
 use d_engine_client::proto::d_engine::client::{MembershipSnapshot, WatchMembershipRequest};
@@ -18,9 +16,6 @@ use crate::settings::address_of;
 
 /// Of the list of members: they are changed by the log, which has an order of its own, and a request's version is not looked at.
 const VERSION: u64 = 1;
-/// How often the members are looked at for those who watch them.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-
 /// Its methods, named alike in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -57,9 +52,9 @@ struct Known {
 fn known(node: &Node) -> Known {
     let leadership = *node.leadership().borrow();
     // A leader that has not applied an entry of its own term yet is not shown: it may not know all that was acknowledged.
-    let is_hidden = leadership.leader == Some(node.options().id) && !leadership.is_ready_leader;
+    let is_hidden = leadership.leader == Some(node.id()) && !leadership.is_ready_leader;
     let leader = leadership.leader.filter(|_| !is_hidden);
-    let learners = node.handle().status().membership.learners.clone();
+    let learners = node.status().membership.learners.clone();
     let member = |(id, address): (&u64, &Address)| (*id, address.client.clone(), !learners.contains(id));
     Known { leader, term: leadership.term, members: node.members().iter().map(member).collect() }
 }
@@ -251,6 +246,7 @@ async fn change_all(
 /// The members now, and again whenever they have changed.
 pub(super) async fn watch(node: Node, mut requests: Requests, responses: Responses) -> Result<(), Status> {
     let WatchMembershipRequest { .. } = only(&mut requests).await?;
+    let (mut addresses, mut votes) = (node.follow_addresses(), node.follow_votes());
     let mut told = None;
     loop {
         let (voters, learners): (Vec<_>, Vec<_>) = known(&node).members.into_iter().partition(|(.., votes)| *votes);
@@ -258,11 +254,15 @@ pub(super) async fn watch(node: Node, mut requests: Requests, responses: Respons
         let now = (ids(voters), ids(learners));
         if told.as_ref() != Some(&now) {
             let (members, learners) = now.clone();
-            let committed_index = node.handle().status().commit;
+            let committed_index = node.status().commit;
             let snapshot = MembershipSnapshot { members, learners, committed_index };
             responses.send(grpc::encode(&snapshot)).await.map_err(gone)?;
             told = Some(now);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        let changed = tokio::select! {
+            changed = addresses.changed() => changed,
+            changed = votes.changed() => changed,
+        };
+        changed.map_err(|_| errors::status(Error::Stopped))?;
     }
 }

@@ -213,7 +213,7 @@ pub(super) async fn operate(
     let (mut outstanding, mut is_over) = (Outstanding::default(), false);
     let (mut frame, mut begun, mut ready) = (VecDeque::new(), Begun::default(), Vec::new());
     let mut ending = pin!(node.ending());
-    let mut users = node.shown().users();
+    let mut forgotten = pin!(node.forgotten());
     loop {
         done.take(&mut ready);
         if !ready.is_empty() {
@@ -230,14 +230,13 @@ pub(super) async fn operate(
         if is_over && frame.is_empty() && outstanding.requests == 0 {
             return Ok(());
         }
-        if !node.users().knows(node.principal()) {
+        if !node.is_asked_by_somebody() {
             return Err(access::nobody());
         }
         tokio::select! {
             biased;
             () = done.wake.notified() => {}
-            // An error: the member has ended, which is heard elsewhere, too.
-            Ok(()) = users.changed() => {}
+            () = &mut forgotten => return Err(access::nobody()),
             // A member that ends answers what it was asked, and lets the client go to another.
             () = &mut ending, if !is_over => is_over = true,
             next = requests.next(), if !is_over && frame.is_empty() && outstanding.has_room() => match next? {
@@ -442,11 +441,10 @@ pub(super) async fn defragment(node: Node) -> wire::DefragmentReply {
 pub(super) async fn status(node: &Node) -> wire::StatusReply {
     let knows_leader = node.leadership().borrow().leader.is_some();
     let is_ready = knows_leader && matches!(timeout(MAJORITY_TIMEOUT, node.is_ready()).await, Ok(Ok(())));
-    let status = node.handle().status();
-    let options = node.options();
+    let (status, durability) = (node.status(), node.durability());
     let leader = node.leader(status.leader).unwrap_or_default();
-    let times = node.handle().sync_times();
-    let is_synced = options.durability == Durability::Fsync;
+    let times = node.sync_times();
+    let is_synced = durability == Durability::Fsync;
     let syncs = if is_synced { times.syncs() } else { 0 };
     let member = |(id, address): (&u64, &Address)| wire::Member {
         id: *id,
@@ -454,7 +452,7 @@ pub(super) async fn status(node: &Node) -> wire::StatusReply {
         is_voter: status.membership.voters.contains(id),
     };
     wire::StatusReply {
-        member_id: options.id,
+        member_id: node.id(),
         cluster_id: node.group().number,
         leader_id: leader.id,
         leader_address: leader.address,
@@ -463,7 +461,7 @@ pub(super) async fn status(node: &Node) -> wire::StatusReply {
         committed: status.commit,
         members: node.members().iter().map(member).collect(),
         version: env!("CARGO_PKG_VERSION").into(),
-        durability: options.durability.name().into(),
+        durability: durability.name().into(),
         syncs,
         sync_mean_micros: times.sum_nanos.checked_div(syncs).unwrap_or_default() / 1000,
         sync_sum_micros: if is_synced { times.sum_nanos / 1000 } else { 0 },

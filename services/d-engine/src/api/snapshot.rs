@@ -2,7 +2,6 @@
 //! the state of that moment; so it does not wait for long.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +11,6 @@ use tokio::sync::mpsc;
 
 use super::{errors, gone, only};
 use crate::engine::Node;
-use crate::state::save_backup;
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 256 << 10;
@@ -46,17 +44,11 @@ pub(super) async fn send(
     patience: Duration,
 ) -> Result<(), Status> {
     let wire::SnapshotRequest {} = only(&mut requests).await?;
-    node.administers().map_err(errors::status)?;
-    // What was acknowledged before shall be in it.
-    node.is_ready().await.map_err(errors::status)?;
-    let (rows, applied) = {
-        let view = node.shown().view();
-        (Arc::clone(&view.rows), view.applied)
-    };
+    let save = node.backup().await.map_err(errors::status)?;
     let (pieces, mut taken) = mpsc::channel(1);
     tokio::task::spawn_blocking(move || {
         let mut out = Pieces { pieces: pieces.clone(), piece: Vec::with_capacity(PIECE_BYTES) };
-        if let Err(error) = save_backup(rows, applied, &mut out) {
+        if let Err(error) = save(&mut out) {
             // Where nobody listens any more, nobody wants to know.
             let _ = pieces.blocking_send(Err(error));
         }

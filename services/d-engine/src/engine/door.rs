@@ -284,7 +284,7 @@ impl Node {
     }
 
     /// What was seen with a ticket, which is counted.
-    pub(crate) fn seen<T>(&self, ticket: Ticket, value: T) -> Seen<T> {
+    fn seen<T>(&self, ticket: Ticket, value: T) -> Seen<T> {
         let path = match ticket.path {
             replog::ReadPath::ReadIndex => ReadPath::ReadIndex,
             replog::ReadPath::Lease => ReadPath::Lease,

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::identity::{Introduction, Serial};
 use super::{Inner, Node};
 use crate::machine::{Broken, Reply, Shown};
-use crate::state::{Applied, Known, Principal, known_members};
+use crate::state::{Applied, Known, Principal};
 
 /// In front of a reply on its way: the member's state cannot go on, or what the command came to follows.
 const BROKEN: u8 = 0;
@@ -89,17 +89,15 @@ impl Host for Neighbour {
     /// Tells newcomers who has been seen, and whom they join; nothing if it cannot tell, so that they ask another. Who was told that nobody
     /// was seen would begin anew.
     fn introduction(&self) -> Vec<u8> {
-        let known = match known_members(&*self.shown.view().rows) {
-            Ok(known) => known,
-            Err(error) => {
-                tracing::warn!(%error, "a newcomer is not told who the members are");
-                return Vec::new();
-            }
+        let Some(known) = self.shown.known() else {
+            tracing::warn!("a newcomer is not told who the members are: the state of this one has ended");
+            return Vec::new();
         };
-        let those = |is: fn(&Known) -> bool| known.iter().filter(|(_, known)| is(known)).map(|(id, _)| *id).collect();
+        let those =
+            |is: fn(&Known) -> bool| known.members.iter().filter(|(_, known)| is(known)).map(|(id, _)| *id).collect();
         let (seen, removed) = (those(|known| known.is_seen), those(|known| known.is_removed));
         let (group, member, members) = match self.node() {
-            Some(node) => (node.group().written(), node.options().id, (*node.members()).clone()),
+            Some(node) => (node.group().written(), node.id(), (*node.members()).clone()),
             None => Default::default(),
         };
         let serial = self.serial.told();

@@ -13,8 +13,9 @@
 //! its place; a member that is alone.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -24,8 +25,8 @@ use replog::runtime::tcp;
 use serde::{Deserialize, Serialize};
 use service_kit::directory::{file_in_place_of, make_private, write_whole};
 
-use super::STATE;
 use super::options::{Address, Group, Options};
+use super::{SNAPSHOTS, STATE, WAL};
 
 const FILE: &str = "identity.json";
 /// Between questions of one who joins.
@@ -300,7 +301,7 @@ pub fn check(
         restored: group.restored,
         joined: if group.is_joined { group.members.clone() } else { BTreeMap::new() },
     };
-    let has_log = wal::is_begun(&folder.join("wal")).map_err(|error| file(&folder, error))?;
+    let has_log = wal::is_begun(&folder.join(WAL)).map_err(|error| file(&folder, error))?;
     let path = folder.join(FILE);
     match read(&folder)? {
         Some(found) if !found.joined.is_empty() && !group.is_joined && found.member == wanted.member => {
@@ -327,6 +328,11 @@ pub fn check(
             }
             let serial = found.map_or(serial, |found| found.serial);
             let wanted = Identity { serial, ..wanted };
+            for name in [WAL, SNAPSHOTS] {
+                // Safe with the name of the file: else each would have the directory synced again.
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(folder.join(name));
+                made.map_err(|error| file(&folder.join(name), error))?;
+            }
             write(&folder, &wanted).map_err(|error| file(&path, error))?;
             Ok(Checked { folder, identity: wanted })
         }

@@ -5,17 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use d_engine_client::Error;
 use replog::runtime::RequestError;
 use replog::{Change, Membership, Rejected};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
 use super::{Address, Node, identity};
-use crate::state::{Command, Known, Place, known_members};
-
-/// Between looks at what the member shows of itself.
-const SHOWN_PAUSE: Duration = Duration::from_millis(1);
+use crate::state::{Command, Known, Place};
 
 /// A change of the members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,43 +34,83 @@ pub type Members = BTreeMap<u64, Address>;
 impl Node {
     /// Who the members are, and where; as far as this one knows.
     pub fn members(&self) -> Arc<Members> {
-        self.0.members.load_full()
+        self.0.members.borrow().clone()
+    }
+
+    /// Where the members are, and each change of that.
+    pub(crate) fn follow_addresses(&self) -> watch::Receiver<Arc<Members>> {
+        self.0.members.subscribe()
+    }
+
+    /// Who of them votes, and each change of that.
+    pub(crate) fn follow_votes(&self) -> watch::Receiver<Arc<Membership>> {
+        self.handle().membership()
     }
 
     /// Whether a member was removed for good, and the log has no more use for it.
-    pub fn has_removed(&self, member: u64) -> bool {
-        self.shall_go(member) && !self.handle().status().membership.all().contains(&member)
+    pub(super) fn has_removed(&self, member: u64) -> bool {
+        self.shall_go(member) && !self.status().membership.all().contains(&member)
     }
 
     fn shall_go(&self, member: u64) -> bool {
-        let is_removed = |known: BTreeMap<u64, Known>| known.get(&member).is_some_and(|known| known.is_removed);
-        // Who cannot read its state says so in a line of housekeeping, and takes nobody for removed: that is for good.
-        known_members(&*self.shown().view().rows).is_ok_and(is_removed)
+        // Whose state has ended takes nobody for removed: that is for good.
+        self.shown().known().is_some_and(|known| known.has_removed(member))
     }
 
     /// Whether this member was removed for good.
-    pub fn is_removed(&self) -> bool {
-        self.0.peers.is_removed() || self.has_removed(self.options().id)
+    pub(super) fn is_removed(&self) -> bool {
+        self.0.peers.is_removed() || self.has_removed(self.id())
     }
 
-    /// Makes known here what the state says of members, and tells the transport.
-    pub(super) fn follow_members(&self) {
+    /// Whether it cannot go on.
+    pub(super) fn has_ended(&self) -> bool {
+        self.status().has_ended || self.shown().broken().is_some() || self.is_removed()
+    }
+
+    /// Waits until it cannot go on.
+    pub(super) async fn ended(&self) {
+        let (mut known, mut votes, mut removed) = (self.shown().roster(), self.follow_votes(), self.0.peers.removed());
+        let has_ended = async {
+            while !self.has_ended() {
+                tokio::select! {
+                    Ok(()) = known.changed() => {}
+                    Ok(()) = votes.changed() => {}
+                    Ok(()) = removed.changed() => {}
+                    // This member tells of all of them for as long as it is there.
+                    else => return,
+                }
+            }
+        };
+        tokio::select! {
+            () = has_ended => {}
+            () = self.log_ended() => {}
+        }
+    }
+
+    /// Waits until the log has ended.
+    async fn log_ended(&self) {
+        let mut leadership = self.leadership();
+        while leadership.changed().await.is_ok() {}
+    }
+
+    /// Makes known here what the state says of members, and tells the transport. `false`: not all of it; it is to be tried again.
+    pub(super) fn follow_members(&self) -> bool {
         // One at a time, or what one has just learned would be undone by another who began before.
         let _one = self.0.following.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(known) = known_members(&*self.shown().view().rows) else { return };
-        let in_log = self.handle().status().membership.all();
+        let Some(known) = self.shown().known() else { return true };
+        let in_log = self.status().membership.all();
         let mut members = self.group().members.clone();
-        for (id, Known { is_removed, place, .. }) in known {
+        for (id, Known { is_removed, place, .. }) in &known.members {
             // Who leaves is reached until the log has let it go.
-            if is_removed && !in_log.contains(&id) {
-                members.remove(&id);
-            } else if place != Place::default() {
-                members.insert(id, address_of(&place));
+            if *is_removed && !in_log.contains(id) {
+                members.remove(id);
+            } else if *place != Place::default() {
+                members.insert(*id, address_of(place));
             }
         }
         let before = self.members();
         if *before == members {
-            return;
+            return true;
         }
         let mut is_complete = true;
         for (id, address) in members.iter().filter(|(id, address)| before.get(id) != Some(address)) {
@@ -81,14 +119,15 @@ impl Node {
                 is_complete = false;
             }
         }
-        for gone in before.keys().filter(|id| !members.contains_key(id) && **id != self.options().id) {
+        for gone in before.keys().filter(|id| !members.contains_key(id) && **id != self.id()) {
             // It cannot fail: nothing is started.
             let _ = self.0.peers.set(*gone, None);
         }
         // What has failed is tried again.
         if is_complete {
-            self.0.members.store(Arc::new(members));
+            self.0.members.send_replace(Arc::new(members));
         }
+        is_complete
     }
 
     /// Changes the members, if this one leads. What was done already is no error. For administrators.
@@ -115,7 +154,7 @@ impl Node {
                 "this member serves no others: start it with --listen-peer-address HOST:PORT, and where others find it";
             return Err(Error::Invalid(text.into()));
         }
-        let membership = self.handle().status().membership;
+        let membership = self.status().membership;
         check_place(&self.members(), id, &address)?;
         if membership.voters.contains(&id) {
             if self.members().get(&id) == Some(&address) {
@@ -135,7 +174,7 @@ impl Node {
     }
 
     async fn promote_member(&self, id: u64) -> Result<(), Error> {
-        let membership = self.handle().status().membership;
+        let membership = self.status().membership;
         match (membership.voters.contains(&id), membership.learners.contains(&id)) {
             (true, _) => Ok(()),
             (false, true) => {
@@ -164,8 +203,8 @@ impl Node {
     }
 
     async fn remove_member(&self, id: u64) -> Result<(), Error> {
-        let membership = self.handle().status().membership;
-        if id == self.options().id {
+        let membership = self.status().membership;
+        if id == self.id() {
             return Err(Error::Invalid(format!("member {id} leads: hand leadership over first (ctl transfer)")));
         }
         let is_in_log = membership.all().contains(&id);
@@ -175,7 +214,7 @@ impl Node {
         }
         // While it still gets the log, so that it knows and ends. What was begun is ended.
         if !self.shall_go(id) {
-            check_removal(&membership, self.options().id, &self.handle().status().answering, id)?;
+            check_removal(&membership, self.id(), &self.status().answering, id)?;
             self.carry_out(Command::Leave(id)).await?;
         }
         if is_in_log {
@@ -186,10 +225,10 @@ impl Node {
     }
 
     async fn transfer_leadership(&self, id: u64) -> Result<(), Error> {
-        if id == self.options().id {
+        if id == self.id() {
             return Ok(());
         }
-        if !self.handle().status().membership.voters.contains(&id) {
+        if !self.status().membership.voters.contains(&id) {
             if !self.members().contains_key(&id) {
                 return Err(not_a_member(id));
             }
@@ -198,7 +237,7 @@ impl Node {
         self.handle().transfer_leader(id).await.map_err(|error| self.request_error(error))?;
         let mut leadership = self.leadership();
         let changed = leadership.wait_for(|now| now.leader == Some(id));
-        match tokio::time::timeout(self.options().forward_timeout, changed).await {
+        match timeout(self.options().forward_timeout, changed).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(Error::Stopped),
             Err(_) => Err(Error::UnknownOutcome(format!("member {id} does not lead yet"))),
@@ -214,13 +253,15 @@ impl Node {
         let changed = self.handle().change_membership(vec![change]).await;
         let index = changed.map_err(|error| self.request_error(error))?;
         // What the member shows of itself comes a moment later.
-        loop {
-            let status = self.handle().status();
-            match (status.applied >= index, status.has_ended) {
-                (true, _) => return Ok(()),
-                (false, true) => return Err(Error::Stopped),
-                (false, false) => tokio::time::sleep(SHOWN_PAUSE).await,
-            }
+        let is_shown = || self.status().applied >= index;
+        let mut votes = self.follow_votes();
+        tokio::select! {
+            _ = votes.wait_for(|_| is_shown()) => Ok(()),
+            () = self.log_ended() => Err(Error::Stopped),
+            () = sleep(self.options().forward_timeout) => match is_shown() {
+                true => Ok(()),
+                false => Err(Error::UnknownOutcome("the members were changed, and this one does not show it yet".into())),
+            },
         }
     }
 

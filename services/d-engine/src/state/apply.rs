@@ -16,9 +16,9 @@ use super::effort;
 use super::leases;
 use super::overlay::{Changed, Overlay, Pending};
 use super::owners::Owners;
-use super::query::serial_of;
 use super::refusal::Refusal;
-use super::rows::{Known, Value, numbered, of_numbered, single};
+use super::roster::Roster;
+use super::rows::{Known, Value, numbered, of_numbered};
 use super::sessions::{self, Before, Room};
 use super::snapshot;
 use super::storage::{Rows, Storage, StorageError, Table};
@@ -120,6 +120,7 @@ pub struct State<S> {
     owners: Owners,
     room: Room,
     users: Arc<Users>,
+    roster: Arc<Roster>,
     changes: Vec<Change>,
     /// What they have, with what was not held.
     changes_bytes: usize,
@@ -132,7 +133,8 @@ impl<S: Storage> State<S> {
     pub fn new(storage: S) -> Result<Self, StorageError> {
         let (owners, room) = (Owners::of(&storage)?, Room::of(&storage)?);
         let users = Arc::new(Users::load(&storage)?);
-        Ok(Self { storage, owners, room, users, changes: Vec::new(), changes_bytes: 0, uncommitted_bytes: 0 })
+        let roster = Arc::new(Roster::load(&storage)?);
+        Ok(Self { storage, owners, room, users, roster, changes: Vec::new(), changes_bytes: 0, uncommitted_bytes: 0 })
     }
 
     /// Whether these commands together may take longer than a few dozen milliseconds, by the state before them.
@@ -153,6 +155,11 @@ impl<S: Storage> State<S> {
     /// The users of now; the same as before unless they have changed.
     pub fn users(&self) -> &Arc<Users> {
         &self.users
+    }
+
+    /// What the group knows of itself now; the same as before unless it has changed.
+    pub fn roster(&self) -> &Arc<Roster> {
+        &self.roster
     }
 
     /// How many sessions are open.
@@ -289,9 +296,7 @@ impl<S: Storage> State<S> {
                 Ok(applied(if is_removed { Err(Refusal::MemberRemoved) } else { Ok(nothing) }))
             }
             Command::Serial(serial) => {
-                if serial_of(&self.storage)?.is_none() {
-                    self.storage.put(Table::Members, Bytes::new(), Bytes::copy_from_slice(&serial.to_le_bytes()))?;
-                }
+                Arc::make_mut(&mut self.roster).is_of(serial, &mut self.storage)?;
                 Ok(applied(Ok(nothing)))
             }
             Command::Leave(member) => {
@@ -303,11 +308,7 @@ impl<S: Storage> State<S> {
 
     /// Changes what is known of a member.
     fn know(&mut self, member: u64, change: impl FnOnce(&mut Known)) -> Result<(), StateError> {
-        let row = self.storage.get(Table::Members, &single(member))?;
-        let mut known = row.as_ref().map(Known::decode).transpose()?.unwrap_or_default();
-        change(&mut known);
-        self.storage.put(Table::Members, single(member), known.encode())?;
-        Ok(())
+        Arc::make_mut(&mut self.roster).know(member, change, &mut self.storage)
     }
 
     /// Whether a session may be used; of one that is not there somebody else decides.
@@ -454,6 +455,7 @@ impl<S: Storage> State<S> {
         snapshot::read(from, &mut self.storage)?;
         (self.owners, self.room) = (Owners::of(&self.storage)?, Room::of(&self.storage)?);
         self.users = Arc::new(Users::load(&self.storage)?);
+        self.roster = Arc::new(Roster::load(&self.storage)?);
         Ok(())
     }
 
@@ -461,7 +463,7 @@ impl<S: Storage> State<S> {
     pub fn clear(&mut self) -> Result<(), StorageError> {
         (self.owners, self.room, self.changes) = (Owners::default(), Room::default(), Vec::new());
         (self.changes_bytes, self.uncommitted_bytes) = (0, 0);
-        self.users = Arc::default();
+        (self.users, self.roster) = Default::default();
         self.storage.clear()
     }
 

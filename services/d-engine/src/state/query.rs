@@ -1,13 +1,12 @@
 //! What readers ask of a view.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use d_engine_client::{Answer, Query, Scan};
 
 use super::codec::Malformed;
-use super::rows::{Known, Value, number, numbers};
+use super::rows::{Value, numbers};
 use super::storage::{Rows, StorageError, Table};
 
 /// Keys of a page, if the client does not say.
@@ -113,28 +112,4 @@ pub fn next_expiry(rows: &dyn Rows) -> Result<Option<u64>, StorageError> {
         })?;
     }
     Ok(next)
-}
-
-/// Which group this is, of those of its name and founders; `None`: nobody has said so yet.
-pub fn serial_of(rows: &(impl Rows + ?Sized)) -> Result<Option<u64>, StorageError> {
-    Ok(rows.get(Table::Members, &[])?.map(|row| number(&row)))
-}
-
-/// What the group knows of its members, by number.
-pub fn known_members(rows: &dyn Rows) -> Result<BTreeMap<u64, Known>, StorageError> {
-    let mut members = BTreeMap::new();
-    let mut damaged = None;
-    rows.scan(Table::Members, &[], None, &mut |row, value| match Known::decode(value) {
-        // The row without a number is of none.
-        _ if row.is_empty() => ControlFlow::Continue(()),
-        Ok(known) => {
-            members.insert(numbers(row).0, known);
-            ControlFlow::Continue(())
-        }
-        Err(error) => {
-            damaged = Some(StorageError(error.to_string()));
-            ControlFlow::Break(())
-        }
-    })?;
-    damaged.map_or(Ok(members), Err)
 }

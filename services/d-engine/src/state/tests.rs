@@ -555,20 +555,21 @@ fn what_a_client_may_ask_for_is_bounded() {
 #[test]
 fn which_group_it_is_is_said_once_and_is_no_member_and_in_no_backup() {
     let mut state = State::new(Memory::default()).unwrap();
-    assert_eq!(serial_of(&*state.view()), Ok(None));
+    assert_eq!(state.roster().serial, None);
     for (index, number) in [(1, 7), (2, 8)] {
         state.apply(index, 1, 1, Command::Serial(number).encode()).unwrap().outcome.unwrap();
     }
     state.apply(3, 1, 1, Command::Seen(vec![1]).encode()).unwrap().outcome.unwrap();
     state.commit(3).unwrap();
-    assert_eq!(serial_of(&*state.view()), Ok(Some(7)));
-    assert_eq!(known_members(&*state.view()).unwrap().into_keys().collect::<Vec<_>>(), [1]);
+    let known = Roster::load(&*state.view()).unwrap();
+    assert_eq!((known.serial, known.members.keys().collect::<Vec<_>>()), (Some(7), vec![&1]));
+    assert_eq!(**state.roster(), known);
     let mut other = State::new(Memory::default()).unwrap();
     let mut snapshot = Vec::new();
     state.snapshot()(&mut snapshot).unwrap();
     other.restore(&mut &snapshot[..]).unwrap();
     other.commit(3).unwrap();
-    assert_eq!(serial_of(&*other.view()), Ok(Some(7)));
+    assert_eq!(**other.roster(), known);
     // Earlier releases must not go on as if they knew it, and nobody says 0.
     assert_eq!(Command::Serial(7).encode()[..2], [5, 12]);
     assert!(Command::decode(Bytes::copy_from_slice(&[&[5, 12][..], &[0; 8]].concat())).is_err());

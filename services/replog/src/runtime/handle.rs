@@ -10,12 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::channel::oneshot;
 use futures::executor::block_on;
+use tokio::sync::watch;
 
 use super::clock;
 use super::inbox::{Inbox, Proposal, Read, Refused, Request};
 use super::published::Published;
 use super::status::{Board, Counters, Counts, Leadership, Status};
-use crate::membership::Change;
+use crate::membership::{Change, Membership};
 use crate::reads::{ReadLevel, ReadPath, ReadPermit};
 
 /// A command that was applied.
@@ -272,6 +273,11 @@ impl<R: Send + 'static> Handle<R> {
     /// Who leads as far as this member knows, and whether it is this member. Cheaper than [`Handle::status`].
     pub fn leader(&self) -> (Option<u64>, bool) {
         self.shared.board.leader()
+    }
+
+    /// Who belongs to the group, as of the last committed change, and each change of it: [`Status::membership`] is never older.
+    pub fn membership(&self) -> watch::Receiver<Arc<Membership>> {
+        self.shared.board.membership()
     }
 
     /// Waits until the status is as wanted, at most so long; the last one that was seen if it never was.

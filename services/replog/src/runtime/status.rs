@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+
 use crate::consensus::Role;
 use crate::membership::Membership;
 
@@ -92,6 +94,7 @@ struct Shown {
 pub(crate) struct Board {
     shown: Mutex<Shown>,
     changed: Condvar,
+    membership: watch::Sender<Arc<Membership>>,
 }
 
 impl Board {
@@ -101,11 +104,23 @@ impl Board {
 
     pub(crate) fn update(&self, update: impl FnOnce(&mut Status)) {
         let mut shown = self.lock();
+        let before = Arc::as_ptr(&shown.status.membership);
         update(&mut shown.status);
-        if shown.waiters > 0 {
-            drop(shown);
+        let membership = &shown.status.membership;
+        let changed = (Arc::as_ptr(membership) != before).then(|| Arc::clone(membership));
+        let has_waiters = shown.waiters > 0;
+        drop(shown);
+        if has_waiters {
             self.changed.notify_all();
         }
+        if let Some(changed) = changed {
+            // After the status: who hears of it looks there.
+            self.membership.send_replace(changed);
+        }
+    }
+
+    pub(crate) fn membership(&self) -> watch::Receiver<Arc<Membership>> {
+        self.membership.subscribe()
     }
 
     pub(crate) fn status(&self) -> Status {

@@ -11,13 +11,13 @@ mod traffic;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use bytes::Bytes;
 use rustix::net::Shutdown;
+use tokio::sync::watch;
 
 use self::frame::Hello;
 use self::receiver::Receiver;
@@ -124,7 +124,8 @@ struct Shared {
     local_address: Option<IpAddr>,
     queue_bytes_max: usize,
     host: Option<Arc<dyn Host>>,
-    is_removed: Arc<AtomicBool>,
+    /// Another member has said so.
+    is_removed: watch::Sender<bool>,
     neighbours: Mutex<Neighbours>,
     senders: Mutex<Senders>,
     traffic: Mutex<BTreeMap<u64, Arc<Counted>>>,
@@ -138,7 +139,7 @@ impl Shared {
     /// A thread for a member that is sent to.
     fn begin(&self, to: u64, address: &str) -> io::Result<(Arc<Sender>, JoinHandle<()>)> {
         let hello = Hello { group: self.group, log: 0, from: self.id, to, incarnation: self.incarnation };
-        let is_removed = Arc::clone(&self.is_removed);
+        let is_removed = self.is_removed.clone();
         let traffic = self.traffic(to);
         let sender = Sender::new(
             hello,
@@ -230,7 +231,12 @@ impl Peers {
 
     /// Whether another member has said that this one was removed from the group.
     pub fn is_removed(&self) -> bool {
-        self.0.is_removed.load(Ordering::Relaxed)
+        *self.0.is_removed.borrow()
+    }
+
+    /// The same, for who waits until one does.
+    pub fn removed(&self) -> watch::Receiver<bool> {
+        self.0.is_removed.subscribe()
     }
 
     /// A member is at this address from now on; `None`: it is not to be reached any more, and is hung up on. Waits for nothing.
@@ -283,7 +289,7 @@ impl Tcp {
             local_address,
             queue_bytes_max,
             host,
-            is_removed: Arc::default(),
+            is_removed: watch::Sender::new(false),
             neighbours: Mutex::default(),
             senders: Mutex::new(Senders { addresses: peers, ..Senders::default() }),
             traffic: Mutex::default(),

@@ -206,6 +206,18 @@ fn leadership_is_watched() {
 }
 
 #[test]
+fn the_membership_is_watched_and_the_status_is_never_older() {
+    let group = Group::of(1, settings());
+    group.propose("first");
+    let handle = &group.member(1).handle;
+    let mut membership = handle.membership();
+    let index = block_on(handle.change_membership(vec![Change::AddLearner(2)])).unwrap();
+    let told = block_on(membership.wait_for(|now| now.learners == [2])).unwrap().clone();
+    let status = handle.status();
+    assert_eq!((&status.membership, status.applied >= index), (&told, true));
+}
+
+#[test]
 fn who_resigns_hands_over() {
     let group = Group::of(3, settings());
     let (leader, _) = group.propose("first");

@@ -11,6 +11,8 @@ use super::{Directory, File};
 const LOCK: &str = "lock";
 /// Zeros are written in pieces of this size.
 const PIECE_BYTES: usize = 256 << 10;
+/// So many are written at once all the same: that takes a disk no longer than a commit of the file system's journal, and each piece costs one.
+const WHOLE_BYTES: u64 = 1 << 20;
 
 /// A directory of the file system, held by this process alone.
 #[derive(Clone, Debug)]
@@ -43,11 +45,15 @@ impl RealDirectory {
 
     fn zeroed(path: &Path, bytes: u64) -> io::Result<fs::File> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        if bytes == 0 {
+            // A sync of what will be written makes safe that the file is there.
+            return Ok(file);
+        }
         // Written, not just allocated: the first write to an allocated block makes ext4 commit its journal.
         let zeros = vec![0; PIECE_BYTES];
         let mut offset = 0;
         while offset < bytes {
-            if offset > 0 {
+            if offset > 0 && bytes > WHOLE_BYTES {
                 // All of it at once would keep the disk from the commits of that moment for as long.
                 file.sync_data()?;
             }

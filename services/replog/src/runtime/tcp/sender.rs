@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::SendFlags;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::Host;
@@ -64,7 +64,7 @@ pub(super) struct Sender {
     local_address: Option<IpAddr>,
     queue_bytes_max: usize,
     /// Set when the other says that this member was removed.
-    is_removed: Arc<AtomicBool>,
+    is_removed: watch::Sender<bool>,
     traffic: Arc<Counted>,
     /// Knows which log this member has.
     host: Option<Arc<dyn Host>>,
@@ -99,7 +99,7 @@ impl Sender {
         hello: Hello,
         (tls, local_address): (Option<Tls>, Option<IpAddr>),
         queue_bytes_max: usize,
-        (is_removed, traffic): (Arc<AtomicBool>, Arc<Counted>),
+        (is_removed, traffic): (watch::Sender<bool>, Arc<Counted>),
         host: Option<Arc<dyn Host>>,
         address: String,
     ) -> Arc<Self> {
@@ -265,7 +265,9 @@ impl Sender {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         let log = frame::decode_answer(&bytes).map_err(|objection| {
-            self.is_removed.fetch_or(objection.is_for_ever, Ordering::Relaxed);
+            if objection.is_for_ever {
+                self.is_removed.send_replace(true);
+            }
             io::Error::new(ErrorKind::ConnectionRefused, format!("the member refuses: {}", objection.text))
         })?;
         self.lock().log = log;
