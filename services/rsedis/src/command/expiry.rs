@@ -130,7 +130,7 @@ pub(super) fn pttl(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 
 pub(super) fn expiretime(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     // No time is negative, and the last one is rounded up, as in Redis.
-    tell(server, client, args, |at, _| ((at as u64 + 500) / 1000) as i64)
+    tell(server, client, args, |at, _| ((at as u64).wrapping_add(500) / 1000) as i64)
 }
 
 pub(super) fn pexpiretime(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
