@@ -1,11 +1,11 @@
-//! Errors that commands answer with, in Redis's own words.
+//! Errors that commands answer with, in Redis's own words. What a client has sent is in them byte for byte, text or not.
 
 use std::borrow::Cow;
 
 /// An error's code and text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Failure(pub Cow<'static, str>);
+#[error("{}", String::from_utf8_lossy(.0))]
+pub struct Failure(pub Cow<'static, [u8]>);
 
 /// What a command's function returns: its reply was written, or this is to be written.
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -13,12 +13,17 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A text that never changes.
     pub const fn new(text: &'static str) -> Self {
-        Self(Cow::Borrowed(text))
+        Self(Cow::Borrowed(text.as_bytes()))
     }
 
     /// A text made for the occasion.
     pub fn text(text: String) -> Self {
-        Self(Cow::Owned(text))
+        Self(Cow::Owned(text.into_bytes()))
+    }
+
+    /// Words of ours, and between them what a client has sent.
+    pub fn joined(parts: &[&[u8]]) -> Self {
+        Self(Cow::Owned(parts.concat()))
     }
 
     /// Too few or too many arguments.
@@ -27,8 +32,9 @@ impl Failure {
     }
 
     /// A subcommand that is not there, or has too few or too many arguments.
-    pub fn subcommand(name: &str, command: &str) -> Self {
-        Self::text(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."))
+    pub fn subcommand(name: &[u8], command: &str) -> Self {
+        let try_help = format!("'. Try {command} HELP.");
+        Self::joined(&[b"ERR unknown subcommand or wrong number of arguments for '", name, try_help.as_bytes()])
     }
 
     /// An expiry that cannot be.

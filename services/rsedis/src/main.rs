@@ -175,7 +175,8 @@ fn load_users(server: &mut Server) -> Result<(), String> {
         // What the file says of the default user is all of it.
         let reset = (name.as_bytes() == rsedis::acl::DEFAULT).then_some(b"reset".as_slice());
         let rules: Vec<&[u8]> = reset.into_iter().chain(rules.iter().map(String::as_bytes)).collect();
-        server.users.set(name.as_bytes(), &rules).map_err(|error| format!("user {name}: {error}"))?;
+        let wrong = |why: Vec<u8>| format!("user {name}: {}", String::from_utf8_lossy(&why));
+        server.users.set(name.as_bytes(), &rules).map_err(wrong)?;
     }
     users::load(server, |path| RealDirectory::open(path), None)
 }

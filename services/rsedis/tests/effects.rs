@@ -69,6 +69,44 @@ fn dump(server: &mut Server) -> Vec<String> {
     found
 }
 
+/// What a server holds to which these effects are told.
+fn told(effects: &[u8], seed: u64, now: i64) -> (Server, usize) {
+    let (mut replayed, mut loader) = server(seed);
+    replayed.is_loading = true;
+    // Who brings data while they are read is not refused.
+    loader.is_master = true;
+    let (mut parser, mut at, mut commands) = (Parser::default(), 0, 0);
+    while let Some(length) = parser.next(&effects[at..], Limits { bulk_max: 1 << 30, is_stranger: false }).unwrap() {
+        command::execute(&mut replayed, &mut loader, parser.args(&effects[at..]));
+        at += length;
+        commands += 1;
+    }
+    assert_eq!(at, effects.len());
+    replayed.is_loading = false;
+    replayed.now = now;
+    (replayed, commands)
+}
+
+/// Redis answers so as well, and keeps to itself that the string is longer.
+#[test]
+fn a_bit_field_that_fails_and_lengthens_its_string_tells_of_it() {
+    let (mut original, mut session) = server(1);
+    original.effects.is_enabled = true;
+    let lines: [(&[&str], &str); 4] = [
+        (&["SET", "s", "1"], "+OK\r\n"),
+        (&["BITFIELD", "s", "OVERFLOW", "FAIL", "SET", "i1", "23", "-9"], "*1\r\n$-1\r\n"),
+        (&["BITFIELD", "new", "OVERFLOW", "FAIL", "SET", "i1", "23", "-9"], "*1\r\n$-1\r\n"),
+        (&["STRLEN", "s"], ":3\r\n"),
+    ];
+    for (words, expected) in lines {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        assert_eq!(String::from_utf8(call(&mut original, &mut session, &words)).unwrap(), expected);
+    }
+    let (mut replayed, commands) = told(&std::mem::take(&mut original.effects.bytes), 2, NOW);
+    assert_eq!(commands, 4, "SELECT and what changed something");
+    assert_eq!(dump(&mut replayed), dump(&mut original));
+}
+
 #[test]
 fn effects_make_the_same_keys_again() {
     // What is random, and what others would be told relative to now.
@@ -109,21 +147,8 @@ fn effects_make_the_same_keys_again() {
             original.now += 20;
         }
         let effects = std::mem::take(&mut original.effects.bytes);
-        let (mut replayed, mut loader) = server(seed + 1_000);
-        replayed.is_loading = true;
-        // Who brings data while they are read is not refused.
-        loader.is_master = true;
-        let (mut parser, mut at, mut commands) = (Parser::default(), 0, 0);
-        while let Some(length) = parser.next(&effects[at..], Limits { bulk_max: 1 << 30, is_stranger: false }).unwrap()
-        {
-            command::execute(&mut replayed, &mut loader, parser.args(&effects[at..]));
-            at += length;
-            commands += 1;
-        }
-        assert_eq!(at, effects.len());
+        let (mut replayed, commands) = told(&effects, seed + 1_000, original.now);
         assert!(commands > COMMANDS / 10, "{commands}");
-        replayed.is_loading = false;
-        replayed.now = original.now;
         let (expected, found) = (dump(&mut original), dump(&mut replayed));
         assert!(expected.len() > 5, "{}", expected.len());
         for (expected, found) in expected.iter().zip(&found) {

@@ -4,8 +4,9 @@
 
 mod support;
 
-use support::elements;
+use harness::until;
 use support::node::Node;
+use support::{elements, encode};
 
 /// What a listener hears of each line.
 fn heard(node: &Node, classes: &str, lines: &[&str]) -> Vec<String> {
@@ -34,7 +35,9 @@ fn heard(node: &Node, classes: &str, lines: &[&str]) -> Vec<String> {
 #[track_caller]
 fn compare(classes: &str, lines: &[&str]) {
     let [ours, theirs] = [Node::ours(&[]), Node::theirs(&[])].map(|node| heard(&node, classes, lines));
-    assert_eq!(ours, theirs, "{classes}");
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_eq!(ours, theirs, "{classes}");
+    }
 }
 
 #[test]
@@ -115,6 +118,14 @@ fn keys_that_are_new_and_keys_that_are_missed_are_told_of_beside_all_others() {
         "PFMERGE q p nokey",
         "MEMORY USAGE nokey",
         "XACK nokey g 1-1",
+        "XREAD STREAMS nokey 0",
+        "XREADGROUP GROUP g c STREAMS nokey >",
+        "XCLAIM nokey g c 0 1-1",
+        "XAUTOCLAIM nokey g c 0 0",
+        "SPOP nokey",
+        "SPOP nokey 3",
+        "MOVE k 1",
+        "COPY b k DB 2",
     ];
     compare("EAnm", &lines);
     compare("Enm", &lines);
@@ -147,4 +158,64 @@ fn what_is_stored_empty_tells_of_the_end_of_what_was_there() {
             "ZINCRBY d 2 a",
         ],
     );
+}
+
+/// Keys that were found, and keys that were not, behind each line.
+fn counted(node: &Node, lines: &[&str]) -> Vec<String> {
+    let count = |field| node.info(field).parse::<u64>().unwrap();
+    let mut client = node.client();
+    let count_line = |line: &&str| {
+        let before = [count("keyspace_hits"), count("keyspace_misses")];
+        match line.split_once(" | ") {
+            None => drop(client.call(line)),
+            // It waits until the other one is there.
+            Some((waiting, other)) => {
+                let mut waiter = node.client();
+                let words: Vec<&[u8]> = waiting.split(' ').map(str::as_bytes).collect();
+                waiter.send(&encode(&words)).unwrap();
+                until("a client that waits", || node.info("blocked_clients") == "1");
+                client.call(other);
+                waiter.receive().unwrap();
+            }
+        }
+        format!("{line}: {} {}", count("keyspace_hits") - before[0], count("keyspace_misses") - before[1])
+    };
+    lines.iter().map(count_line).collect()
+}
+
+#[test]
+fn what_is_read_is_counted_and_counted_once() {
+    let lines = [
+        "OBJECT ENCODING nokey",
+        "OBJECT REFCOUNT nokey",
+        "SET k v",
+        "OBJECT ENCODING k",
+        "SPOP nokey",
+        "SPOP nokey 3",
+        "SADD s a b c",
+        "SPOP s",
+        "SPOP s 0",
+        "SPOP s 1",
+        "SPOP s 5",
+        "XADD x 1-1 a b",
+        "XADD x 2-1 a b",
+        "XGROUP CREATE x g 0",
+        "XREAD STREAMS x 0",
+        "XREAD STREAMS x nokey 0 0",
+        "XREADGROUP GROUP g c COUNT 1 STREAMS x >",
+        "XREADGROUP GROUP g c STREAMS x >",
+        "XREADGROUP GROUP g c STREAMS x 0",
+        "XREADGROUP GROUP g c STREAMS nokey >",
+        "XREADGROUP GROUP nogroup c STREAMS x >",
+        "XCLAIM x g d 0 1-1 2-1",
+        "XCLAIM nokey g d 0 1-1",
+        "XAUTOCLAIM x g e 0 0",
+        "XAUTOCLAIM nokey g e 0 0",
+        "XREAD BLOCK 0 STREAMS x $ | XADD x 3-1 a b",
+        "XREADGROUP GROUP g c STREAMS x >",
+        "XREADGROUP GROUP g c BLOCK 0 STREAMS x > | XADD x 4-1 a b",
+        "XREAD BLOCK 0 STREAMS nokey 0 | XADD nokey 1-1 a b",
+    ];
+    let [ours, theirs] = [Node::ours(&[]), Node::theirs(&[])].map(|node| counted(&node, &lines));
+    assert_eq!(ours, theirs);
 }

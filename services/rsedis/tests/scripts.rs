@@ -71,6 +71,39 @@ fn a_library_gives_more_values_than_lua_takes() {
 }
 
 /// They are looked at one after the other.
+/// Of values that Rust holds Lua has room for some thousands.
+#[test]
+fn scripts_and_functions_may_be_more_than_lua_takes() {
+    let mut server = Server::new(Settings::default(), 1_700_000_000_000, 7);
+    let mut call = |words: &[&[u8]]| {
+        let mut client = Session { is_authenticated: true, may_all: true, ..Session::default() };
+        command::execute(&mut server, &mut client, OwnedArgs::new(words.iter().copied()).as_args());
+        String::from_utf8(client.reply.bytes).unwrap()
+    };
+    for number in 0..MANY {
+        let reply = call(&[b"EVAL", format!("return {number}").as_bytes(), b"0"]);
+        assert_eq!(reply, format!(":{number}\r\n"));
+    }
+    let code =
+        format!("#!lua name=many\nfor i = 1, {MANY} do redis.register_function('F' .. i, function() return i end) end");
+    assert_eq!(call(&[b"FUNCTION", b"LOAD", code.as_bytes()]), "$4\r\nmany\r\n");
+    assert_eq!(call(&[b"FCALL", format!("f{MANY}").as_bytes(), b"0"]), format!(":{MANY}\r\n"));
+    for number in 0..100 {
+        let code = format!("#!lua name=l{number}\nredis.register_function('g{number}', function() return 1 end)");
+        assert_eq!(call(&[b"FUNCTION", b"LOAD", code.as_bytes()]).lines().count(), 2);
+    }
+    assert_eq!(call(&[b"FCALL", b"g1", b"0"]), ":1\r\n");
+    assert_eq!(call(&[b"EVAL", b"return 0", b"0"]), ":0\r\n");
+    let replaced = b"#!lua name=many\nredis.register_function('f1', function() return 'new' end)";
+    assert_eq!(call(&[b"FUNCTION", b"LOAD", b"REPLACE", replaced]), "$4\r\nmany\r\n");
+    assert_eq!(call(&[b"FCALL", b"F1", b"0"]), "$3\r\nnew\r\n");
+    assert_eq!(call(&[b"FCALL", b"f2", b"0"]), "-ERR Function not found\r\n");
+    assert_eq!(call(&[b"SCRIPT", b"FLUSH"]), "+OK\r\n");
+    assert_eq!(call(&[b"FUNCTION", b"DELETE", b"many"]), "+OK\r\n");
+    assert_eq!(call(&[b"FCALL", b"f1", b"0"]), "-ERR Function not found\r\n");
+    assert!(call(&[b"EVALSHA", b"06d3d9b2060dd51343d5f19f0e531f15c507e3d1", b"0"]).starts_with("-NOSCRIPT"));
+}
+
 #[test]
 fn a_format_may_have_millions_of_fields() {
     let reply = eval("return struct.size(string.rep('x', 3000000))", false);

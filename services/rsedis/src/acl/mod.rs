@@ -182,14 +182,15 @@ impl Users {
     }
 
     /// Changes a user, or makes one. All rules hold, or none. Errors: what is wrong with which.
-    pub fn set(&mut self, name: &[u8], rules: &[&[u8]]) -> Result<(), String> {
-        let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let merged = merge_selectors(rules)
-            .map_err(|place| format!("Unmatched parenthesis in acl selector starting at '{}'.", shown(rules[place])))?;
+    pub fn set(&mut self, name: &[u8], rules: &[&[u8]]) -> Result<(), Vec<u8>> {
+        let unmatched =
+            |place| [b"Unmatched parenthesis in acl selector starting at '".as_slice(), rules[place], b"'."].concat();
+        let merged = merge_selectors(rules).map_err(unmatched)?;
         let mut user = self.get(name).cloned().unwrap_or_else(|| User::new(self.allows_channels));
         for rule in &merged {
-            user.apply(rule, self.allows_channels)
-                .map_err(|error| format!("Error in ACL SETUSER modifier '{}': {error}", shown(rule)))?;
+            user.apply(rule, self.allows_channels).map_err(|error| {
+                [b"Error in ACL SETUSER modifier '".as_slice(), rule, b"': ", error.to_string().as_bytes()].concat()
+            })?;
         }
         self.by_name.insert(name.to_vec(), user);
         Ok(())

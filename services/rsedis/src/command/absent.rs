@@ -1,5 +1,6 @@
 //! What this server does not have, said as a Redis without it says it: modules and the cluster. And LOLWUT.
 
+use super::options::{integer, is};
 use crate::REDIS_VERSION;
 use crate::failure::{Failure, Outcome};
 use crate::protocol::Args;
@@ -29,7 +30,18 @@ pub(super) fn module_load(_: &mut Server, _: &mut Session, _: Args<'_>) -> Outco
 }
 
 /// Every version but two has the version for a picture.
-pub(super) fn lolwut(_: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
+pub(super) fn lolwut(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    if let (Some(word), Some(version)) = (args.get(1), args.get(2))
+        && is(word, "VERSION")
+    {
+        // Pictures have sizes.
+        let sizes = match integer(version)? {
+            5 => 3,
+            6 => 2,
+            _ => 0,
+        };
+        args.from(3).iter().take(sizes).try_for_each(|size| integer(size).map(drop))?;
+    }
     client.reply.verbatim(&format!("Redis ver. {REDIS_VERSION}\n"));
     Ok(())
 }

@@ -109,7 +109,7 @@ pub(super) fn setuser(server: &mut Server, client: &mut Session, args: Args<'_>)
         return Err(Failure::new("ERR Usernames can't contain spaces or null characters"));
     }
     let rules: Vec<&[u8]> = args.from(3).iter().collect();
-    server.users.set(name, &rules).map_err(|why| Failure::text(format!("ERR {why}")))?;
+    server.users.set(name, &rules).map_err(|why| Failure::joined(&[b"ERR ", &why]))?;
     follow(server, Some(client));
     client.reply.ok();
     Ok(())
@@ -208,8 +208,8 @@ pub(super) fn cat(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outco
     let names: Vec<&str> = match args.get(2) {
         None => CATEGORY_NAMES.iter().map(|(_, name)| &name[1..]).collect(),
         Some(name) if args.len() == 3 => {
-            let shown = String::from_utf8_lossy(&name[..name.len().min(128)]);
-            let category = category_named(name).ok_or(Failure::text(format!("ERR Unknown category '{shown}'")))?;
+            let unknown = || Failure::joined(&[b"ERR Unknown category '", &name[..name.len().min(128)], b"'"]);
+            let category = category_named(name).ok_or_else(unknown)?;
             commands_of(category).map(|command| command.name).collect()
         }
         Some(_) => return Err(unknown_arguments(args)),
@@ -220,8 +220,7 @@ pub(super) fn cat(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outco
 }
 
 fn unknown_arguments(args: Args<'_>) -> Failure {
-    let word = String::from_utf8_lossy(args.at(1));
-    Failure::subcommand(&word, "ACL")
+    Failure::subcommand(args.at(1), "ACL")
 }
 
 pub(super) fn genpass(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
@@ -280,27 +279,28 @@ pub(super) fn log(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
 }
 
 pub(super) fn dryrun(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let user = server.users.get(args.at(2));
-    let user = user.ok_or_else(|| Failure::text(format!("ERR User '{}' not found", shown(args.at(2)))))?;
+    let user = user.ok_or_else(|| Failure::joined(&[b"ERR User '", args.at(2), b"' not found"]))?;
     let tried = args.from(3);
-    let command = super::resolve(tried).map_err(|failure| match failure.0.starts_with("ERR wrong number") {
+    let command = super::resolve(tried).map_err(|failure| match failure.0.starts_with(b"ERR wrong number") {
         true => failure,
-        false => Failure::text(format!("ERR Command '{}' not found", shown(tried.at(0)))),
+        false => Failure::joined(&[b"ERR Command '", tried.at(0), b"' not found"]),
     })?;
     let text = match user.check(command, tried) {
         Ok(()) => {
             client.reply.ok();
             return Ok(());
         }
-        Err(Denied::Command) => format!("This user has no permissions to run the '{}' command", command.name),
+        Err(Denied::Command) => {
+            format!("This user has no permissions to run the '{}' command", command.name).into_bytes()
+        }
         Err(Denied::Key(place)) => {
-            format!("This user has no permissions to access the '{}' key", shown(tried.at(place)))
+            [b"This user has no permissions to access the '".as_slice(), tried.at(place), b"' key"].concat()
         }
         Err(Denied::Channel(place)) => {
-            format!("This user has no permissions to access the '{}' channel", shown(tried.at(place)))
+            [b"This user has no permissions to access the '".as_slice(), tried.at(place), b"' channel"].concat()
         }
     };
-    client.reply.bulk(text.as_bytes());
+    client.reply.bulk(&text);
     Ok(())
 }

@@ -369,6 +369,10 @@ fn field(server: &mut Server, client: &mut Session, args: Args<'_>, is_readonly:
     if changes > 0 {
         server.changed_string(client.database, key.bytes);
         server.dirty += changes - 1;
+    } else if grows {
+        // No field was set, but the string is longer: Redis keeps that to itself.
+        server.touch(client.database, key.bytes);
+        server.dirty += 1;
     }
     Ok(())
 }

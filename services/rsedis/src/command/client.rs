@@ -139,7 +139,7 @@ fn type_filter(word: &[u8]) -> Outcome<fn(&Session) -> bool> {
         word if is(word, "pubsub") => Ok(|session| is_listener(session) && !session.is_replica()),
         word if is(word, "master") => Ok(|session| session.is_master),
         word if is(word, "replica") || is(word, "slave") => Ok(Session::is_replica),
-        _ => Err(Failure::text(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)))),
+        _ => Err(Failure::joined(&[b"ERR Unknown client type '", word, b"'"])),
     }
 }
 
@@ -229,7 +229,7 @@ pub(super) fn kill(server: &mut Server, client: &mut Session, args: Args<'_>) ->
                 word if is(word, "TYPE") => filters.push(Box::new(type_filter(value)?)),
                 word if is(word, "USER") => {
                     if server.users.get(value).is_none() {
-                        return Err(Failure::text(format!("ERR No such user '{text}'")));
+                        return Err(Failure::joined(&[b"ERR No such user '", value, b"'"]));
                     }
                     let user = value.to_vec();
                     filters.push(Box::new(move |session| session.user == user));

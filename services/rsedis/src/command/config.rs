@@ -63,16 +63,22 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     }
     // All or nothing.
     let mut settings = server.settings.clone();
-    let mut seen = Vec::new();
+    let (mut seen, mut names) = (Vec::new(), Vec::new());
     for at in (2..args.len()).step_by(2) {
         let name = args.at(at);
         let shown = String::from_utf8_lossy(name);
         let Some(index) = find(name) else {
-            return Err(Failure::text(format!("ERR Unknown option or number of arguments for CONFIG SET - '{shown}'")));
+            return Err(Failure::joined(&[
+                b"ERR Unknown option or number of arguments for CONFIG SET - '",
+                name,
+                b"'",
+            ]));
         };
-        if seen.contains(&index) {
+        // By its other name a parameter may come once more: then the last counts, as in Redis.
+        if names.iter().any(|known: &&[u8]| known.eq_ignore_ascii_case(name)) {
             return Err(failed(&shown, "duplicate parameter"));
         }
+        names.push(name);
         seen.push(index);
         let value = std::str::from_utf8(args.at(at + 1));
         let value = value.map_err(|_| failed(&shown, "the value is no UTF-8: send text"))?.to_owned();
@@ -147,8 +153,11 @@ pub fn go_back(server: &mut Server, why: &str) -> String {
     if let Ok(tls) = Tls::open(&server.settings) {
         server.tls = tls;
     }
-    let why = if name == "bind" { "Failed to bind to specified addresses." } else { "Unable to listen on this port." };
-    failed(name, &format!("{why} Check server logs.")).0.into_owned()
+    let why = match name {
+        "bind" => "Failed to bind to specified addresses.",
+        _ => "Unable to listen on this port. Check server logs.",
+    };
+    failed(name, why).to_string()
 }
 
 /// These parameters hold from now on; what held before.

@@ -48,8 +48,7 @@ pub(super) fn hello(server: &mut Server, client: &mut Session, args: Args<'_>) -
             name = Some(args.at(at + 1));
             at += 2;
         } else {
-            let word = String::from_utf8_lossy(word);
-            return Err(Failure::text(format!("ERR Syntax error in HELLO option '{word}'")));
+            return Err(Failure::joined(&[b"ERR Syntax error in HELLO option '", word, b"'"]));
         }
     }
     if !client.is_authenticated && !server.users.is_open() {

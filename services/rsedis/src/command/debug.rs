@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::options::{integer, is};
-use crate::failure::{Failure, NO_KEY, Outcome, SYNTAX};
+use crate::failure::{Failure, NO_KEY, NOT_POSITIVE, Outcome, SYNTAX};
 use crate::keyspace::Key;
-use crate::number::parse_double;
+use crate::number::{parse_double, parse_integer};
 use crate::protocol::Args;
 use crate::server::{Request, Server};
 use crate::session::Session;
@@ -21,7 +21,7 @@ const NOT_ALLOWED: Failure = Failure::new(
 /// What there is.
 const HELP: &[&str] = &[
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "AOF-FLUSH-SLEEP <microsec>, QUICKLIST-PACKED-THRESHOLD <size>, REPLYBUFFER <setting> <value>, STRINGMATCH-LEN <len> <pattern>",
+    "AOF-FLUSH-SLEEP <microsec>, QUICKLIST-PACKED-THRESHOLD <size>, REPLYBUFFER <setting> <value>",
     "    Are taken, and have nothing here to act on.",
     "CHANGE-REPL-ID",
     "    Change the replication IDs of the instance.",
@@ -79,7 +79,7 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
         }
         ("set-active-expire", 3) => server.expires_actively = flag(2)?,
         ("log", 3) => log::notice(format_args!("DEBUG LOG: {}", String::from_utf8_lossy(args.at(2)))),
-        ("error", 3) => return Err(Failure::text(String::from_utf8_lossy(args.at(2)).into_owned())),
+        ("error", 3) => return Err(Failure::joined(&[args.at(2)])),
         // On a thread of its own, as the worst of places: nobody waits for it.
         ("panic" | "assert" | "segfault", 2) => {
             #[expect(clippy::panic, reason = "it was asked for")]
@@ -193,12 +193,21 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
             server.heed_signals();
         }
         ("htstats-key", 3) => {
-            server.find(client.database, &Key::new(args.at(2))).ok_or(NO_KEY)?;
+            let place = server.find(client.database, &Key::new(args.at(2))).ok_or(NO_KEY)?;
+            let encoding = server.databases[client.database].entry(place).encoding();
+            if !matches!(encoding, "hashtable" | "skiplist") {
+                return Err(Failure::new(
+                    "ERR The value stored at the specified key is not represented using an hash table",
+                ));
+            }
             client.reply.verbatim("Hash table 0 stats (main hash table):\n");
             return Ok(());
         }
         ("htstats", 3) => {
-            let text = format!("[Dictionary HT]\nkeys: {}\n", server.databases[client.database].len());
+            let number = usize::try_from(integer(args.at(2))?).ok();
+            let keys = number.and_then(|number| server.databases.get(number));
+            let keys = keys.ok_or(Failure::new("ERR Out of range database"))?.len();
+            let text = format!("[Dictionary HT]\nkeys: {keys}\n");
             client.reply.verbatim(&text);
             return Ok(());
         }
@@ -207,14 +216,8 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
             server.replication.id = id;
             server.replication.second = None;
         }
-        ("stringmatch-len", 4) => {
-            integer(args.at(2))?;
-        }
         _ => {
-            return Err(Failure::text(format!(
-                "ERR unknown subcommand or wrong number of arguments for '{}'. Try DEBUG HELP.",
-                String::from_utf8_lossy(args.at(1))
-            )));
+            return Err(Failure::subcommand(args.at(1), "DEBUG"));
         }
     }
     client.reply.ok();
@@ -259,10 +262,11 @@ fn reload(server: &mut Server, bytes: &[u8], flushes: bool, merges: bool) -> Out
 
 /// `DEBUG POPULATE count [prefix] [size]`.
 fn populate(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let count = integer(args.at(2))?.max(0);
+    let number = |text| parse_integer(text).filter(|number| *number >= 0).ok_or(NOT_POSITIVE);
+    let count = number(args.at(2))?;
     let prefix = args.get(3).unwrap_or(b"key");
     let size = match args.get(4) {
-        Some(text) => Some(integer(text)?.max(0) as usize),
+        Some(text) => Some(number(text)? as usize),
         None => None,
     };
     for number in 0..count {

@@ -27,7 +27,7 @@ fn conditions(args: Args<'_>) -> Outcome<Conditions> {
         } else if is(word, "LT") {
             found.if_less = true;
         } else {
-            return Err(Failure::text(format!("ERR Unsupported option {}", String::from_utf8_lossy(word))));
+            return Err(Failure::joined(&[b"ERR Unsupported option ", word]));
         }
     }
     if found.if_none && (found.if_some || found.if_greater || found.if_less) {
@@ -129,7 +129,8 @@ pub(super) fn pttl(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 }
 
 pub(super) fn expiretime(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    tell(server, client, args, |at, _| at.saturating_add(500) / 1000)
+    // No time is negative, and the last one is rounded up, as in Redis.
+    tell(server, client, args, |at, _| ((at as u64).wrapping_add(500) / 1000) as i64)
 }
 
 pub(super) fn pexpiretime(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {

@@ -36,8 +36,7 @@ pub(super) fn load(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     let mut replaces = false;
     for word in args.to(args.len() - 1).from(2).iter() {
         if !is(word, "REPLACE") {
-            let word = String::from_utf8_lossy(word);
-            return Err(Failure::text(format!("ERR Unknown option given: {word}")));
+            return Err(Failure::joined(&[b"ERR Unknown option given: ", word]));
         }
         replaces = true;
     }
@@ -59,13 +58,13 @@ pub(super) fn delete(server: &mut Server, client: &mut Session, args: Args<'_>) 
     Ok(())
 }
 
-fn wrong_count(name: &str) -> Failure {
+fn wrong_count(name: &[u8]) -> Failure {
     Failure::subcommand(name, "FUNCTION")
 }
 
 pub(super) fn flush(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     if args.len() > 3 {
-        return Err(wrong_count(&String::from_utf8_lossy(args.at(1))));
+        return Err(wrong_count(args.at(1)));
     }
     let is_understood = match args.get(2) {
         None => true,
@@ -93,7 +92,7 @@ pub(super) fn list(server: &mut Server, client: &mut Session, args: Args<'_>) ->
             let given = args.get(at).ok_or(Failure::new("ERR library name argument was not given"))?;
             pattern = Some(given);
         } else {
-            return Err(Failure::text(format!("ERR Unknown argument {}", String::from_utf8_lossy(word))));
+            return Err(Failure::joined(&[b"ERR Unknown argument ", word]));
         }
         at += 1;
     }
@@ -179,7 +178,7 @@ pub(super) fn dump(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
 
 pub(super) fn restore(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     if args.len() > 4 {
-        return Err(wrong_count(&String::from_utf8_lossy(args.at(1))));
+        return Err(wrong_count(args.at(1)));
     }
     let (flushes, replaces) = match args.get(3) {
         None => (false, false),
@@ -207,8 +206,8 @@ pub(super) fn restore(server: &mut Server, client: &mut Session, args: Args<'_>)
         if let Err(failure) = scripts.load_library(&code, replaces, None) {
             (scripts.libraries, scripts.functions) = before;
             // The words of RESTORE are other than those of LOAD.
-            return Err(match failure.0.starts_with("ERR Library '") {
-                true => Failure::text(failure.0.replace('\'', "")),
+            return Err(match failure.0.starts_with(b"ERR Library '") {
+                true => Failure::text(failure.to_string().replace('\'', "")),
                 false => failure,
             });
         }

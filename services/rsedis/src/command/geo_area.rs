@@ -1,9 +1,12 @@
 //! Which geohashes a part of the earth's surface has, as ranges of scores: so that a search does not look at every member.
 
-use super::geo::{EARTH_RADIUS_METRES, LATITUDE_MAX, LONGITUDE_MAX, Place, STEPS, cell, spread};
+use super::geo::{EARTH_RADIUS_METRES, LATITUDE_MAX, LONGITUDE_MAX, Place, STEPS, cell, gather, spread};
 
 /// More cells in a row than this, and larger ones are taken: more members outside of the area against more lookups.
 const CELLS_MAX: u32 = 4;
+/// Cells in a row, but for that of an edge.
+const CELLS: u32 = 1 << STEPS;
+const SIDE: f64 = CELLS as f64;
 /// What rounding may cost, as a part of a width.
 const ROUNDING: f64 = 1e-9;
 
@@ -51,11 +54,20 @@ pub(super) fn ranges(centre: Place, reach: Reach) -> Vec<(u64, u64)> {
     merged
 }
 
-/// The first and the last cell of an interval, with one more on each side.
+/// The first and the last cell of an interval, with one more on each side. The eastern and northern edges have a cell for themselves,
+/// behind all others.
 fn cells(from: f64, to: f64, max: f64) -> (u32, u32) {
-    let last = (1 << STEPS) - 1;
-    let at = |value: f64| cell(value.clamp(-max, max), max).min(last);
-    (at(from).saturating_sub(1), (at(to) + 1).min(last))
+    let at = |value: f64| cell(value.clamp(-max, max), max);
+    (at(from).saturating_sub(1), (at(to) + 1).min(CELLS))
+}
+
+/// Whether a score is that of a place.
+pub(super) fn is_hash(score: f64) -> bool {
+    // What is not negative, and has no bits beside those of the edges' cells.
+    (0.0..4.0 * SIDE * SIDE).contains(&score) && {
+        let bits = score as u64;
+        gather(bits) <= CELLS && gather(bits >> 1) <= CELLS
+    }
 }
 
 /// Hashes of a rectangle of cells, in squares of the smallest size that needs few of them.

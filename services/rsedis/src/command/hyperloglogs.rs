@@ -167,10 +167,7 @@ pub(super) fn pfdebug(server: &mut Server, client: &mut Session, args: Args<'_>)
             }
             client.reply.flag(is_changed);
         }
-        word => {
-            let word = String::from_utf8_lossy(word);
-            return Err(Failure::text(format!("ERR Unknown PFDEBUG subcommand '{word}'")));
-        }
+        word => return Err(Failure::joined(&[b"ERR Unknown PFDEBUG subcommand '", word, b"'"])),
     }
     Ok(())
 }

@@ -3,8 +3,9 @@
 use super::docs;
 use super::hints::hints;
 use super::key_specs::{self, ACCESS_NAMES, Access, Begin, Find, KeyPlace, KeySpec, NOT_KEY, keys_of};
+use super::names::{callable, called};
 use super::options::is;
-use super::{CATEGORY_NAMES, COMMANDS, Command, FLAG_NAMES, NO_MANDATORY_KEYS, named};
+use super::{CATEGORY_NAMES, Command, FLAG_NAMES, NO_MANDATORY_KEYS};
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::glob;
 use crate::protocol::{Args, Reply};
@@ -43,13 +44,13 @@ fn describe(reply: &mut Reply, command: &Command) {
 }
 
 pub(super) fn all(_: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
-    client.reply.array(COMMANDS.len());
-    COMMANDS.iter().for_each(|command| describe(&mut client.reply, command));
+    client.reply.array(callable().count());
+    callable().for_each(|command| describe(&mut client.reply, command));
     Ok(())
 }
 
 pub(super) fn count(_: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
-    client.reply.count(COMMANDS.len());
+    client.reply.count(callable().count());
     Ok(())
 }
 
@@ -59,7 +60,7 @@ pub(super) fn command_info(server: &mut Server, client: &mut Session, args: Args
     }
     client.reply.array(args.len() - 2);
     for name in args.from(2).iter() {
-        match named(name) {
+        match called(name) {
             Some(command) => describe(&mut client.reply, command),
             None => client.reply.null(),
         }
@@ -69,8 +70,8 @@ pub(super) fn command_info(server: &mut Server, client: &mut Session, args: Args
 
 pub(super) fn command_docs(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let wanted: Vec<&Command> = match args.len() {
-        2 => COMMANDS.iter().collect(),
-        _ => args.from(2).iter().filter_map(named).collect(),
+        2 => callable().collect(),
+        _ => args.from(2).iter().filter_map(called).collect(),
     };
     client.reply.map(wanted.len());
     for command in wanted {
@@ -94,7 +95,7 @@ pub(super) fn list(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outc
         },
         _ => return Err(SYNTAX),
     };
-    let flat = COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands));
+    let flat = callable().flat_map(|command| [command].into_iter().chain(command.subcommands));
     let wanted: Vec<&str> = flat.filter(|command| is_wanted(command)).map(|command| command.name).collect();
     client.reply.set(wanted.len());
     wanted.iter().for_each(|name| client.reply.bulk(name.as_bytes()));

@@ -12,7 +12,6 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::structure::listpack::Item;
 use crate::structure::table::Element as _;
-use crate::value::{Hash, List, Set, Value, Zset};
 
 pub(super) fn del(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let lazily = server.settings.lazily.deletes;
@@ -183,6 +182,7 @@ pub(super) fn move_key(server: &mut Server, client: &mut Session, args: Args<'_>
     if is_moved && let Some(entry) = server.databases[from].remove(&key) {
         let place = server.databases[to].insert(&key, entry);
         carry_clock(server, to, place, clock.flatten());
+        server.tell_new_keys(to);
         if server.is_own_change() {
             server.note_own_expiry(to, key.bytes);
         }
@@ -193,39 +193,6 @@ pub(super) fn move_key(server: &mut Server, client: &mut Session, args: Args<'_>
     }
     client.reply.flag(is_moved);
     Ok(())
-}
-
-/// A copy of a value, element by element.
-fn duplicate(server: &Server, value: &Value) -> Value {
-    let packing = server.packing();
-    match value {
-        Value::String(bytes) => Value::String(bytes.clone()),
-        Value::List(list) => {
-            let mut copy = List::default();
-            list.iter().for_each(|item| copy.push(crate::value::End::Back, &item.to_vec(), packing.list_size));
-            Value::List(copy.into())
-        }
-        Value::Set(set) => {
-            let mut copy = Set::default();
-            for item in set.iter() {
-                copy.insert(&item.to_vec(), packing.intset_entries);
-            }
-            Value::Set(copy)
-        }
-        Value::Hash(hash) => {
-            let mut copy = Hash::default();
-            hash.each(|field, value| {
-                copy.set(&field.to_vec(), &value.to_vec(), &packing);
-            });
-            Value::Hash(copy)
-        }
-        Value::Zset(zset) => {
-            let mut copy = Zset::default();
-            zset.range(0, zset.len(), |member, score| copy.insert(&member.to_vec(), score, &packing));
-            Value::Zset(copy)
-        }
-        Value::Stream(stream) => Value::Stream(stream.clone()),
-    }
 }
 
 pub(super) fn copy(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
@@ -253,7 +220,7 @@ pub(super) fn copy(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     let entry = server.databases[from].entry(place);
     let expiry = entry.expiry();
     let copied = match (entry.value(), entry.text()) {
-        (Some(value), _) => Entry::object(target.bytes, duplicate(server, value), expiry),
+        (Some(value), _) => Entry::object(target.bytes, value.clone(), expiry),
         (None, Some(text)) => Entry::string(target.bytes, &text.to_vec(), expiry),
         (None, None) => return Err(NO_KEY),
     };
@@ -275,7 +242,7 @@ pub(super) fn copy(server: &mut Server, client: &mut Session, args: Args<'_>) ->
 
 /// The key that OBJECT is asked about.
 fn object(server: &mut Server, client: &mut Session, args: Args<'_>) -> Option<Place> {
-    let place = server.find(client.database, &Key::new(args.at(2)));
+    let place = server.find_counted(client.database, &Key::new(args.at(2)));
     if place.is_none() {
         client.reply.null();
     }

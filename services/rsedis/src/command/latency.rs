@@ -126,8 +126,8 @@ fn draw(values: &[(u64, String)]) -> String {
 
 pub(super) fn graph(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let name = String::from_utf8_lossy(args.at(2));
-    let known = series(server, args.at(2));
-    let series = known.ok_or_else(|| Failure::text(format!("ERR No samples available for event '{name}'")))?;
+    let unknown = || Failure::joined(&[b"ERR No samples available for event '", args.at(2), b"'"]);
+    let series = series(server, args.at(2)).ok_or_else(unknown)?;
     let values: Vec<(u64, String)> =
         series.samples.iter().map(|sample| (sample.millis, age(server.now / 1000 - sample.at))).collect();
     let (low, high) = (values.iter().map(|(millis, _)| *millis).min(), values.iter().map(|(millis, _)| *millis).max());

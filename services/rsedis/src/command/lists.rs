@@ -333,6 +333,15 @@ pub(super) fn numbered_keys<'a>(args: Args<'a>, at: usize) -> Outcome<(Args<'a>,
     Ok((args.from(at + 1), args.from(at + 1 + number), number))
 }
 
+/// `[COUNT count]` at the end: how many elements are to be taken.
+pub(super) fn most_of(rest: Args<'_>) -> Outcome<usize> {
+    let Some(word) = rest.get(0) else { return Ok(1) };
+    let value = rest.get(1).filter(|_| is(word, "COUNT")).ok_or(SYNTAX)?;
+    let most = count(value).ok().filter(|count| *count > 0);
+    let most = most.ok_or(Failure::new("ERR count should be greater than 0"))?;
+    if rest.len() > 2 { Err(SYNTAX) } else { Ok(most) }
+}
+
 /// Lets a client wait for one of the keys behind its timeout: `timeout numkeys key …`.
 pub(super) fn wait_for_any(
     server: &mut Server,
@@ -352,13 +361,11 @@ fn pop_many(server: &mut Server, client: &mut Session, args: Args<'_>, first: us
     let (keys, rest, number) = numbered_keys(args, first)?;
     let end_word = rest.get(0).ok_or(SYNTAX)?;
     let end = end(end_word)?;
-    let most = match (rest.get(1), rest.get(2)) {
-        (None, None) => 1,
-        (Some(word), Some(value)) if is(word, "COUNT") && rest.len() == 3 => {
-            count(value).ok().filter(|count| *count > 0).ok_or(Failure::new("ERR count should be greater than 0"))?
-        }
-        _ => return Err(SYNTAX),
-    };
+    let most = most_of(rest.from(1))?;
+    if first > 1 {
+        // The timeout is read last.
+        deadline(args.at(1), server.now)?;
+    }
     for name in keys.iter().take(number) {
         if !client.is_served(name) {
             continue;
@@ -394,8 +401,8 @@ pub(super) fn lmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -
 }
 
 pub(super) fn blmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let deadline = deadline(args.at(1), server.now)?;
     if !pop_many(server, client, args, 2)? {
+        let deadline = deadline(args.at(1), server.now)?;
         wait_for_any(server, client, args, deadline)?;
     }
     Ok(())

@@ -259,11 +259,11 @@ const ERROR_CODES_MAX: usize = 128;
 /// Answers with an error.
 pub fn refuse(server: &mut Server, client: &mut Session, failure: &Failure) {
     server.stats.errors += 1;
-    let code = failure.0.split(' ').next().unwrap_or("ERR");
+    let code = String::from_utf8_lossy(failure.0.split(|byte| *byte == b' ').next().unwrap_or(b"ERR"));
     let by_code = &mut server.stats.errors_by_code;
     // Scripts make codes of their own: those beyond the bound are counted among all errors only (as in Redis 7.2).
-    if by_code.len() < ERROR_CODES_MAX || by_code.contains_key(code) {
-        *by_code.entry(code.to_owned()).or_default() += 1;
+    if by_code.len() < ERROR_CODES_MAX || by_code.contains_key(code.as_ref()) {
+        *by_code.entry(code.into_owned()).or_default() += 1;
     }
     client.reply.error(&failure.0);
 }

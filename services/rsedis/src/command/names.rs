@@ -73,6 +73,21 @@ pub fn named(name: &[u8]) -> Option<&'static Command> {
     all().iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name)).copied()
 }
 
+/// A command by the name that clients have for it, a subcommand as `config|get`, whatever its case.
+pub(super) fn called(name: &[u8]) -> Option<&'static Command> {
+    match memchr::memchr(b'|', name) {
+        None => find(name),
+        Some(at) => subcommand(find(&name[..at])?, &name[at + 1..]),
+    }
+}
+
+/// Commands that clients can call.
+pub(super) fn callable() -> impl Iterator<Item = &'static Command> {
+    let removed = RENAMES.get_or_init(Vec::new).iter().filter(|(_, name)| name.is_empty());
+    let removed: Vec<&str> = removed.map(|(name, _)| name.as_str()).collect();
+    COMMANDS.iter().filter(move |command| !removed.contains(&command.name))
+}
+
 /// The longest name of a command is shorter than this.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -105,8 +120,8 @@ pub fn resolve(args: Args<'_>) -> Outcome<&'static Command> {
         Some(sub) if sub.takes(args.len()) => Ok(sub),
         Some(sub) => Err(Failure::arity(sub.name)),
         None => {
-            let (wanted, name) = (shown(wanted), command.name.to_ascii_uppercase());
-            Err(Failure::text(format!("ERR unknown subcommand '{wanted}'. Try {name} HELP.")))
+            let end = format!("'. Try {} HELP.", command.name.to_ascii_uppercase());
+            Err(Failure::joined(&[b"ERR unknown subcommand '", beginning(wanted), end.as_bytes()]))
         }
     }
 }
@@ -127,23 +142,29 @@ pub fn is_known(name: &[u8]) -> bool {
 }
 
 pub(super) fn shown(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
+    String::from_utf8_lossy(beginning(bytes)).into_owned()
+}
+
+/// As much of a word as an error shows.
+fn beginning(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len().min(128)]
 }
 
 #[cold]
 fn unknown(args: Args<'_>) -> Failure {
-    let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(args.at(0)));
+    let mut text =
+        [b"ERR unknown command '".as_slice(), beginning(args.at(0)), b"', with args beginning with: "].concat();
     let mut listed = 0;
     for argument in args.from(1).iter() {
         if listed >= 128 {
             break;
         }
         let argument = &argument[..argument.len().min(128 - listed)];
-        let argument = format!("'{}' ", String::from_utf8_lossy(argument));
+        let argument = [b"'".as_slice(), argument, b"' "].concat();
         listed += argument.len();
-        text.push_str(&argument);
+        text.extend_from_slice(&argument);
     }
-    Failure::text(text)
+    Failure::joined(&[&text])
 }
 
 #[cfg(test)]

@@ -142,8 +142,7 @@ pub(super) fn publish(server: &mut Server, client: &mut Session, args: Args<'_>)
 
 fn list(server: &mut Server, client: &mut Session, args: Args<'_>, kind: Kind) -> Outcome {
     if args.len() > 3 {
-        let name = String::from_utf8_lossy(args.at(1));
-        return Err(Failure::subcommand(&name, "PUBSUB"));
+        return Err(Failure::subcommand(args.at(1), "PUBSUB"));
     }
     let is_wanted = |name: &&Vec<u8>| args.get(2).is_none_or(|pattern| glob::matches(pattern, name));
     let names: Vec<&Vec<u8>> = registry(server, kind).keys().filter(is_wanted).collect();

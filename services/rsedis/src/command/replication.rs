@@ -154,10 +154,7 @@ pub(super) fn replconf(server: &mut Server, client: &mut Session, args: Args<'_>
                 _ => return Err(Failure::new("ERR value is out of range, value must between 0 and 1")),
             },
             word if is(word, "rdb-filter-only") => set_contents(replica, value)?,
-            other => {
-                let other = String::from_utf8_lossy(other);
-                return Err(Failure::text(format!("ERR Unrecognized REPLCONF option: {other}")));
-            }
+            other => return Err(Failure::joined(&[b"ERR Unrecognized REPLCONF option: ", other])),
         }
     }
     client.reply.ok();

@@ -102,6 +102,8 @@ pub(super) fn spop(server: &mut Server, client: &mut Session, args: Args<'_>) ->
         }
         return Ok(());
     };
+    // Where all are taken Redis reads them first, and counts that.
+    let is_read = most.is_some_and(|most| most > 0 && most >= set.len());
     let mut taken = Vec::new();
     while taken.len() < most.unwrap_or(1)
         && let Some(place) = random.below(set.len())
@@ -111,6 +113,7 @@ pub(super) fn spop(server: &mut Server, client: &mut Session, args: Args<'_>) ->
         taken.push(member);
     }
     server.random = random;
+    server.stats.hits += u64::from(is_read);
     if most.is_some() {
         client.reply.set(taken.len());
     }

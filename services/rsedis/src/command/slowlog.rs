@@ -56,7 +56,7 @@ fn keep(server: &mut Server, client: &Session, command: &Command, args: Args<'_>
 pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let count = match args.get(2) {
         None => 10,
-        Some(_) if args.len() > 3 => return Err(Failure::subcommand("GET", "SLOWLOG")),
+        Some(_) if args.len() > 3 => return Err(Failure::subcommand(b"GET", "SLOWLOG")),
         Some(text) => match parse_integer(text) {
             Some(-1) => server.slow.len(),
             count => {

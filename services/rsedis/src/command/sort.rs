@@ -109,14 +109,23 @@ fn order(
     let mut keyed = Vec::with_capacity(elements.len());
     for element in elements {
         let weight = match weights(&element) {
-            Some(text) if text.is_empty() => 0.0,
-            Some(text) => parse_double(&text).ok_or(refused.clone())?,
+            Some(text) => weight(&text).ok_or(refused.clone())?,
             None => 0.0,
         };
         keyed.push((weight, element));
     }
     keyed.sort_by(|one, other| turn(one.0.total_cmp(&other.0).then_with(|| one.1.cmp(&other.1))));
     Ok(keyed.into_iter().map(|(_, element)| element).collect())
+}
+
+/// A number as C reads it: behind spaces, and up to a zero.
+fn weight(text: &[u8]) -> Option<f64> {
+    let text = text.split(|byte| *byte == 0).next()?;
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let spaces = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
+    parse_double(&text[spaces..])
 }
 
 /// Patterns name keys that nobody can tell beforehand: who may not read all keys may not use them.

@@ -395,20 +395,15 @@ fn begin(server: &mut Server, client: &mut Session, mut wanted: Tracking, prefix
     }
     let before = client.tracking.as_ref().map(|tracking| tracking.prefixes.clone()).unwrap_or_default();
     for (place, prefix) in prefixes.iter().enumerate() {
-        let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let overlap = |other: &[u8], with: &[u8]| {
+            let end = b"'. Prefixes for a single client must not overlap.";
+            Failure::joined(&[b"ERR Prefix '", prefix, b"' overlaps with ", with, b" prefix '", other, end])
+        };
         if let Some(other) = before.iter().find(|other| collide(prefix, other)) {
-            return Err(Failure::text(format!(
-                "ERR Prefix '{}' overlaps with an existing prefix '{}'. Prefixes for a single client must not overlap.",
-                shown(prefix),
-                shown(other)
-            )));
+            return Err(overlap(other, b"an existing"));
         }
         if let Some(other) = prefixes[place + 1..].iter().find(|other| collide(prefix, other)) {
-            return Err(Failure::text(format!(
-                "ERR Prefix '{}' overlaps with another provided prefix '{}'. Prefixes for a single client must not overlap.",
-                shown(prefix),
-                shown(other)
-            )));
+            return Err(overlap(other, b"another provided"));
         }
     }
     wanted.prefixes = before;

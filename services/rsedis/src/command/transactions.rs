@@ -46,8 +46,8 @@ pub(super) fn abort(server: &mut Server, client: &mut Session, args: Args<'_>, f
         return failure;
     }
     server.unwatch(client);
-    let why = failure.0.strip_prefix("ERR ").unwrap_or(&failure.0);
-    Failure::text(format!("EXECABORT Transaction discarded because of: {why}"))
+    let why = failure.0.strip_prefix(b"ERR ").unwrap_or(&failure.0);
+    Failure::joined(&[b"EXECABORT Transaction discarded because of: ", why])
 }
 
 pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Outcome {
@@ -68,7 +68,7 @@ pub(super) fn exec(server: &mut Server, client: &mut Session, _: Args<'_>) -> Ou
         client.reply.null_array();
         return Ok(());
     }
-    let discarded = |Failure(why)| Failure::text(format!("EXECABORT Transaction discarded because of: {why}"));
+    let discarded = |Failure(why)| Failure::joined(&[b"EXECABORT Transaction discarded because of: ", &why]);
     // The link may have broken since they were queued, or data are being read.
     for (command, _) in &transaction.queue {
         if server.reads_data() {

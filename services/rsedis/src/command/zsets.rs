@@ -1,6 +1,6 @@
 //! Sorted sets, member by member.
 
-use super::lists::{numbered_keys, wait_for_any};
+use super::lists::{most_of, numbered_keys, wait_for_any};
 use super::options::{count, deadline, double, is};
 use super::sets::{draw, draw_count};
 use crate::events;
@@ -295,13 +295,11 @@ fn pop_many(server: &mut Server, client: &mut Session, args: Args<'_>, first: us
         word if is(word, "MAX") => true,
         _ => return Err(SYNTAX),
     };
-    let most = match (rest.get(1), rest.get(2)) {
-        (None, None) => 1,
-        (Some(word), Some(value)) if is(word, "COUNT") && rest.len() == 3 => {
-            count(value).ok().filter(|count| *count > 0).ok_or(Failure::new("ERR count should be greater than 0"))?
-        }
-        _ => return Err(SYNTAX),
-    };
+    let most = most_of(rest.from(1))?;
+    if first > 1 {
+        // The timeout is read last.
+        deadline(args.at(1), server.now)?;
+    }
     for name in keys.iter().take(number) {
         if !client.is_served(name) {
             continue;
@@ -339,8 +337,8 @@ pub(super) fn zmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -
 }
 
 pub(super) fn bzmpop(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let deadline = deadline(args.at(1), server.now)?;
     if !pop_many(server, client, args, 2)? {
+        let deadline = deadline(args.at(1), server.now)?;
         wait_for_any(server, client, args, deadline)?;
     }
     Ok(())

@@ -29,16 +29,17 @@ impl Reply {
     }
 
     /// A status.
-    pub fn simple(&mut self, text: &str) {
+    pub fn simple(&mut self, text: impl AsRef<[u8]>) {
         self.bytes.push(b'+');
-        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.extend_from_slice(text.as_ref());
         self.bytes.extend_from_slice(b"\r\n");
     }
 
     /// An error: its code and text. Line breaks become spaces.
-    pub fn error(&mut self, text: &str) {
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.bytes.push(b'-');
-        self.bytes.extend(text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+        let bytes = text.as_ref().iter();
+        self.bytes.extend(bytes.map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
         self.bytes.extend_from_slice(b"\r\n");
     }
 

@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use mlua::{Table, Value, Variadic};
+use mlua::{Function, LuaString, Table, Value, Variadic};
 
 use super::debugger::{Debugger, Hook};
-use super::problem::{told, was_counted};
+use super::problem::{told, was_counted, without_dashes};
 use super::{Flags, NO_SCRIPT, Scripts, convert, problem_text};
 use crate::acl::{Context, Denied};
 use crate::command::{self, Command, DENYOOM, NOSCRIPT, STALE, WRITE};
@@ -63,7 +63,7 @@ impl Running<'_> {
     }
 
     fn try_call(&mut self, args: Args<'_>) -> Outcome {
-        let command = command::resolve(args).map_err(|failure| match failure.0.starts_with("ERR wrong number") {
+        let command = command::resolve(args).map_err(|failure| match failure.0.starts_with(b"ERR wrong number") {
             true => Failure::new("ERR Wrong number of args calling Redis command from script"),
             false => Failure::new("ERR Unknown Redis command called from script"),
         })?;
@@ -114,9 +114,9 @@ impl Running<'_> {
 }
 
 /// Answers with an error of a script. One that was counted when its command ran is not counted once more.
-fn fail(server: &mut Server, client: &mut Session, text: String, was_counted: bool) -> Outcome {
+fn fail(server: &mut Server, client: &mut Session, text: Vec<u8>, was_counted: bool) -> Outcome {
     if !was_counted {
-        return Err(Failure::text(text));
+        return Err(Failure::joined(&[&text]));
     }
     client.reply.error(&text);
     if let Some(command) = server.running {
@@ -126,10 +126,10 @@ fn fail(server: &mut Server, client: &mut Session, text: String, was_counted: bo
 }
 
 /// The error that a script returns, if it does, and whether it was counted.
-fn returned_error(value: &Value) -> Option<(String, bool)> {
+fn returned_error(value: &Value) -> Option<(Vec<u8>, bool)> {
     let Value::Table(table) = value else { return None };
     let Ok(Value::String(text)) = table.raw_get::<Value>("err") else { return None };
-    Some((text.to_string_lossy().trim_start_matches('-').to_owned(), was_counted(table)))
+    Some((without_dashes(&text.as_bytes()).to_vec(), was_counted(table)))
 }
 
 impl Scripts {
@@ -148,13 +148,15 @@ impl Scripts {
         let (function, flags) = match is_function {
             true => {
                 let registered = self.function(name).ok_or(Failure::new("ERR Function not found"))?;
-                (registered.function.clone(), registered.flags)
+                (&registered.function, registered.flags)
             }
             false => {
                 let script = self.scripts.get(name).ok_or(NO_SCRIPT)?;
-                (script.function.clone(), script.flags)
+                (&script.function, script.flags)
             }
         };
+        let function: Function =
+            self.lua.registry_value(function).map_err(|error| Failure::text(format!("ERR {}", told(&error))))?;
         let limit = command::script_limit(server);
         let is_out_of_memory = server.is_out_of_memory;
         if is_out_of_memory && flags.has_shebang && !flags.allow_oom && !flags.no_writes {
@@ -280,8 +282,8 @@ impl Scripts {
             Ok((true, value)) => match returned_error(&value) {
                 Some((text, was_counted)) => fail(server, client, text, was_counted),
                 None => {
-                    convert::to_reply(&value, &mut client.reply, is_resp3.get(), 0);
-                    Ok(())
+                    let written = convert::to_reply(&self.lua, value, &mut client.reply, is_resp3.get());
+                    written.map_err(|error| Failure::text(format!("ERR {}", told(&error))))
                 }
             },
             Ok((false, problem)) => {
@@ -293,14 +295,17 @@ impl Scripts {
     }
 
     /// What the client hears of a script that failed.
-    fn failure(&self, name: &str, problem: &Value) -> String {
+    fn failure(&self, name: &str, problem: &Value) -> Vec<u8> {
         let text = problem_text(problem);
-        let text = text.trim_start_matches('-');
-        let text = if text.is_empty() { "ERR unknown error" } else { text };
-        let Value::Table(table) = problem else { return text.to_owned() };
-        match (table.raw_get::<Option<String>>("source"), table.raw_get::<Option<String>>("line")) {
-            (Ok(Some(source)), Ok(Some(line))) => format!("{text} script: {name}, on {source}:{line}."),
-            _ => text.to_owned(),
+        let text = without_dashes(&text);
+        let text = if text.is_empty() { b"ERR unknown error".as_slice() } else { text };
+        let Value::Table(table) = problem else { return text.to_vec() };
+        match (table.raw_get::<Option<LuaString>>("source"), table.raw_get::<Option<LuaString>>("line")) {
+            (Ok(Some(source)), Ok(Some(line))) => {
+                let name = format!(" script: {name}, on ");
+                [text, name.as_bytes(), &source.as_bytes(), b":", &line.as_bytes(), b"."].concat()
+            }
+            _ => text.to_vec(),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Replies as Lua's values, and back.
 
-use mlua::{Lua, Table, Value};
+use mlua::{Function, Lua, Table, Value};
 
-use super::problem::{error_table, told};
+use super::problem::{error_table, told, without_dashes};
 use crate::number::{parse_double, parse_integer, whole};
 use crate::protocol::Reply;
 
-/// Tables in tables deeper than this are an error.
-const DEPTH_MAX: usize = 100;
+/// Tables in tables may be so deep that what is kept of them comes to this. Lua has room for some more values that Rust holds.
+const KEPT_MAX: usize = 7_000;
 
 fn line(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let end = at + bytes.get(at..)?.windows(2).position(|pair| pair == b"\r\n")?;
@@ -82,36 +82,82 @@ pub(super) fn to_lua(lua: &Lua, bytes: &[u8], at: usize) -> mlua::Result<(Value,
     })
 }
 
-/// Writes elements, and before them their number. Each is written before the next is taken: of values that are kept Lua has room for some
-/// thousands. Whoever fails leaves nothing.
-fn counted(
-    reply: &mut Reply,
-    head: impl FnOnce(&mut Reply, usize),
-    elements: impl FnOnce(&mut Reply) -> mlua::Result<usize>,
-) -> mlua::Result<()> {
-    let begin = reply.bytes.len();
-    let count = elements(reply).inspect_err(|_| reply.bytes.truncate(begin))?;
-    let end = reply.bytes.len();
-    head(reply, count);
-    let head_bytes = reply.bytes.len() - end;
-    reply.bytes[begin..].rotate_right(head_bytes);
-    Ok(())
+/// What the elements of a table are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Array,
+    /// Of pairs.
+    Map,
+    /// Of keys.
+    Set,
 }
 
-fn table_to_reply(table: &Table, reply: &mut Reply, is_resp3: bool, depth: usize) -> mlua::Result<()> {
+impl Kind {
+    /// Values that are kept of one of these.
+    fn kept(self) -> usize {
+        if self == Self::Array { 1 } else { 3 }
+    }
+
+    fn head(self) -> fn(&mut Reply, usize) {
+        match self {
+            Self::Array => Reply::array,
+            Self::Map => Reply::map,
+            Self::Set => Reply::set,
+        }
+    }
+}
+
+/// A table whose elements are being written. Each is written before the next is taken: Lua has no room for all of them at once.
+struct Open {
+    table: Table,
+    kind: Kind,
+    /// The number of its head among all.
+    head: usize,
+    /// Its elements so far.
+    count: usize,
+    /// The last key, but of an array.
+    key: Value,
+    /// The value of that key, where it is yet to be written.
+    value: Option<Value>,
+}
+
+impl Open {
+    /// The next value that is to be written.
+    fn next(&mut self, next: &Function) -> mlua::Result<Option<Value>> {
+        if let Some(value) = self.value.take() {
+            return Ok(Some(value));
+        }
+        if self.kind == Kind::Array {
+            let value = self.table.raw_get::<Value>(self.count + 1)?;
+            self.count += usize::from(!value.is_nil());
+            return Ok(Some(value).filter(|value| !value.is_nil()));
+        }
+        let (key, value): (Value, Value) = next.call((&self.table, &self.key))?;
+        if key.is_nil() {
+            return Ok(None);
+        }
+        self.count += 1;
+        self.value = Some(value).filter(|_| self.kind == Kind::Map);
+        self.key = key.clone();
+        Ok(Some(key))
+    }
+}
+
+/// Writes what a table stands for, unless it has elements.
+fn begin_table(table: Table, reply: &mut Reply) -> mlua::Result<Option<(Table, Kind)>> {
     let field = |name: &str| table.raw_get::<Value>(name);
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),
         _ => None,
     };
     if let Some(error) = text(&field("err")?) {
-        let error = String::from_utf8_lossy(&error).into_owned();
-        reply.error(error.trim_start_matches('-'));
-        return Ok(());
+        reply.error(without_dashes(&error));
+        return Ok(None);
     }
     if let Some(status) = text(&field("ok")?) {
-        reply.simple(&String::from_utf8_lossy(&status).replace(['\r', '\n'], " "));
-        return Ok(());
+        let on_one_line = status.into_iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte });
+        reply.simple(on_one_line.collect::<Vec<u8>>());
+        return Ok(None);
     }
     // Lua tells a whole number from others.
     let double = match field("double")? {
@@ -121,25 +167,13 @@ fn table_to_reply(table: &Table, reply: &mut Reply, is_resp3: bool, depth: usize
     };
     if let Some(number) = double {
         reply.double(number);
-        return Ok(());
+        return Ok(None);
     }
     if let Value::Table(map) = field("map")? {
-        return counted(reply, Reply::map, |reply| {
-            map.pairs::<Value, Value>().try_fold(0, |count, pair| {
-                let (key, value) = pair?;
-                to_reply(&key, reply, is_resp3, depth + 1);
-                to_reply(&value, reply, is_resp3, depth + 1);
-                Ok(count + 1)
-            })
-        });
+        return Ok(Some((map, Kind::Map)));
     }
     if let Value::Table(set) = field("set")? {
-        return counted(reply, Reply::set, |reply| {
-            set.pairs::<Value, Value>().try_fold(0, |count, pair| {
-                to_reply(&pair?.0, reply, is_resp3, depth + 1);
-                Ok(count + 1)
-            })
-        });
+        return Ok(Some((set, Kind::Set)));
     }
     if let Some(number) = text(&field("big_number")?) {
         // A script may call anything a number: it must not end its line.
@@ -152,7 +186,7 @@ fn table_to_reply(table: &Table, reply: &mut Reply, is_resp3: bool, depth: usize
             }
             false => reply.bulk(&number),
         }
-        return Ok(());
+        return Ok(None);
     }
     if let Value::Table(verbatim) = field("verbatim_string")?
         && let Ok(Value::String(body)) = verbatim.raw_get("string")
@@ -168,38 +202,62 @@ fn table_to_reply(table: &Table, reply: &mut Reply, is_resp3: bool, depth: usize
             }
             _ => reply.bulk(&body.as_bytes()),
         }
-        return Ok(());
+        return Ok(None);
     }
-    counted(reply, Reply::array, |reply| {
-        let mut count = 0;
-        loop {
-            match table.raw_get::<Value>(count + 1)? {
-                Value::Nil => return Ok(count),
-                value => to_reply(&value, reply, is_resp3, depth + 1),
-            }
-            count += 1;
-        }
-    })
+    Ok(Some((table, Kind::Array)))
 }
 
-/// What a script returned, as its client's reply. `is_resp3`: the script has said `redis.setresp(3)`.
-pub(super) fn to_reply(value: &Value, reply: &mut Reply, is_resp3: bool, depth: usize) {
-    if depth > DEPTH_MAX {
-        return reply.error("ERR reached lua stack limit");
-    }
+/// Writes a value, unless it is a table with elements.
+fn begin(value: Value, reply: &mut Reply, is_resp3: bool) -> mlua::Result<Option<(Table, Kind)>> {
     match value {
         Value::String(text) => reply.bulk(&text.as_bytes()),
-        Value::Integer(number) => reply.integer(*number),
-        Value::Number(number) => reply.integer(whole(*number)),
-        Value::Boolean(is_so) if is_resp3 => reply.boolean(*is_so),
+        Value::Integer(number) => reply.integer(number),
+        Value::Number(number) => reply.integer(whole(number)),
+        Value::Boolean(is_so) if is_resp3 => reply.boolean(is_so),
         Value::Boolean(true) => reply.integer(1),
-        Value::Table(table) => {
-            if let Err(error) = table_to_reply(table, reply, is_resp3, depth) {
-                reply.error(&format!("ERR {}", told(&error)));
-            }
-        }
+        Value::Table(table) => return begin_table(table, reply),
         _ => reply.null(),
     }
+    Ok(None)
+}
+
+/// What a script returned, as its client's reply; nothing of it, if that fails. `is_resp3`: the script has said `redis.setresp(3)`.
+pub(super) fn to_reply(lua: &Lua, value: Value, reply: &mut Reply, is_resp3: bool) -> mlua::Result<()> {
+    let next: Function = lua.globals().raw_get("next")?;
+    // How many elements a table has is known behind them: heads are put in front of them once all are written.
+    let mut body = Reply { is_resp3: reply.is_resp3, ..Reply::default() };
+    let mut heads: Vec<(usize, Kind, usize)> = Vec::new();
+    let (mut open, mut kept): (Vec<Open>, usize) = (Vec::new(), 0);
+    let mut value = Some(value);
+    while value.is_some() || !open.is_empty() {
+        if let Some(value) = value.take()
+            && let Some((table, kind)) = begin(value, &mut body, is_resp3)?
+        {
+            if kept + kind.kept() <= KEPT_MAX {
+                kept += kind.kept();
+                open.push(Open { table, kind, head: heads.len(), count: 0, key: Value::Nil, value: None });
+                heads.push((body.bytes.len(), kind, 0));
+            } else {
+                body.error("ERR reached lua stack limit");
+            }
+        }
+        if let Some(table) = open.last_mut() {
+            value = table.next(&next)?;
+            if value.is_none() {
+                heads[table.head].2 = table.count;
+                kept -= table.kind.kept();
+                open.pop();
+            }
+        }
+    }
+    let mut written = 0;
+    for (begin, kind, count) in heads {
+        reply.bytes.extend_from_slice(&body.bytes[written..begin]);
+        kind.head()(reply, count);
+        written = begin;
+    }
+    reply.bytes.extend_from_slice(&body.bytes[written..]);
+    Ok(())
 }
 
 /// Whole numbers below are written with all their digits.

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use mlua::{Function, Value, Variadic};
+use mlua::{Lua, Value, Variadic};
 
-use super::{Flags, Scripts, problem_text, refuse_binary, shebang, told};
+use super::{Flags, Kept, Scripts, keep, problem_text, refuse_binary, shebang, told};
 use crate::failure::Failure;
 use crate::server::Server;
 
@@ -15,7 +15,7 @@ use crate::server::Server;
 pub struct Registered {
     /// Its name, as it was written.
     pub name: String,
-    pub(super) function: Function,
+    pub(super) function: Kept,
     /// What it says of itself.
     pub flags: Flags,
     /// The words of its flags.
@@ -99,6 +99,7 @@ impl Scripts {
     pub fn flush_libraries(&mut self) {
         self.functions.clear();
         self.libraries.clear();
+        self.lua.expire_registry_values();
     }
 
     /// Runs a library's text, which registers its functions.
@@ -110,14 +111,14 @@ impl Scripts {
     ) -> Result<HashMap<String, Registered>, Failure> {
         let wrong = |text: String| Failure::text(format!("ERR {text}"));
         refuse_binary(text)?;
-        let chunk = self.lua.load(text).set_name("@user_function").set_environment(self.library_env.clone());
-        let function =
-            chunk.into_function().map_err(|error| wrong(format!("Error compiling function: {}", told(&error))))?;
+        let function = self
+            .compile_text(text, "@user_function", &self.library_env)
+            .map_err(|why| Failure::joined(&[b"ERR Error compiling function: ", &why]))?;
         let found: RefCell<HashMap<String, Registered>> = RefCell::default();
         let outcome: mlua::Result<(bool, Value)> = self.lua.scope(|scope| {
             // What is wrong is raised in Lua: an error that is a table does not pass through here.
-            let register = scope.create_function(|_, arguments: Variadic<Value>| {
-                Ok(register(&arguments, library, &mut found.borrow_mut()).err())
+            let register = scope.create_function(|lua, arguments: Variadic<Value>| {
+                Ok(register(lua, &arguments, library, &mut found.borrow_mut()).err())
             })?;
             self.host.raw_set("register", register)?;
             self.set_limit(limit, None)?;
@@ -126,7 +127,9 @@ impl Scripts {
         self.lua.remove_global_hook();
         match outcome {
             Ok((true, _)) => Ok(found.into_inner()),
-            Ok((false, problem)) => Err(wrong(format!("Error registering functions: {}", problem_text(&problem)))),
+            Ok((false, problem)) => {
+                Err(Failure::joined(&[b"ERR Error registering functions: ", &problem_text(&problem)]))
+            }
             Err(error) => Err(wrong(format!("Error registering functions: {}", told(&error)))),
         }
     }
@@ -137,7 +140,12 @@ fn is_name(name: &str) -> bool {
 }
 
 /// `redis.register_function(name, callback)`, or one table with both, description and flags.
-fn register(arguments: &[Value], library: &str, found: &mut HashMap<String, Registered>) -> Result<(), String> {
+fn register(
+    lua: &Lua,
+    arguments: &[Value],
+    library: &str,
+    found: &mut HashMap<String, Registered>,
+) -> Result<(), String> {
     let (mut name, mut callback, mut description, mut flags) = (None, None, None, None);
     match arguments {
         [Value::Table(table)] => {
@@ -206,6 +214,7 @@ fn register(arguments: &[Value], library: &str, found: &mut HashMap<String, Regi
     if found.contains_key(&key) {
         return Err("Function already exists in the library".to_owned());
     }
+    let function = keep(lua, function).map_err(|error| told(&error))?;
     found.insert(key, Registered { name, function, flags, flag_names, description, library: library.to_owned() });
     Ok(())
 }

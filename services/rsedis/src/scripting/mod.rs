@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use mlua::{Function, HookTriggers, Lua, LuaOptions, StdLib, Table, Value, Variadic, VmState};
+use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, RegistryKey, StdLib, Table, Value, Variadic, VmState};
 use sha1::{Digest as _, Sha1};
 
 use crate::command;
@@ -65,11 +65,13 @@ impl Flags {
 }
 
 /// A script that was compiled.
-#[derive(Clone)]
 struct Script {
-    function: Function,
+    function: Kept,
     flags: Flags,
 }
+
+/// A function that stays. Of values that Rust holds as such, Lua has room for some thousands: of these, for as many as there is memory for.
+type Kept = Rc<RegistryKey>;
 
 /// See the module's description.
 pub struct Scripts {
@@ -77,6 +79,7 @@ pub struct Scripts {
     host: Table,
     script_env: Table,
     library_env: Table,
+    compile: Function,
     run: Function,
     load: Function,
     scripts: HashMap<String, Script>,
@@ -141,7 +144,7 @@ impl Scripts {
         host.raw_set("has_deprecated", has_deprecated)?;
         host.raw_set("version", crate::REDIS_VERSION)?;
         host.raw_set("version_number", 0x0007_000F)?;
-        host.raw_set("sha1hex", lua.create_function(|_, text: mlua::LuaString| Ok(name_of(&text.as_bytes())))?)?;
+        host.raw_set("sha1hex", lua.create_function(|_, text: LuaString| Ok(name_of(&text.as_bytes())))?)?;
         let is_command = lua.create_function(|_, words: Variadic<Value>| {
             let words: Option<Vec<Vec<u8>>> = words.iter().map(convert::to_argument).collect();
             let words = words.unwrap_or_default();
@@ -149,7 +152,7 @@ impl Scripts {
             Ok(!words.is_empty() && command::resolve(args.as_args()).is_ok())
         })?;
         host.raw_set("is_command", is_command)?;
-        let log = lua.create_function(|_, (level, text): (f64, mlua::LuaString)| {
+        let log = lua.create_function(|_, (level, text): (f64, LuaString)| {
             let text = text.to_string_lossy();
             log::at(level.clamp(0.0, 3.0) as usize, text);
             Ok(())
@@ -162,6 +165,7 @@ impl Scripts {
         host.raw_set("call", problem::caller(&lua, &host, &asked, true)?)?;
         host.raw_set("pcall", problem::caller(&lua, &host, &asked, false)?)?;
         host.raw_set("plain", lua.create_function(problem::plain)?)?;
+        host.raw_set("origin", lua.create_function(problem::origin)?)?;
         host.raw_set("raising", lua.create_function(problem::raising)?)?;
         let debugger = debugger::Debugger::default();
         let stops = debugger.clone();
@@ -177,6 +181,7 @@ impl Scripts {
         Ok(Self {
             script_env: parts.raw_get("script_env")?,
             library_env: parts.raw_get("library_env")?,
+            compile: parts.raw_get("compile")?,
             run: parts.raw_get("run")?,
             load: parts.raw_get("load")?,
             host,
@@ -213,6 +218,7 @@ impl Scripts {
     /// Forgets all scripts.
     pub fn flush(&mut self) {
         self.scripts.clear();
+        self.lua.expire_registry_values();
     }
 
     /// Compiles a script; its name.
@@ -224,8 +230,7 @@ impl Scripts {
         let wrong = |text: String| Failure::text(format!("ERR {text}"));
         let engine = body.strip_prefix(b"#!").and_then(|rest| rest.split(u8::is_ascii_whitespace).next());
         if let Some(engine) = engine.filter(|engine| *engine != b"lua" && body.contains(&b'\n')) {
-            let engine = String::from_utf8_lossy(engine);
-            return Err(wrong(format!("Unexpected engine in script shebang: #!{engine}")));
+            return Err(Failure::joined(&[b"ERR Unexpected engine in script shebang: #!", engine]));
         }
         let (pairs, text) = shebang(body).map_err(wrong)?;
         let mut flags = Flags::default();
@@ -241,12 +246,23 @@ impl Scripts {
             }
         }
         refuse_binary(text)?;
-        let chunk = self.lua.load(text).set_name("@user_script").set_environment(self.script_env.clone());
-        let function = chunk
-            .into_function()
-            .map_err(|error| wrong(format!("Error compiling script (new function): {}", told(&error))))?;
+        let function = self
+            .compile_text(text, "@user_script", &self.script_env)
+            .map_err(|why| Failure::joined(&[b"ERR Error compiling script (new function): ", &why]))?;
+        let function = keep(&self.lua, function).map_err(|error| wrong(told(&error)))?;
         self.scripts.insert(name.clone(), Script { function, flags });
         Ok(name)
+    }
+
+    /// Compiles a text that sees `env`. Errors: what Lua says, byte for byte.
+    fn compile_text(&self, text: &[u8], name: &str, env: &Table) -> Result<Function, Vec<u8>> {
+        let outcome: mlua::Result<(Option<Function>, Option<LuaString>)> =
+            self.lua.create_string(text).and_then(|text| self.compile.call((text, name, env)));
+        match outcome {
+            Ok((Some(function), _)) => Ok(function),
+            Ok((None, why)) => Err(why.map(|why| why.as_bytes().to_vec()).unwrap_or_default()),
+            Err(error) => Err(told(&error).into_bytes()),
+        }
     }
 
     /// The next call of a script is debugged.
@@ -282,6 +298,10 @@ impl Scripts {
     }
 }
 
+fn keep(lua: &Lua, function: Function) -> mlua::Result<Kept> {
+    lua.create_registry_value(function).map(Rc::new)
+}
+
 /// Lua 5.1 trusts compiled chunks blindly.
 fn refuse_binary(text: &[u8]) -> Outcome {
     const ESCAPE: u8 = 27;
@@ -294,14 +314,15 @@ fn refuse_binary(text: &[u8]) -> Outcome {
 /// No script of this name was ever sent.
 pub const NO_SCRIPT: Failure = Failure::new("NOSCRIPT No matching script. Please use EVAL.");
 
-fn problem_text(problem: &Value) -> String {
+fn problem_text(problem: &Value) -> Vec<u8> {
     match problem {
-        Value::Table(table) => match table.raw_get::<Value>("err") {
-            Ok(Value::String(text)) => text.to_string_lossy(),
-            _ => "ERR unknown error".to_owned(),
+        // Also a number, as in Redis.
+        Value::Table(table) => match table.raw_get::<Option<LuaString>>("err") {
+            Ok(Some(text)) => text.as_bytes().to_vec(),
+            _ => b"ERR unknown error".to_vec(),
         },
-        Value::String(text) => text.to_string_lossy(),
-        _ => "ERR unknown error".to_owned(),
+        Value::String(text) => text.as_bytes().to_vec(),
+        _ => b"ERR unknown error".to_vec(),
     }
 }
 

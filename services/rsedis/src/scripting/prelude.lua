@@ -32,15 +32,6 @@ local function plain(problem)
     return problem
 end
 
--- The line of the script that called a function of this file, or of the server's.
-local function place()
-    for level = 3, 8 do
-        local _, text = pcall(error, "", level)
-        local source, line = match(tostring(text), "^(user_%a+):(%d+):")
-        if source then return "@" .. source, line end
-    end
-end
-
 local redis = {call = host.call, pcall = host.pcall}
 
 function redis.error_reply(text)
@@ -109,40 +100,56 @@ redis.REDIS_VERSION, redis.REDIS_VERSION_NUM = host.version, host.version_number
 
 -- What is loaded sees what its script sees, and not what this file does.
 local script_env
-local function checked_loadstring(chunk, ...)
+local checked_loadstring = raising(function(...)
+    local chunk = ...
     if type(chunk) == "string" and chunk:byte(1) == 27 then
         return nil, "attempt to load a binary chunk"
     end
-    local callback, problem = loadstring(chunk, ...)
+    local callback, problem = loadstring(...)
     if not callback then return nil, problem end
     return setfenv(callback, script_env)
+end)
+
+-- What is no table is told as Lua tells it.
+local function no_table(name, ...)
+    local kind = select("#", ...) == 0 and "no value" or type((...))
+    return "bad argument #1 to '" .. name .. "' (table expected, got " .. kind .. ")"
 end
 
 -- Lua's own overflows where the indices are far apart.
-local function checked_unpack(list, from, to)
+local TOO_MANY = "too many results to unpack"
+local function index(value, place, default)
+    if value == nil then return default end
+    return tonumber(value) or error("bad argument #" .. place .. " to 'unpack' (number expected, got " .. type(value) .. ")", 3)
+end
+local function checked_unpack(...)
+    local list, from, to = ...
+    if type(list) ~= "table" then error(no_table("unpack", ...), 2) end
     -- A whole list is what Lua's own takes the most of.
-    if from == nil and to == nil then return unpack(list) end
-    from, to = tonumber(from) or 1, tonumber(to) or #list
-    if not (to - from < 7900) then error("too many results to unpack", 2) end
+    if from == nil and to == nil then
+        if #list > 7999 then error(TOO_MANY, 2) end
+        return unpack(list)
+    end
+    from, to = index(from, 2, 1), index(to, 3, #list)
+    if not (to - from < 7900) then error(TOO_MANY, 2) end
     return unpack(list, from, to)
 end
 
 local READONLY = "Attempt to modify a readonly table"
-local function unless_locked(change)
-    return raising(function(table_, ...)
-        if rawequal(getmetatable(table_), locked) then return REFUSED, READONLY end
-        return change(table_, ...)
-    end)
-end
+local function is_locked(table_) return rawequal(getmetatable(table_), locked) end
+local checked_rawset = raising(function(...)
+    if is_locked((...)) then return REFUSED, READONLY end
+    return rawset(...)
+end)
+local checked_setmetatable = raising(function(...)
+    if is_locked((...)) then return REFUSED, READONLY end
+    return setmetatable(...)
+end)
 
--- Lua's own, which see what stands behind a table, and do not give it away. What is no table is told as Lua tells it.
+-- Lua's own, which see what stands behind a table, and do not give it away.
 local function seeing(name, callback)
     return function(...)
-        local table_ = ...
-        if type(table_) ~= "table" then
-            local kind = select("#", ...) == 0 and "no value" or type(table_)
-            error("bad argument #1 to '" .. name .. "' (table expected, got " .. kind .. ")", 2)
-        end
+        if type((...)) ~= "table" then error(no_table(name, ...), 2) end
         return callback(...)
     end
 end
@@ -151,22 +158,25 @@ local seeing_pairs = seeing("pairs", function(table_)
     if behind[table_] then return seeing_next, table_, nil end
     return pairs(table_)
 end)
-local seeing_rawget = seeing("rawget", function(table_, ...) return rawget(behind[table_] or table_, ...) end)
+local seeing_rawget = seeing("rawget", function(table_, ...)
+    if select("#", ...) == 0 then error("bad argument #2 to 'rawget' (value expected)", 3) end
+    return rawget(behind[table_] or table_, ...)
+end)
 
 -- All scripts share one collector: none stops it for the others. Who asks for that hears what Lua says, and nothing changes.
 local UNCHANGED = {stop = 0, restart = 0, setpause = 200, setstepmul = 200}
 local COLLECTING = {collect = true, count = true, step = true}
-local function collect_garbage(what, ...)
+local collect_garbage = raising(function(what, ...)
     if what == nil then what = "collect" end
     if type(what) ~= "string" and type(what) ~= "number" then
-        error("bad argument #1 to 'collectgarbage' (string expected, got " .. type(what) .. ")", 2)
+        error("bad argument #1 to 'collectgarbage' (string expected, got " .. type(what) .. ")")
     end
     -- As Lua reads it.
     what = match(tostring(what), "^%Z*")
     if COLLECTING[what] then return collectgarbage(what, ...) end
-    if not UNCHANGED[what] then error("bad argument #1 to 'collectgarbage' (invalid option '" .. what .. "')", 2) end
+    if not UNCHANGED[what] then error("bad argument #1 to 'collectgarbage' (invalid option '" .. what .. "')") end
     return UNCHANGED[what]
-end
+end)
 
 -- What ends a script must not be caught by it.
 local function pass_on(is_well, ...)
@@ -184,9 +194,11 @@ local function checked_xpcall(callback, handler)
     return pass_on(xpcall(callback, function(problem) return handler(plain(problem)) end))
 end
 
-local function checked_load(reader, name)
+local function checked_load(...)
+    local reader, name = ...
     if type(reader) ~= "function" then
-        error("bad argument #1 to 'load' (function expected, got " .. type(reader) .. ")", 2)
+        local kind = select("#", ...) == 0 and "no value" or type(reader)
+        error("bad argument #1 to 'load' (function expected, got " .. kind .. ")", 2)
     end
     local is_first = true
     local callback, problem = load(function()
@@ -203,14 +215,17 @@ end
 
 local coroutines = {
     create = coroutine.create, status = coroutine.status, running = coroutine.running, wrap = coroutine.wrap,
-    yield = coroutine.yield, resume = function(...) return pass_on(coroutine.resume(...)) end,
+    yield = coroutine.yield,
+    resume = function(...)
+        if type((...)) ~= "thread" then error("bad argument #1 to 'resume' (coroutine expected)", 2) end
+        return pass_on(coroutine.resume(...))
+    end,
 }
 
 local globals = {
     xpcall = checked_xpcall, pcall = checked_pcall, error = error, assert = assert, tostring = tostring, tonumber = tonumber, type = type,
     next = seeing_next, pairs = seeing_pairs, ipairs = ipairs, select = select, unpack = checked_unpack, rawget = seeing_rawget,
-    rawset = unless_locked(rawset),
-    rawequal = rawequal, setmetatable = unless_locked(setmetatable), getmetatable = getmetatable, collectgarbage = collect_garbage,
+    rawset = checked_rawset, rawequal = rawequal, setmetatable = checked_setmetatable, getmetatable = getmetatable, collectgarbage = collect_garbage,
     load = checked_load, loadstring = checked_loadstring, gcinfo = gcinfo, _VERSION = _VERSION,
     string = readonly(string), table = readonly(table), math = readonly(math), coroutine = readonly(coroutines),
     redis = readonly(redis), cjson = readonly(host.cjson), bit = readonly(host.bit), cmsgpack = readonly(host.cmsgpack),
@@ -258,33 +273,22 @@ local library_globals = setmetatable({}, {
 library_env = readonly(library_globals, MISSING)
 
 local function failed(problem)
-    local is_ours = type(problem) == "userdata"
     problem = plain(problem)
-    if type(problem) == "table" then
-        if rawget(problem, "err") and not rawget(problem, "source") and not getmetatable(problem) then
-            problem.source, problem.line = place()
-        end
-        -- No code of its own: what Lua itself refuses.
-        if problem.err == READONLY then problem.err = "ERR " .. READONLY end
-        return problem
-    end
-    problem = tostring(problem)
-    local source, line = match(problem, "(user_%a+):(%d+):")
-    source = source and "@" .. source
-    if is_ours then
-        source, line = place()
-        -- A library's own words have their place in front of them, as what Lua says; who ended the script knows nothing of it.
-        if source and not host.is_over() then problem = gsub(source, "^@", "") .. ":" .. line .. ": " .. problem end
-    elseif not source then
-        -- What was loaded is its own source.
-        source, line = match(problem, '^%[string "(.-)"%]:(%d+):')
-    end
-    return {err = "ERR " .. problem, source = source, line = line}
+    local source, line = host.origin()
+    if type(problem) ~= "table" then return {err = "ERR " .. tostring(problem), source = source, line = line} end
+    if source and not getmetatable(problem) then problem.source, problem.line = source, line end
+    -- No code of its own: what Lua itself refuses.
+    if problem.err == READONLY then problem.err = "ERR " .. READONLY end
+    return problem
 end
 
 return {
     script_env = script_env,
     library_env = library_env,
+    compile = function(text, name, env)
+        local callback, problem = loadstring(text, name)
+        return callback and setfenv(callback, env), problem
+    end,
     run = function(callback, keys, arguments, is_function)
         if is_function then
             return xpcall(function() return callback(keys, arguments) end, failed)

@@ -4,9 +4,11 @@
 //! What Rust raises is an object of its own for Lua. `prelude.lua` lets [`plain`] turn it into what a script may look at, wherever
 //! errors are caught.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use mlua::debug::Debug;
 use mlua::{Error, Function, Lua, MultiValue, Table, Value, Variadic};
 
 use super::convert;
@@ -39,6 +41,25 @@ fn place(lua: &Lua) -> Option<(String, usize)> {
     })
 }
 
+/// Where what was raised comes from, as Redis tells it: the innermost function that is neither ours nor written in C. Nothing where Lua
+/// has forgotten it, since one of ours was called last. For the function of `prelude.lua` to which errors are shown.
+pub(super) fn origin(lua: &Lua, (): ()) -> mlua::Result<(Option<String>, Option<usize>)> {
+    const LEVELS: std::ops::Range<usize> = 2..12;
+    for level in LEVELS {
+        let place = lua.inspect_stack(level, |frame| {
+            let source = frame.source();
+            (source.what, source.source.map(Cow::into_owned), frame.current_line())
+        });
+        match place {
+            Some(("C", ..)) => {}
+            Some((_, Some(source), Some(_))) if source == "=prelude" => {}
+            Some((_, Some(source), Some(line))) => return Ok((Some(source), Some(line))),
+            _ => break,
+        }
+    }
+    Ok((None, None))
+}
+
 /// `redis.call` (`raises`), or `redis.pcall`: leaves the words for `run` of the host, which knows the server, and gives the reply.
 pub(super) fn caller(lua: &Lua, host: &Table, asked: &Asked, raises: bool) -> mlua::Result<Function> {
     let (host, asked) = (host.clone(), Rc::clone(asked));
@@ -56,10 +77,23 @@ pub(super) fn caller(lua: &Lua, host: &Table, asked: &Asked, raises: bool) -> ml
     })
 }
 
-/// A function that raises what another one refuses, which then returns a mark and a text.
+/// Where a function of Rust was called, as Lua puts it in front of what it says.
+pub(super) fn call_place(lua: &Lua) -> Option<String> {
+    let place = |frame: &Debug<'_>| Some(format!("{}:{}: ", frame.source().short_src?, frame.current_line()?));
+    lua.inspect_stack(1, place).flatten()
+}
+
+/// What goes wrong in a function of `prelude.lua`, with the place of its call where that file's own is.
+fn placed(lua: &Lua, error: Error) -> Error {
+    let text = told(&error);
+    let Some((_, why)) = text.strip_prefix("prelude:").and_then(|text| text.split_once(": ")) else { return error };
+    Error::runtime(call_place(lua).unwrap_or_default() + why)
+}
+
+/// A function that raises what another one refuses, which then returns a mark and a text, or raises an error of its own.
 pub(super) fn raising(lua: &Lua, (callback, refused): (Function, Table)) -> mlua::Result<Function> {
     lua.create_function(move |lua, arguments: MultiValue| {
-        let values: MultiValue = callback.call(arguments)?;
+        let values: MultiValue = callback.call(arguments).map_err(|error| placed(lua, error))?;
         match (values.front(), values.get(1)) {
             (Some(Value::Table(mark)), Some(Value::String(text))) if *mark == refused => {
                 let text = text.as_bytes().to_vec();
@@ -81,6 +115,12 @@ pub(super) fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<Table> {
 /// Whether a problem, or what a script returns, is an error reply that was counted before.
 pub(super) fn was_counted(table: &Table) -> bool {
     table.raw_get::<Option<bool>>("ignore_error_stats_update").ok().flatten().unwrap_or(false)
+}
+
+/// The text of an error reply, whose first byte says that it is one.
+pub(super) fn without_dashes(text: &[u8]) -> &[u8] {
+    let dashes = text.iter().take_while(|byte| **byte == b'-').count();
+    &text[dashes..]
 }
 
 /// What was raised, as a script may see it.

@@ -95,16 +95,23 @@ impl Server {
         }
     }
 
-    /// The same for a command that reads, with hits and misses counted.
+    /// The same, with hits and misses counted.
     #[inline]
-    pub fn find_to_read(&mut self, database: usize, key: &Key<'_>) -> Option<Place> {
+    pub fn find_counted(&mut self, database: usize, key: &Key<'_>) -> Option<Place> {
         let place = self.find(database, key);
         match place {
             Some(_) => self.stats.hits += 1,
-            None => {
-                self.stats.misses += 1;
-                self.notify(events::MISS, "keymiss", database, key.bytes);
-            }
+            None => self.stats.misses += 1,
+        }
+        place
+    }
+
+    /// The same for a command that reads: a miss is told of.
+    #[inline]
+    pub fn find_to_read(&mut self, database: usize, key: &Key<'_>) -> Option<Place> {
+        let place = self.find_counted(database, key);
+        if place.is_none() {
+            self.notify(events::MISS, "keymiss", database, key.bytes);
         }
         place
     }

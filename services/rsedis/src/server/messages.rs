@@ -90,9 +90,7 @@ impl Server {
     /// Tells of a keyspace event.
     #[inline]
     pub fn notify(&mut self, class: Classes, event: &str, database: usize, key: &[u8]) {
-        if self.settings.events & events::NEW != 0 {
-            self.tell_new_keys(database);
-        }
+        self.tell_new_keys(database);
         if self.settings.events & class != 0 {
             self.tell_event(event, database, key);
         }
@@ -102,14 +100,21 @@ impl Server {
     #[cold]
     pub fn note_new_keys(&mut self, wanted: bool) {
         for database in 0..self.databases.len() {
-            self.tell_new_keys(database);
+            self.tell_noted_keys(database);
             self.databases[database].note_new_keys(wanted);
         }
     }
 
     /// Tells of keys that are new, before what else happened to them.
+    #[inline]
+    pub fn tell_new_keys(&mut self, database: usize) {
+        if self.settings.events & events::NEW != 0 {
+            self.tell_noted_keys(database);
+        }
+    }
+
     #[cold]
-    fn tell_new_keys(&mut self, database: usize) {
+    fn tell_noted_keys(&mut self, database: usize) {
         for name in self.databases[database].take_new_keys() {
             self.tell_event("new", database, &name);
         }

@@ -79,12 +79,15 @@ impl Server {
 
     /// Asks all replicas how far they are.
     pub fn ask_replicas(&mut self) {
-        push_command(&mut self.replication.pending, ASK.into_iter());
+        self.say_to_replicas(&ASK);
     }
 
     /// A command that is no effect goes into the stream.
     pub fn say_to_replicas(&mut self, words: &[&[u8]]) {
-        push_command(&mut self.replication.pending, words.iter().copied());
+        // Where there never was a replica there is no stream.
+        if self.replication.backlog.is_some() {
+            push_command(&mut self.replication.pending, words.iter().copied());
+        }
     }
 
     /// What follows keys that were sent is sent now. Who wanted the keys alone has all.

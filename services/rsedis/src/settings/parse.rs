@@ -175,7 +175,8 @@ fn add_user(settings: &mut Settings, values: &[String]) -> Result<(), String> {
     }
     let words: Vec<String> = rules.iter().flat_map(|rule| rule.split_whitespace()).map(str::to_owned).collect();
     let bytes: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-    crate::acl::Users::default().set(b"someone", &bytes)?;
+    let wrong = |why: Vec<u8>| String::from_utf8_lossy(&why).into_owned();
+    crate::acl::Users::default().set(b"someone", &bytes).map_err(wrong)?;
     settings.users.push((name.clone(), words));
     Ok(())
 }

@@ -49,14 +49,14 @@ fn leaf_room(entries: usize) -> usize {
     (room_for(entries * size_of::<Packed>()) / size_of::<Packed>()).min(LEAF_MAX)
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Node {
     Leaf(Vec<Packed>),
     /// Children, and how many entries they have in all.
     Inner(Box<Inner>, usize),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     /// None is empty.
     children: Vec<Node>,
@@ -204,7 +204,7 @@ impl Node {
 }
 
 /// See the module's description.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ordered {
     root: Node,
 }

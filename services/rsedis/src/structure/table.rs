@@ -75,7 +75,7 @@ fn set_tag(bucket: &mut Bucket, place: usize, tag: u8) {
     *word = *word & !(0xFF << shift) | u32::from(tag) << shift;
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Index {
     /// A power of two, or none at all.
     buckets: Vec<Bucket>,
@@ -206,7 +206,7 @@ pub struct Removed<E> {
 }
 
 /// See the module's description.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Table<E> {
     pieces: Vec<Vec<E>>,
     len: usize,

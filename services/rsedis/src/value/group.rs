@@ -20,9 +20,6 @@ pub fn distance(stream: &Stream, id: Id) -> Option<u64> {
     if stream.is_empty() && id <= stream.last {
         return Some(stream.added);
     }
-    if id != Id::MIN && id < stream.max_deleted {
-        return None;
-    }
     if id >= stream.last {
         return (id == stream.last).then_some(stream.added);
     }

@@ -9,7 +9,7 @@ use crate::structure::room::room_for;
 use crate::structure::table::{Element, Table};
 
 /// A field and its value in one piece of memory: see [`pair`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pair(Bytes);
 
 impl Pair {
@@ -42,7 +42,7 @@ impl Element for Pair {
 }
 
 /// See the module's description.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Hash {
     /// Fields and values in turn.
     Packed(Listpack),

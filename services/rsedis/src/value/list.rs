@@ -17,7 +17,7 @@ pub enum End {
 const ELEMENT_OVERHEAD: usize = 11;
 
 /// See the module's description.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct List {
     /// None is empty.
     nodes: VecDeque<Listpack>,

@@ -52,8 +52,8 @@ impl Default for Packing {
 }
 
 /// A value that is not a short string; those lie in their key's own memory (see [`crate::keyspace`]). What is larger than the others has
-/// a box of its own: many keys have small values.
-#[derive(Debug)]
+/// a box of its own: many keys have small values. A copy is packed as it is, whatever the limits are now, as in Redis.
+#[derive(Clone, Debug)]
 pub enum Value {
     /// A string that is long, or was changed in place.
     String(Vec<u8>),

@@ -10,7 +10,7 @@ use crate::structure::room::room_for;
 use crate::structure::table::Table;
 
 /// See the module's description.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Set {
     /// Integers.
     Integers(Intset),

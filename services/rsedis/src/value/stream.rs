@@ -215,6 +215,17 @@ fn entries(base: Id, pack: &Listpack) -> Vec<Entry<'_>> {
     found
 }
 
+/// The identifier of a node's last entry, be it deleted: Redis keeps a node for it.
+fn last_id(base: Id, pack: &Listpack) -> Option<Id> {
+    let head = head(pack);
+    let (mut at, mut last) = (head.first, None);
+    while at != pack.end() {
+        let (entry, next) = Entry::read(pack, base, &head, at);
+        (at, last) = (next, Some(entry.id));
+    }
+    last
+}
+
 fn set_integer(pack: &mut Listpack, at: usize, number: i64) {
     pack.replace(at, &integer_text(number));
 }
@@ -377,7 +388,7 @@ impl Stream {
             }
             let goes = match trim {
                 Trim::Length(keep) => self.len - live >= keep,
-                Trim::From(least) => entries(base, node.get()).last().is_none_or(|entry| entry.id < least),
+                Trim::From(least) => last_id(base, node.get()) < Some(least),
             };
             if goes {
                 node.remove();
@@ -447,7 +458,8 @@ fn check(pack: &Listpack) -> Option<usize> {
         }
         if flags & IS_DELETED != 0 { seen_deleted += 1 } else { seen_live += 1 }
     }
-    (seen_live == live && seen_deleted == deleted && live > 0).then_some(live as usize)
+    // Redis may leave a node with deleted entries alone.
+    (seen_live == live && seen_deleted == deleted && live + deleted > 0).then_some(live as usize)
 }
 
 /// An identifier from text: `ms-sequence`, or `ms` alone with the sequence given.

@@ -6,14 +6,14 @@ use thin::Bytes;
 
 use super::Packing;
 use crate::hash;
-use crate::number::{double_text, parse_double};
+use crate::number::{double_text, integer_text, parse_double};
 use crate::structure::listpack::{Item, Listpack};
 use crate::structure::ordered::{Entry, Ordered};
 use crate::structure::room::room_for;
 use crate::structure::table::{Element, Table};
 
 /// A score (8 bytes, little-endian) and its member in one piece of memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Member(Bytes);
 
 const SCORE: usize = 8;
@@ -37,14 +37,14 @@ impl Element for Member {
 }
 
 /// Members by name, and their order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tree {
     members: Table<Member>,
     order: Ordered,
 }
 
 /// See the module's description.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Zset {
     /// Members and scores in turn, in order.
     Packed(Listpack),
@@ -356,9 +356,13 @@ impl Zset {
     }
 }
 
-/// A score's text in a listpack, where, as in Redis, a zero has no sign.
+/// A score's text in a listpack, where, as in Redis, whole numbers are written as such, so that a zero has no sign.
 fn packed_score(score: f64) -> Vec<u8> {
-    double_text(if score == 0.0 { 0.0 } else { score })
+    const WHOLE_MAX: f64 = 4_611_686_018_427_387_904.0;
+    match score.abs() <= WHOLE_MAX && score.fract() == 0.0 {
+        true => integer_text(score as i64),
+        false => double_text(score),
+    }
 }
 
 /// The position of a member.

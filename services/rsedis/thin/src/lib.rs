@@ -236,6 +236,13 @@ impl Bytes {
     }
 }
 
+impl Clone for Bytes {
+    /// With the same mark.
+    fn clone(&self) -> Self {
+        Self::bytes(self.mark(), [self.as_slice()])
+    }
+}
+
 impl<T> Drop for Thin<T> {
     #[inline]
     fn drop(&mut self) {

@@ -156,3 +156,14 @@ fn more_bytes_than_a_length_tells_are_refused() {
     let part = vec![0; 1 << 20];
     drop(Bytes::bytes(0, [&part[..]; 1 << 12]));
 }
+
+#[test]
+fn a_copy_is_its_own() {
+    for (length, mark) in LENGTHS.into_iter().flat_map(|length| (0..MARKS).map(move |mark| (length, mark))) {
+        let mut one = Bytes::bytes(mark, [&vec![7; length][..]]);
+        let copy = one.clone();
+        one.as_mut_slice().fill(8);
+        drop(one);
+        assert_eq!((copy.mark(), copy.as_slice()), (mark, &vec![7; length][..]));
+    }
+}

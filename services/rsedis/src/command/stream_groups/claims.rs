@@ -2,7 +2,7 @@
 
 use super::super::options::{integer, is};
 use super::super::streams::{BAD_ID, bound, reply_entry};
-use super::{group_mut, meet, no_group, say_claim, say_last, text};
+use super::{group_mut, meet, no_group, say_claim, say_last};
 use crate::events;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
@@ -174,6 +174,7 @@ fn claim_one(
 
 pub(in crate::command) fn xclaim(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, database, now) = (Key::new(args.at(1)), client.database, server.now);
+    server.find_to_read(database, &key);
     group_mut(server, database, &key, args.at(2))?;
     let idle = parse_integer(args.at(4)).ok_or(Failure::new("ERR Invalid min-idle-time argument for XCLAIM"))?;
     let ids: Vec<Id> = args.from(5).iter().map_while(|word| parse_id(word, 0)).collect();
@@ -203,7 +204,7 @@ pub(in crate::command) fn xclaim(server: &mut Server, client: &mut Session, args
         {
             last = parse_id(value, 0).ok_or(BAD_ID)?;
         } else {
-            return Err(Failure::text(format!("ERR Unrecognized XCLAIM option '{}'", text(word))));
+            return Err(Failure::joined(&[b"ERR Unrecognized XCLAIM option '", word, b"'"]));
         }
         at += width;
     }
@@ -250,6 +251,7 @@ pub(in crate::command) fn xautoclaim(server: &mut Server, client: &mut Session, 
         }
         at += 1;
     }
+    server.find_to_read(database, &key);
     let group = group_mut(server, database, &key, args.at(2))?;
     let looked_at = usize::try_from(most * ATTEMPTS_PER_ENTRY).unwrap_or(usize::MAX);
     let candidates: Vec<(Id, i64)> =
@@ -262,7 +264,7 @@ pub(in crate::command) fn xautoclaim(server: &mut Server, client: &mut Session, 
             break;
         }
         reached = Some(id);
-        let exists = server.typed::<Stream>(database, &key)?.is_some_and(|stream| stream.get(id).is_some());
+        let exists = server.typed_mut::<Stream>(database, &key)?.is_some_and(|stream| stream.get(id).is_some());
         if exists && idle > 0 && now - delivered < idle {
             continue;
         }

@@ -63,6 +63,7 @@ pub(in crate::command) fn info_groups(server: &mut Server, client: &mut Session,
 }
 
 pub(in crate::command) fn info_stream(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    let stream = server.typed::<Stream>(client.database, &Key::new(args.at(2)))?.ok_or(NO_KEY)?;
     let mut full = None;
     match (args.get(3), args.get(4), args.get(5)) {
         (None, ..) => {}
@@ -73,7 +74,6 @@ pub(in crate::command) fn info_stream(server: &mut Server, client: &mut Session,
         }
         _ => return Err(subcommand_syntax(args)),
     }
-    let stream = server.typed::<Stream>(client.database, &Key::new(args.at(2)))?.ok_or(NO_KEY)?;
     let reply = &mut client.reply;
     reply.map(if full.is_some() { 9 } else { 10 });
     reply.bulk(b"length");

@@ -20,16 +20,12 @@ pub(super) use groups::{create, createconsumer, delconsumer, destroy, setid};
 pub(super) use info::{info_consumers, info_groups, info_stream};
 pub(super) use reading::{xread, xreadgroup};
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 fn no_group(key: &[u8], group: &[u8]) -> Failure {
-    Failure::text(format!("NOGROUP No such key '{}' or consumer group '{}'", text(key), text(group)))
+    Failure::joined(&[b"NOGROUP No such key '", key, b"' or consumer group '", group, b"'"])
 }
 
 fn no_such_group(key: &[u8], group: &[u8]) -> Failure {
-    Failure::text(format!("NOGROUP No such consumer group '{}' for key name '{}'", text(group), text(key)))
+    Failure::joined(&[b"NOGROUP No such consumer group '", group, b"' for key name '", key, b"'"])
 }
 
 /// A stream's group.
@@ -102,6 +98,5 @@ fn consumer_is_new(server: &mut Server, database: usize, key: &[u8], group: &[u8
 }
 
 fn subcommand_syntax(args: Args<'_>) -> Failure {
-    let (command, word) = (text(args.at(0)).to_uppercase(), text(args.at(1)));
-    Failure::subcommand(&word, &command)
+    Failure::subcommand(args.at(1), &String::from_utf8_lossy(args.at(0)).to_uppercase())
 }

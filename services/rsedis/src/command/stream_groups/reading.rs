@@ -2,14 +2,14 @@
 
 use super::super::options::{deadline_millis, integer, is};
 use super::super::streams::{BAD_ID, reply_entry};
-use super::{consumer_is_new, has_holes, meet, say_claim, say_last, text};
+use super::{consumer_is_new, has_holes, meet, say_claim, say_last};
 use crate::events;
-use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE};
 use crate::keyspace::Key;
 use crate::protocol::{Args, OwnedArgs, Reply};
 use crate::server::Server;
 use crate::session::Session;
-use crate::value::{Id, Pending, Stream, distance, one_more, parse_id};
+use crate::value::{Id, Pending, Stream, Value, distance, one_more, parse_id};
 use crate::waiting::{TimeoutReply, wait};
 
 /// What XREAD and XREADGROUP are asked for.
@@ -31,8 +31,8 @@ fn reading<'a>(server: &Server, client: &Session, args: Args<'a>, of_group: bool
         let more = args.len() - at - 1;
         if is(word, "BLOCK") && more > 0 {
             if client.is_script {
-                let name = text(args.at(0));
-                return Err(Failure::text(format!("ERR {name} command is not allowed with BLOCK option from scripts")));
+                let end = b" command is not allowed with BLOCK option from scripts";
+                return Err(Failure::joined(&[b"ERR ", args.at(0), end]));
             }
             timeout = Some(deadline_millis(args.at(at + 1), server.now)?);
             at += 2;
@@ -118,11 +118,24 @@ fn finish(client: &mut Session, found: usize, body: &Reply) {
     client.reply.bytes.extend_from_slice(&body.bytes);
 }
 
+/// A stream, to be read. Who is served after a wait was counted before it.
+fn look<'a>(server: &'a mut Server, client: &Session, key: &Key<'_>) -> Outcome<Option<&'a Stream>> {
+    let place = match client.is_retrying {
+        true => server.find(client.database, key),
+        false => server.find_to_read(client.database, key),
+    };
+    let Some(place) = place else { return Ok(None) };
+    match server.databases[client.database].entry(place).value() {
+        Some(Value::Stream(stream)) => Ok(Some(stream)),
+        _ => Err(WRONG_TYPE),
+    }
+}
+
 pub(in crate::command) fn xread(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let (reading, database) = (reading(server, client, args, false)?, client.database);
+    let reading = reading(server, client, args, false)?;
     let mut ids = Vec::with_capacity(reading.ids.len());
     for (name, id) in reading.keys.iter().zip(reading.ids.iter()) {
-        let stream = match server.typed::<Stream>(database, &Key::new(name)) {
+        let stream = match look(server, client, &Key::new(name)) {
             Err(_) if client.is_retrying => None,
             stream => stream?,
         };
@@ -139,7 +152,7 @@ pub(in crate::command) fn xread(server: &mut Server, client: &mut Session, args:
     let mut body = Reply { is_resp3: client.reply.is_resp3, ..Reply::default() };
     let mut found = 0;
     for (name, id) in reading.keys.iter().zip(&ids).filter(|(name, _)| client.is_served(name)) {
-        let Ok(Some(stream)) = server.typed::<Stream>(database, &Key::new(name)) else { continue };
+        let Ok(Some(stream)) = look(server, client, &Key::new(name)) else { continue };
         let Some(from) = id.next() else { continue };
         let entries = stream.range(from, Id::MAX, reading.most, false);
         if !entries.is_empty() {
@@ -162,7 +175,7 @@ pub(in crate::command) fn xreadgroup(server: &mut Server, client: &mut Session, 
     let mut ids = Vec::with_capacity(reading.ids.len());
     for (name, id) in reading.keys.iter().zip(reading.ids.iter()).filter(|(name, _)| client.is_served(name)) {
         let key = Key::new(name);
-        let stream = match server.typed_mut::<Stream>(database, &key) {
+        let stream = match look(server, client, &key) {
             Ok(None) | Err(_) if client.is_retrying => {
                 return Err(Failure::new("UNBLOCKED the stream key no longer exists"));
             }
@@ -171,11 +184,13 @@ pub(in crate::command) fn xreadgroup(server: &mut Server, client: &mut Session, 
         if stream.is_none_or(|stream| !stream.groups.contains_key(group_name)) {
             return Err(match client.is_retrying {
                 true => Failure::new("NOGROUP the consumer group this client was blocked on no longer exists"),
-                false => Failure::text(format!(
-                    "NOGROUP No such key '{}' or consumer group '{}' in XREADGROUP with GROUP option",
-                    text(name),
-                    text(group_name)
-                )),
+                false => Failure::joined(&[
+                    b"NOGROUP No such key '",
+                    name,
+                    b"' or consumer group '",
+                    group_name,
+                    b"' in XREADGROUP with GROUP option",
+                ]),
             });
         }
         ids.push(match id {
@@ -194,6 +209,9 @@ pub(in crate::command) fn xreadgroup(server: &mut Server, client: &mut Session, 
     let mut body = Reply { is_resp3: client.reply.is_resp3, ..Reply::default() };
     let mut found = 0;
     for (name, id) in reading.keys.iter().filter(|name| client.is_served(name)).zip(&ids) {
+        if !client.is_retrying {
+            server.find_counted(database, &Key::new(name));
+        }
         let is_read = match id {
             Some(id) => {
                 read_history(server, &mut body, database, name, (group_name, consumer), *id, reading.most)?;

@@ -131,10 +131,10 @@ impl Debugger {
     }
 
     /// A command that the script called did not run.
-    pub(super) fn note_refusal(&self, text: &str) {
-        match text.strip_prefix("ERR ") {
-            Some(text) => self.note(format!("<error> {text}")),
-            None => self.note(format!("<error> -{text}")),
+    pub(super) fn note_refusal(&self, text: &[u8]) {
+        match text.strip_prefix(b"ERR ") {
+            Some(text) => self.note([b"<error> ".as_slice(), text].concat()),
+            None => self.note([b"<error> -".as_slice(), text].concat()),
         }
     }
 

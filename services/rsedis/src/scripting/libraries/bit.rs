@@ -1,8 +1,8 @@
 //! bit: LuaBitOp.
 
-use mlua::{Lua, Table, Variadic};
+use mlua::{Lua, Table, Value, Variadic};
 
-use super::failed;
+use super::{function, number_at};
 
 /// A number as 32 bits, wrapping and rounded: so much bigger, a double ends with its whole part.
 fn word(number: f64) -> u32 {
@@ -16,16 +16,21 @@ type Operation = fn(u32, u32) -> u32;
 pub(super) fn bit(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let signed = |bits: u32| f64::from(bits as i32);
-    table.raw_set("tobit", lua.create_function(move |_, number: f64| Ok(signed(word(number))))?)?;
-    table.raw_set("bnot", lua.create_function(move |_, number: f64| Ok(signed(!word(number))))?)?;
-    table.raw_set("bswap", lua.create_function(move |_, number: f64| Ok(signed(word(number).swap_bytes())))?)?;
+    let changes: [(&str, fn(u32) -> u32); 3] =
+        [("tobit", |bits| bits), ("bnot", |bits| !bits), ("bswap", |bits| bits.swap_bytes())];
+    for (name, change) in changes {
+        let function = function(lua, move |lua, numbers: Variadic<Value>| {
+            number_at(lua, &numbers, 1, name).map(|number| signed(change(word(number))))
+        })?;
+        table.raw_set(name, function)?;
+    }
     let folds: [(&str, Operation); 3] =
         [("band", |one, other| one & other), ("bor", |one, other| one | other), ("bxor", |one, other| one ^ other)];
     for (name, fold) in folds {
-        let function = lua.create_function(move |_, numbers: Variadic<f64>| {
-            let all = numbers.iter().map(|number| word(*number)).reduce(fold);
+        let function = function(lua, move |lua, numbers: Variadic<Value>| {
+            let number = |place| number_at(lua, &numbers, place, name).map(word);
+            let all = (2..=numbers.len()).try_fold(number(1)?, |all, place| number(place).map(|one| fold(all, one)));
             all.map(signed)
-                .ok_or_else(|| failed(format!("bad argument #1 to '{name}' (number expected, got no value)")))
         })?;
         table.raw_set(name, function)?;
     }
@@ -37,15 +42,21 @@ pub(super) fn bit(lua: &Lua) -> mlua::Result<Table> {
         ("ror", |bits, by| bits.rotate_right(by)),
     ];
     for (name, shift) in shifts {
-        let function =
-            lua.create_function(move |_, (number, by): (f64, f64)| Ok(signed(shift(word(number), word(by) & 31))))?;
+        let function = function(lua, move |lua, numbers: Variadic<Value>| {
+            let number = |place| number_at(lua, &numbers, place, name).map(word);
+            Ok(signed(shift(number(1)?, number(2)? & 31)))
+        })?;
         table.raw_set(name, function)?;
     }
-    let to_hex = lua.create_function(|_, (number, digits): (f64, Option<f64>)| {
-        let digits = digits.map_or(8, |digits| word(digits) as i32);
+    let to_hex = function(lua, |lua, numbers: Variadic<Value>| {
+        let number = word(number_at(lua, &numbers, 1, "tohex")?);
+        let digits = match numbers.len() {
+            0 | 1 => 8,
+            _ => word(number_at(lua, &numbers, 2, "tohex")?) as i32,
+        };
         let text = match digits < 0 {
-            true => format!("{:08X}", word(number)),
-            false => format!("{:08x}", word(number)),
+            true => format!("{number:08X}"),
+            false => format!("{number:08x}"),
         };
         Ok(text[8 - digits.unsigned_abs().min(8) as usize..].to_owned())
     })?;

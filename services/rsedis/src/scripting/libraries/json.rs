@@ -6,7 +6,7 @@ use std::rc::Rc;
 use mlua::{Lua, Table, Value, Variadic};
 
 use super::json_settings::{self, Invalid, Settings};
-use super::{DEPTH_MAX, failed, text_at, wrong};
+use super::{DEPTH_MAX, failed, function, text_at, wrong};
 use crate::hexadecimal;
 use crate::number::general_text;
 
@@ -377,13 +377,13 @@ pub(super) fn cjson(lua: &Lua) -> mlua::Result<Table> {
     let settings = Rc::new(Cell::new(Settings::default()));
     json_settings::add(lua, &table, &settings)?;
     let kept = Rc::clone(&settings);
-    let encode = lua.create_function(move |lua, values: Variadic<Value>| {
+    let encode = function(lua, move |lua, values: Variadic<Value>| {
         let [value] = &values[..] else { return Err(wrong(1, "encode", "expected 1 argument")) };
         let mut out = Vec::new();
         encode_json(value, &mut out, 0, kept.get())?;
         lua.create_string(out)
     })?;
-    let decode = lua.create_function(move |lua, values: Variadic<Value>| {
+    let decode = function(lua, move |lua, values: Variadic<Value>| {
         if values.len() != 1 {
             return Err(wrong(1, "decode", "expected 1 argument"));
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use mlua::{Lua, Table, Value};
 
-use super::failed;
+use super::{failed, function};
 
 /// What is made of numbers that JSON does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ fn add_one(
     change: impl Fn(&Lua, &Value, &mut Settings) -> Result<Value, String> + 'static,
 ) -> mlua::Result<()> {
     let settings = Rc::clone(settings);
-    let function = lua.create_function(move |lua, value: Value| {
+    let function = function(lua, move |lua, value: Value| {
         let mut changed = settings.get();
         let now = change(lua, &value, &mut changed).map_err(|why| bad_argument(name, &why))?;
         settings.set(changed);
@@ -144,7 +144,7 @@ pub(super) fn add(lua: &Lua, table: &Table, settings: &Rc<Cell<Settings>>) -> ml
         Ok(now)
     })?;
     let kept = Rc::clone(settings);
-    let sparse = lua.create_function(move |lua, (converts, ratio, safe): (Value, Value, Value)| {
+    let sparse = function(lua, move |lua, (converts, ratio, safe): (Value, Value, Value)| {
         let mut changed = kept.get();
         let bad = |why: String| bad_argument("encode_sparse_array", &why);
         let now = (

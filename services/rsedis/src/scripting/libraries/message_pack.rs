@@ -2,7 +2,7 @@
 
 use mlua::{Lua, Table, Value, Variadic};
 
-use super::{DEPTH_MAX, array_len, check_room, failed};
+use super::{DEPTH_MAX, array_len, check_room, failed, function, number_at, text_at};
 use crate::number::whole;
 
 fn pack_message(value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Result<()> {
@@ -218,7 +218,7 @@ fn unpack_some(lua: &Lua, bytes: &[u8], limit: i64, offset: i64) -> mlua::Result
 
 pub(super) fn cmsgpack(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
-    let pack = lua.create_function(|lua, values: Variadic<Value>| {
+    let pack = function(lua, |lua, values: Variadic<Value>| {
         if values.is_empty() {
             return Err(failed("bad argument #0 to 'pack' (MessagePack pack needs input.)"));
         }
@@ -226,16 +226,29 @@ pub(super) fn cmsgpack(lua: &Lua) -> mlua::Result<Table> {
         values.iter().try_for_each(|value| pack_message(value, &mut out, 0))?;
         lua.create_string(out)
     })?;
-    let unpack = lua.create_function(|lua, text: mlua::LuaString| Ok(unpack(lua, &text.as_bytes(), i64::MAX, 0)?.0))?;
-    let unpack_one = lua.create_function(|lua, (text, offset): (mlua::LuaString, Option<i64>)| {
-        unpack_some(lua, &text.as_bytes(), 1, offset.unwrap_or(0))
+    let unpack = function(lua, |lua, arguments: Variadic<Value>| {
+        Ok(unpack(lua, &text_at(lua, &arguments, 1, "unpack")?.as_bytes(), i64::MAX, 0)?.0)
     })?;
-    let unpack_limit = lua.create_function(|lua, (text, limit, offset): (mlua::LuaString, i64, Option<i64>)| {
-        unpack_some(lua, &text.as_bytes(), limit, offset.unwrap_or(0))
+    let offset = |lua: &Lua, arguments: &[Value], place, name| match arguments.get(place - 1) {
+        None | Some(Value::Nil) => Ok(0),
+        Some(_) => number_at(lua, arguments, place, name).map(whole),
+    };
+    let unpack_one = function(lua, move |lua, arguments: Variadic<Value>| {
+        let text = text_at(lua, &arguments, 1, "unpack_one")?;
+        unpack_some(lua, &text.as_bytes(), 1, offset(lua, &arguments, 2, "unpack_one")?)
+    })?;
+    let unpack_limit = function(lua, move |lua, arguments: Variadic<Value>| {
+        let text = text_at(lua, &arguments, 1, "unpack_limit")?;
+        let limit = whole(number_at(lua, &arguments, 2, "unpack_limit")?);
+        unpack_some(lua, &text.as_bytes(), limit, offset(lua, &arguments, 3, "unpack_limit")?)
     })?;
     table.raw_set("pack", pack)?;
     table.raw_set("unpack", unpack)?;
     table.raw_set("unpack_one", unpack_one)?;
     table.raw_set("unpack_limit", unpack_limit)?;
+    table.raw_set("_NAME", "cmsgpack")?;
+    table.raw_set("_VERSION", "lua-cmsgpack 0.4.0")?;
+    table.raw_set("_COPYRIGHT", "Copyright (C) 2012, Salvatore Sanfilippo")?;
+    table.raw_set("_DESCRIPTION", "MessagePack C implementation for Lua")?;
     Ok(table)
 }

@@ -7,7 +7,9 @@ mod message_pack;
 mod packed_struct;
 mod random;
 
-use mlua::{Lua, LuaString, Table, Value};
+use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, LuaString, Table, Value};
+
+use super::problem::{call_place, told};
 
 /// Tables in tables deeper than this are an error, whatever a script has set.
 const DEPTH_MAX: usize = 1000;
@@ -25,6 +27,19 @@ fn check_room(count: usize, what: &str) -> mlua::Result<()> {
 
 fn failed(text: impl Into<String>) -> mlua::Error {
     mlua::Error::runtime(text.into())
+}
+
+/// A function of a library: what it refuses begins with the place of the call, as what Lua's own refuse.
+fn function<A: FromLuaMulti, R: IntoLuaMulti>(
+    lua: &Lua,
+    callback: impl Fn(&Lua, A) -> mlua::Result<R> + 'static,
+) -> mlua::Result<Function> {
+    lua.create_function(move |lua, arguments: A| {
+        callback(lua, arguments).map_err(|error| match call_place(lua) {
+            Some(place) => failed(place + &told(&error)),
+            None => error,
+        })
+    })
 }
 
 /// An argument that will not do; places are counted from one.

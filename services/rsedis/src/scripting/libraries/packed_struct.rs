@@ -2,7 +2,7 @@
 
 use mlua::{Lua, LuaString, Table, Value, Variadic};
 
-use super::{check_room, failed, number_at, text_at, wrong};
+use super::{check_room, failed, function, number_at, text_at, wrong};
 use crate::number::whole;
 
 /// Integers have so many bytes at most.
@@ -238,8 +238,8 @@ fn struct_size(lua: &Lua, arguments: Variadic<Value>) -> mlua::Result<f64> {
 
 pub(super) fn struct_library(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
-    table.raw_set("pack", lua.create_function(struct_pack)?)?;
-    table.raw_set("unpack", lua.create_function(struct_unpack)?)?;
-    table.raw_set("size", lua.create_function(struct_size)?)?;
+    table.raw_set("pack", function(lua, struct_pack)?)?;
+    table.raw_set("unpack", function(lua, struct_unpack)?)?;
+    table.raw_set("size", function(lua, struct_size)?)?;
     Ok(table)
 }

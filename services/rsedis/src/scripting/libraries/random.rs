@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use mlua::{Lua, Table, Value, Variadic};
 
-use super::{failed, number_at, wrong};
+use super::{failed, function, number_at, wrong};
 use crate::number::whole;
 
 /// What `lrand48` begins with where nobody has set a seed.
@@ -25,7 +25,7 @@ pub(super) fn replace(lua: &Lua) -> mlua::Result<()> {
     let math: Table = lua.globals().raw_get("math")?;
     let state = Rc::new(Cell::new(FIRST));
     let seeded = Rc::clone(&state);
-    let random = lua.create_function(move |lua, arguments: Variadic<Value>| {
+    let random = function(lua, move |lua, arguments: Variadic<Value>| {
         let share = next(&state);
         let integer = |place| number_at(lua, &arguments, place, NAME).map(|number| whole(number) as i32);
         let (low, high) = match arguments.len() {
@@ -40,7 +40,7 @@ pub(super) fn replace(lua: &Lua) -> mlua::Result<()> {
         let count = high.wrapping_sub(low).wrapping_add(1);
         Ok((share * f64::from(count)).floor() + f64::from(low))
     })?;
-    let seed = lua.create_function(move |lua, arguments: Variadic<Value>| {
+    let seed = function(lua, move |lua, arguments: Variadic<Value>| {
         let seed = whole(number_at(lua, &arguments, 1, "randomseed")?) as u32;
         seeded.set(u64::from(seed) << 16 | 0x330E);
         Ok(())
