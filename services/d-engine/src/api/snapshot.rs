@@ -41,11 +41,11 @@ impl Write for Pieces {
 /// Sends it.
 pub(super) async fn send(
     node: Node,
-    mut requests: Requests,
+    requests: Requests,
     responses: Responses,
     patience: Duration,
 ) -> Result<(), Status> {
-    let wire::SnapshotRequest {} = only(&mut requests).await?;
+    let wire::SnapshotRequest {} = only(requests).await?;
     node.administers().map_err(errors::status)?;
     // What was acknowledged before shall be in it.
     node.is_ready().await.map_err(errors::status)?;
