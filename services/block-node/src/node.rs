@@ -161,7 +161,7 @@ impl Node {
     /// Goes on with an open store, and gives it its threads; of blocks that come these proofs are accepted.
     pub fn start(settings: Settings, rules: ProofRules, store: Store<RealDirectory>) -> io::Result<Arc<Self>> {
         let reader = store.reader();
-        let publishing = Publishing::new(settings.publish, reader.first(), store.chain().clone());
+        let mut publishing = Publishing::new(settings.publish, reader.first(), store.chain().clone());
         let tip = Tip { next: reader.next(), at: Instant::now(), is_stopping: false };
         let metrics = Metrics::of(reader.clone());
         metrics.last_block.set(reader.last().map_or(-1, |last| last as i64));
@@ -177,6 +177,11 @@ impl Node {
             tracing::error!("{why}");
             metrics.accepting.set(0);
             readiness.wait_for(LAST_BLOCK, why);
+        }
+        if let Some(error) = store.failed() {
+            metrics.accepting.set(0);
+            readiness.wait_for(STORE, error.to_string());
+            publishing.end_all(EndCode::PersistenceFailed);
         }
         let node = Arc::new(Self {
             recent: Recent::new(settings.cache_bytes),
