@@ -15,7 +15,7 @@ use super::format::{HEAD_BYTES, Head, Kind, Place};
 use super::index::Entry;
 use super::segments::OpenFiles;
 use super::{heads, index, scan};
-use crate::block::Chain;
+use crate::block::{Chain, Evidence};
 use crate::hash::Hash;
 
 /// Dictionaries that are kept for readers.
@@ -280,6 +280,13 @@ impl<D: Directory> Reader<D> {
             return Some(root);
         }
         self.whole_head(number).map(|head| head.root)
+    }
+
+    /// What was known of the signature of a block when it was stored, and how long it is, bytes; also of one that is damaged, as far as the head
+    /// of its record is whole.
+    pub fn stored_as(&self, number: u64) -> Option<(Evidence, usize)> {
+        let head = self.whole_head(number)?;
+        Some((Evidence::stored(head.evidence)?, head.plain_bytes as usize))
     }
 
     /// The head of a block's record, if it is whole.
