@@ -96,3 +96,35 @@ fn what_a_client_asks_with_counts_as_what_it_is_answered() {
         assert!(began.elapsed() > Duration::from_millis(900), "{:?}", began.elapsed());
     });
 }
+
+/// Who began a new stream for each message waited for none of them.
+#[test]
+fn a_publisher_that_begins_a_new_stream_waits_for_what_it_has_taken_by_the_one_before() {
+    let directory = harness::folder();
+    let written = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let text = format!("[[client]]\nname = \"a\"\ntoken-sha256 = \"{}\"\nbytes-per-second = 1_000_000\n", HASHES[1]);
+    let clients = written("clients.toml", &text);
+    let tls = TlsFlags { token_file: Some(written("may-publish", "may-publish")), ..TlsFlags::default() };
+    let server = Server::start(&directory.path().join("data"), &["--clients", clients.to_str().unwrap()]);
+    run(async {
+        let large = |number| {
+            let flags = PublisherFlags {
+                block_bytes: 2_500_000,
+                message_bytes: 500_000,
+                tls: tls.clone(),
+                ..publisher(&server, number, 1)
+            };
+            async move { publish(&flags).await.unwrap() }
+        };
+        // Nobody is kept waiting within a block.
+        assert_eq!(large(0).await.acknowledged, [0]);
+        let began = Instant::now();
+        assert_eq!(large(1).await.acknowledged, [1]);
+        // A second's worth comes at once.
+        assert!(began.elapsed() > Duration::from_millis(1_000), "{:?}", began.elapsed());
+    });
+}
