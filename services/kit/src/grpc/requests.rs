@@ -74,6 +74,7 @@ impl Drop for Unread {
 }
 
 /// Where they come from.
+#[expect(clippy::large_enum_variant, reason = "nearly all are framed, and are not allocated for the others' sake")]
 enum Source {
     /// The client's own HTTP/2 stream.
     Framed(Framed),
