@@ -7,18 +7,19 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, request};
 use service_kit::grpc::{
-    Caller, Compression, Decompress, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary, decode,
-    encode, encode_with,
+    Caller, Code, Compression, Decompress, HttpAnswer, Peer, Requests, Responses, Service, Status, Stream, Unary,
+    decode, encode, encode_with,
 };
 use service_kit::http::Incoming;
 use service_kit::operations::Operations;
 
 use crate::clients::{Call, ClientId, Clients, Right};
 use crate::compressed::ContentCoding;
-use crate::contents_proof::{ContentsProof, Sibling, Wanted, prove};
+use crate::contents_proof::{ContentsProof, Sibling};
 use crate::decompress;
 use crate::messages::{BlockCode, ContentsProofCode, NO_BLOCK, proto, put_block_response};
 use crate::node::Node;
+use crate::proofs::contents_proof;
 use crate::publish_stream::publish;
 use crate::recent::Shared;
 use crate::status;
@@ -105,8 +106,13 @@ impl Api {
     }
 }
 
-/// Answers what is no stream.
-fn answer(node: &Arc<Node>, method: Method, encoding: Option<ContentCoding>, message: Bytes) -> Unary {
+/// Answers what is no stream, to the client of this name.
+fn answer(
+    node: &Arc<Node>,
+    (method, encoding): (Method, Option<ContentCoding>),
+    message: Bytes,
+    client: impl FnOnce() -> String,
+) -> Unary {
     match method {
         Method::GetBlock => get_block(node, encoding, message),
         Method::Status => {
@@ -118,7 +124,7 @@ fn answer(node: &Arc<Node>, method: Method, encoding: Option<ContentCoding>, mes
             let request = decode(message);
             Unary::Now(request.map(|proto::ServerStatusRequest {}| encode(&status::detail(node))))
         }
-        Method::ContentsProof => answer_contents_proof(node, message),
+        Method::ContentsProof => answer_contents_proof(node, client(), message),
         Method::Publish | Method::Subscribe => Unary::Now(Err(Status::is_stream())),
     }
 }
@@ -165,14 +171,18 @@ fn get_block(node: &Arc<Node>, encoding: Option<ContentCoding>, message: Bytes) 
     }))
 }
 
-fn answer_contents_proof(node: &Arc<Node>, message: Bytes) -> Unary {
-    let request = match decode::<proto::BlockContentsProofRequest>(message) {
-        Ok(request) => request,
-        Err(status) => return Unary::Now(Err(status)),
-    };
+fn answer_contents_proof(node: &Arc<Node>, client: String, message: Bytes) -> Unary {
     let node = Arc::clone(node);
     Unary::Later(Box::pin(async move {
-        let proven = contents_proof(&node, request).await;
+        let request: proto::BlockContentsProofRequest = match message.len() {
+            // It holds an item at most; but it may come as anything.
+            AT_ONCE_BYTES.. => {
+                let decoded = tokio::task::spawn_blocking(|| decode(message)).await;
+                decoded.unwrap_or_else(|error| Err(Status::new(Code::Internal, error.to_string())))?
+            }
+            _ => decode(message)?,
+        };
+        let proven = contents_proof(&node, &client, request).await;
         let code = proven.as_ref().err().copied().unwrap_or(ContentsProofCode::Success);
         Ok(encode(&proto::BlockContentsProofResponse {
             status: code.number(node.settings.wire_era),
@@ -189,32 +199,6 @@ fn answer_contents_proof(node: &Arc<Node>, message: Bytes) -> Unary {
             }),
         }))
     }))
-}
-
-/// Reads the block, and hashes it on a thread of its own; that goes on when the client has gone, and so does what is held for it.
-async fn contents_proof(
-    node: &Arc<Node>,
-    request: proto::BlockContentsProofRequest,
-) -> Result<ContentsProof, ContentsProofCode> {
-    use proto::block_contents_proof_request::BlockItem::{BlockItemHash, BlockItemIndex, CompleteBlockItem};
-    let wanted = request.block_item.ok_or(ContentsProofCode::InvalidRequest)?;
-    // It is never closed.
-    let place = Arc::clone(&node.proofs).acquire_owned().await;
-    let held = node.hold(request.block_number).await.map_err(|error| match error {
-        ReadError::NotStored(_) | ReadError::Damaged { .. } => ContentsProofCode::NotAvailable,
-        ReadError::Files { .. } => ContentsProofCode::Error,
-    })?;
-    let prove = move || {
-        let _place = place;
-        let wanted = match &wanted {
-            CompleteBlockItem(item) => Wanted::Item(item),
-            BlockItemHash(hash) => Wanted::Hash(hash),
-            BlockItemIndex(index) => Wanted::Index(*index as usize),
-        };
-        prove(held.block().items(), &wanted)
-    };
-    // An error here says that the server stops, or that proving has panicked.
-    tokio::task::spawn_blocking(prove).await.unwrap_or(Err(ContentsProofCode::Error))
 }
 
 /// A `BlockResponse` with a block, in its frame.
@@ -261,14 +245,14 @@ impl Service for Api {
         };
         let encoding = self.encoding(method, &caller.headers);
         if self.clients.is_none() {
-            return answer(&self.node, method, encoding, message);
+            return answer(&self.node, (method, encoding), message, || call.client(&caller.peer));
         }
         let node = Arc::clone(&self.node);
         Unary::Later(Box::pin(async move {
             call.turn().await;
             call.charge(message.len());
             // Not before: what waits for its turn takes no memory.
-            let answer = match answer(&node, method, encoding, message) {
+            let answer = match answer(&node, (method, encoding), message, || call.client(&caller.peer)) {
                 Unary::Now(answer) => answer,
                 Unary::Later(answer) => answer.await,
             };
@@ -288,7 +272,8 @@ impl Service for Api {
             None => (requests, responses),
             Some(_) => {
                 let [of_requests, of_responses] = [(); 2].map(|()| Rc::clone(&call));
-                let requests = requests.counted(move |bytes| of_requests.charge(bytes));
+                // What never comes whole has cost as much.
+                let requests = requests.counted_in_part(move |bytes| of_requests.charge(bytes));
                 (requests, responses.counted(move |bytes| of_responses.charge(bytes)))
             }
         };

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use service_kit::client::{Channel, GrpcError, Options};
+use prost::Message;
+use service_kit::client::{Channel, GrpcError, Options, StreamReceiver};
 use service_kit::grpc::Status;
 use service_kit::tls::ClientTls;
 use service_kit::url::Url;
@@ -81,7 +82,7 @@ impl FetchError {
 
 /// A peer must send so many bytes a second, or a block, beside [`PATIENCE`]: as long as no publisher is there, nobody else sends what it
 /// has begun, and no other peer is asked.
-const BYTES_PER_SECOND: u64 = 65_536;
+const BYTES_PER_SECOND: u32 = 65_536;
 
 /// How long a peer was waited for beyond what it has sent.
 #[derive(Default)]
@@ -92,8 +93,8 @@ struct Pace {
 impl Pace {
     /// Something has come after so long. The time in which this node takes it does not count.
     fn came(&mut self, bytes: usize, after: Duration) -> Result<(), FetchError> {
-        self.waited =
-            (self.waited + after).saturating_sub(Duration::from_micros(bytes as u64 * 1_000_000 / BYTES_PER_SECOND));
+        self.waited = (self.waited + after)
+            .saturating_sub(Duration::from_micros(bytes as u64 * 1_000_000 / u64::from(BYTES_PER_SECOND)));
         match self.waited <= PATIENCE {
             true => Ok(()),
             false => Err(FetchError::Slow),
@@ -236,7 +237,11 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 }
 
 async fn open(node: &Node, address: &Url, tls: Option<&ClientTls>) -> Result<Channel, GrpcError> {
-    let options = Options { message_bytes_max: node.settings.message_bytes_max, ..Options::new(PATIENCE) };
+    let options = Options {
+        message_bytes_max: node.settings.message_bytes_max,
+        pace: Some(BYTES_PER_SECOND),
+        ..Options::new(PATIENCE)
+    };
     let mut channel = connect(address, tls, options).await?;
     show_token(&mut channel, node.settings.backfill_token_file.as_deref())?;
     Ok(channel)
@@ -278,13 +283,9 @@ async fn fetch(
     let mut pace = Pace::default();
     while next <= last {
         use proto::subscribe_stream_response::Response;
-        let began = Instant::now();
-        let received = timeout(PATIENCE, receiver.next()).await.map_err(|_| FetchError::Stalled)?;
-        let received = received.map_err(FetchError::BrokeOff)?;
-        let waited = began.elapsed();
-        let fetched = match received.and_then(|message: proto::SubscribeStreamResponse| message.response) {
+        let received: Option<proto::SubscribeStreamResponse> = next_of(&mut receiver, &mut pace, PATIENCE).await?;
+        let fetched = match received.and_then(|message| message.response) {
             Some(Response::BlockItems(set)) => {
-                pace.came(set.len(), waited)?;
                 if let Some(another) = begun(&set).filter(|number| *number != next) {
                     return Err(FetchError::Another(another, next));
                 }
@@ -299,7 +300,6 @@ async fn fetch(
                 if end.block_number != next {
                     return Err(FetchError::Another(end.block_number, next));
                 }
-                pace.came(0, waited)?;
                 pace.ended();
                 next += 1;
                 node.metrics.backfilled.inc();
@@ -322,6 +322,31 @@ async fn fetch(
     Ok(Outcome::Fetched(node.reader.next().saturating_sub(from)))
 }
 
+/// What a peer sends next: however long it is and takes, if something of it comes within `patience` each time, at the pace that is asked for.
+async fn next_of<B: Message + Default>(
+    receiver: &mut StreamReceiver<B>,
+    pace: &mut Pace,
+    patience: Duration,
+) -> Result<Option<B>, FetchError> {
+    let mut counted = 0;
+    loop {
+        let began = Instant::now();
+        let Ok(received) = timeout(patience, receiver.next()).await else {
+            let begun = receiver.begun();
+            if begun <= counted {
+                return Err(FetchError::Stalled);
+            }
+            pace.came(begun - counted, began.elapsed())?;
+            counted = begun;
+            continue;
+        };
+        let message = received.map_err(FetchError::BrokeOff)?;
+        let bytes = message.as_ref().map_or(0, Message::encoded_len);
+        pace.came(bytes.saturating_sub(counted), began.elapsed())?;
+        return Ok(message);
+    }
+}
+
 /// The block that begins with this set.
 fn begun(set: &[u8]) -> Option<u64> {
     let (_, first) = item_ranges(set).next()?.ok()?;
@@ -331,6 +356,50 @@ fn begun(set: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Answers the first call on a connection with these pieces, so far apart, and says no more.
+    async fn peer(pieces: Vec<Bytes>, apart: Duration) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let (socket, _) = listener.accept().await.unwrap();
+            let mut connection = h2::server::handshake(socket).await.unwrap();
+            let (_request, mut respond) = connection.accept().await.unwrap().unwrap();
+            let send = async move {
+                let head = http::Response::builder().header("content-type", "application/grpc").body(()).unwrap();
+                let mut body = respond.send_response(head, false).unwrap();
+                for piece in pieces {
+                    body.send_data(piece, false).unwrap();
+                    sleep(apart).await;
+                }
+                std::future::pending::<()>().await;
+            };
+            tokio::select! { () = send => {}, _ = connection.accept() => {} }
+        });
+        address
+    }
+
+    /// A peer that sent all the time was given up where one message took longer than it may be waited for.
+    #[tokio::test]
+    async fn a_message_may_take_long_as_long_as_something_of_it_comes() {
+        let patience = Duration::from_secs(1);
+        let set = proto::subscribe_stream_response::Response::BlockItems(vec![7; 1_000_000].into());
+        let message = proto::SubscribeStreamResponse { response: Some(set) };
+        let frame = service_kit::grpc::encode(&message);
+        let pieces: Vec<Bytes> = frame.chunks(200_000).map(Bytes::copy_from_slice).collect();
+        for (count, apart) in [(pieces.len(), patience / 3), (2, patience / 3)] {
+            let address = peer(pieces[..count].to_vec(), apart).await;
+            let mut channel = Channel::connect(&address, Options::new(PATIENCE)).await.unwrap();
+            let call = channel.call(SUBSCRIBE);
+            let nothing = proto::ServerStatusRequest {};
+            let (_sender, mut receiver) = channel.stream(&call, &nothing).await.unwrap();
+            let came = next_of(&mut receiver, &mut Pace::default(), patience).await;
+            match count == pieces.len() {
+                true => assert!(came.unwrap().as_ref() == Some(&message)),
+                false => assert!(matches!(came, Err(FetchError::Stalled)), "{came:?}"),
+            }
+        }
+    }
 
     #[test]
     fn a_peer_that_trickles_a_block_is_given_up_and_one_that_sends_a_large_one_is_not() {

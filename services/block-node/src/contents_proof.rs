@@ -1,11 +1,12 @@
-//! getBlockContentsProof: that an item is part of a block, shown with a few hashes instead of the block. Pure.
+//! getBlockContentsProof: that an item is part of a block, shown with a few hashes instead of the block. Pure. It keeps a few hashes, too, however
+//! many items a block has.
 //!
 //! Who asks computes `H(00‖item)`, then for each sibling `H(02‖sibling‖hash)` if that is first, else `H(02‖hash‖sibling)`. What comes out is
 //! the block's root hash, over which the signature is. In blocks before hapi_proto_version 0.77 a node has one child, or none has a
 //! prefix: their proofs cannot be said in this message, and are NOT_AVAILABLE.
 
 use crate::block::{Footer, Header, Item, Kind, signature_of};
-use crate::hash::{Era, Hash, Tree, empty, inner, leaf};
+use crate::hash::{Era, Hash, empty, inner, leaf};
 use crate::messages::ContentsProofCode;
 use crate::wire::WireError;
 
@@ -50,25 +51,46 @@ impl ContentsProof {
     }
 }
 
-fn root(leaves: &[Hash]) -> Hash {
-    let mut tree = Tree::default();
-    leaves.iter().for_each(|leaf| tree.add(*leaf));
-    tree.root()
+/// A hash of a tree, and whether what is wanted lies below it.
+#[derive(Clone, Copy)]
+struct Node {
+    hash: Hash,
+    is_on_way: bool,
 }
 
-/// The hashes beside the way from a leaf to the root of the tree that [`Tree`] makes of these leaves.
-fn siblings(leaves: &[Hash], index: usize, found: &mut Vec<Sibling>) {
-    if leaves.len() < 2 {
-        return;
+/// The node above two others. If one of them is on the way, the other one stands beside it.
+fn join(left: Node, right: Node, beside: &mut Vec<Sibling>) -> Node {
+    if right.is_on_way {
+        beside.push(Sibling { is_first: true, hash: left.hash });
+    } else if left.is_on_way {
+        beside.push(Sibling { is_first: false, hash: right.hash });
     }
-    // The largest power of two that is less than the number of leaves goes left.
-    let (left, right) = leaves.split_at(leaves.len().next_power_of_two() / 2);
-    if index < left.len() {
-        siblings(left, index, found);
-        found.push(Sibling { is_first: false, hash: root(right) });
-    } else {
-        siblings(right, index - left.len(), found);
-        found.push(Sibling { is_first: true, hash: root(left) });
+    Node { hash: inner(&left.hash, &right.hash), is_on_way: left.is_on_way || right.is_on_way }
+}
+
+/// Grows as [`Tree`](crate::hash::Tree) does, and tells what stands beside the way of one leaf, from that up.
+#[derive(Default)]
+struct Way {
+    leaves: u64,
+    /// Roots of complete subtrees, the largest first.
+    pending: Vec<Node>,
+}
+
+impl Way {
+    fn add(&mut self, leaf: Node, beside: &mut Vec<Sibling>) {
+        let mut node = leaf;
+        for _ in 0..self.leaves.trailing_ones() {
+            // There is one for each bit that is set.
+            let Some(left) = self.pending.pop() else { break };
+            node = join(left, node, beside);
+        }
+        self.pending.push(node);
+        self.leaves += 1;
+    }
+
+    fn root(self, beside: &mut Vec<Sibling>) -> Node {
+        let above = |right, left| join(left, right, beside);
+        self.pending.into_iter().rev().reduce(above).unwrap_or(Node { hash: empty(), is_on_way: false })
     }
 }
 
@@ -79,9 +101,8 @@ pub fn prove<'a>(
 ) -> Result<ContentsProof, ContentsProofCode> {
     let damaged = |_| ContentsProofCode::Error;
     let (mut header, mut footer, mut signature): (Option<Header>, Option<Footer>, _) = (None, None, None);
-    let mut below: [Vec<Hash>; 16] = Default::default();
-    // Its bytes, the place of its subtree, and its place there.
-    let mut found: Option<(&[u8], usize, usize)> = None;
+    let mut below: [Way; 16] = Default::default();
+    let (mut found, mut way) = (None, Vec::new());
     for (index, bytes) in items.enumerate() {
         let bytes = bytes.map_err(damaged)?;
         let item = Item::of(bytes).map_err(|_| ContentsProofCode::Error)?;
@@ -99,25 +120,25 @@ pub fn prove<'a>(
             Wanted::Hash(wanted) => *wanted == hash,
             Wanted::Index(wanted) => *wanted == index,
         };
-        if is_wanted && found.replace((bytes, place, below[place].len())).is_some() {
+        if is_wanted && found.replace(bytes).is_some() {
             return Err(ContentsProofCode::Duplicate);
         }
-        below[place].push(hash);
+        below[place].add(Node { hash, is_on_way: is_wanted }, &mut way);
     }
     let header = header.ok_or(ContentsProofCode::Error)?;
     if Era::of(header.version) != Ok(Era::MountainTop) {
         return Err(ContentsProofCode::NotAvailable);
     }
-    let (item, place, index) = found.ok_or(ContentsProofCode::ItemNotFound)?;
+    let item = found.ok_or(ContentsProofCode::ItemNotFound)?;
     let footer = footer.ok_or(ContentsProofCode::Error)?;
     let signature = signature.ok_or(ContentsProofCode::NotAvailable)?;
-    let mut way = Vec::new();
-    siblings(&below[place], index, &mut way);
-    let mut top: Vec<Hash> = below.iter().map(|leaves| root(leaves)).collect();
-    top[0] = footer.previous_root;
-    top[1] = footer.all_previous_root.ok_or(ContentsProofCode::Error)?;
-    top[2] = footer.state_root.unwrap_or_else(empty);
-    siblings(&top, place, &mut way);
+    let mut top = below.map(|subtree| subtree.root(&mut way));
+    top[0].hash = footer.previous_root;
+    top[1].hash = footer.all_previous_root.ok_or(ContentsProofCode::Error)?;
+    top[2].hash = footer.state_root.unwrap_or_else(empty);
+    let mut tree = Way::default();
+    top.into_iter().for_each(|subtree| tree.add(subtree, &mut way));
+    tree.root(&mut way);
     let timestamp = header.timestamp.ok_or(ContentsProofCode::Error)?;
     way.push(Sibling { is_first: true, hash: leaf(&timestamp) });
     Ok(ContentsProof { item: item.to_vec(), siblings: way, signature })

@@ -24,6 +24,7 @@ pub mod messages;
 pub mod metrics;
 pub mod node;
 pub mod packer;
+pub mod proofs;
 pub mod publish;
 pub mod publish_stream;
 pub mod reading;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use service_kit::probes::Readiness;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use wal::files::RealDirectory;
 
 pub use self::reads::Held;
@@ -23,6 +23,7 @@ use crate::lending::Lending;
 use crate::messages::{EndCode, sets};
 use crate::metrics::Metrics;
 use crate::packer::Packer;
+use crate::proofs::Proofs;
 use crate::publish::{Candidate, PublisherId, Publishing};
 use crate::recent::{Recent, SET_BYTES_MAX, Shared};
 use crate::settings::Settings;
@@ -33,8 +34,6 @@ use crate::wire::WireError;
 const STORE: &str = "store";
 /// The check that fails when it is not known which block was the last.
 const LAST_BLOCK: &str = "last-block";
-/// Proofs of contents that are made at a time: each holds its block, and takes a processor.
-const PROOFS_MAX: usize = 2;
 /// How long the repair of a block may take, others being written before it.
 const REPAIR_PATIENCE: Duration = Duration::from_secs(30);
 /// A block that is no longer is compressed by who has received it, where none is before it: that takes some microseconds at the levels of zstd below …
@@ -153,7 +152,7 @@ pub struct Node {
     tip: watch::Sender<Tip>,
     reads: Reads,
     /// Blocks that are hashed for proofs of contents.
-    pub proofs: Arc<Semaphore>,
+    pub proofs: Proofs,
     began: Instant,
     rules: ProofRules,
 }
@@ -162,7 +161,7 @@ impl Node {
     /// Goes on with an open store, and gives it its threads; of blocks that come these proofs are accepted.
     pub fn start(settings: Settings, rules: ProofRules, store: Store<RealDirectory>) -> io::Result<Arc<Self>> {
         let reader = store.reader();
-        let publishing = Publishing::new(settings.publish, reader.first(), store.chain().clone());
+        let mut publishing = Publishing::new(settings.publish, reader.first(), store.chain().clone());
         let tip = Tip { next: reader.next(), at: Instant::now(), is_stopping: false };
         let metrics = Metrics::of(reader.clone());
         metrics.last_block.set(reader.last().map_or(-1, |last| last as i64));
@@ -178,6 +177,11 @@ impl Node {
             tracing::error!("{why}");
             metrics.accepting.set(0);
             readiness.wait_for(LAST_BLOCK, why);
+        }
+        if let Some(error) = store.failed() {
+            metrics.accepting.set(0);
+            readiness.wait_for(STORE, error.to_string());
+            publishing.end_all(EndCode::PersistenceFailed);
         }
         let node = Arc::new(Self {
             recent: Recent::new(settings.cache_bytes),
@@ -200,7 +204,7 @@ impl Node {
             tick_wanted: Notify::new(),
             tip: watch::Sender::new(tip),
             reads: Reads::default(),
-            proofs: Arc::new(Semaphore::new(PROOFS_MAX)),
+            proofs: Proofs::default(),
             began: Instant::now(),
             rules,
         });

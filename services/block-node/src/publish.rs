@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use self::hearing::Hearing;
+use self::lateness::Failing;
 use crate::block::{Chain, Footer};
 use crate::hash::Hash;
 use crate::messages::{EndCode, NO_BLOCK, PublishResponse};
@@ -141,6 +142,10 @@ struct Publisher {
     has_ended: bool,
     /// It waits for room.
     waits: bool,
+    /// This node hashes what it has sent.
+    is_hashed: bool,
+    /// Since when it waits for others to begin the block that it would begin.
+    leaves_since: Option<u64>,
     /// It must look again.
     is_due: bool,
     /// Since when there is an acknowledgement that waits for another message.
@@ -179,6 +184,8 @@ pub struct Publishing<B> {
     slots: VecDeque<Slot<B>>,
     publishers: BTreeMap<PublisherId, Publisher>,
     next_publisher: PublisherId,
+    /// Clients that did not finish the block that they began last.
+    failing: BTreeMap<Arc<str>, Failing>,
     held_bytes: usize,
     /// No block is taken any more, for this reason.
     over: Option<EndCode>,
@@ -204,6 +211,7 @@ impl<B> Publishing<B> {
             slots: VecDeque::new(),
             publishers: BTreeMap::new(),
             next_publisher: 0,
+            failing: BTreeMap::new(),
             held_bytes: 0,
             over,
             due: Vec::new(),
@@ -242,6 +250,8 @@ impl<B> Publishing<B> {
             streaming: None,
             has_ended: false,
             waits: false,
+            is_hashed: false,
+            leaves_since: None,
             is_due: false,
             owed_since: None,
             // What it would be told to skip now, it need not know.
@@ -258,7 +268,7 @@ impl<B> Publishing<B> {
 
     /// A stream is gone, in whatever way. A part of a block is dropped.
     pub fn leave(&mut self, id: PublisherId) {
-        self.give_up(id);
+        self.fail(id);
         self.publishers.remove(&id);
     }
 
@@ -266,12 +276,13 @@ impl<B> Publishing<B> {
     pub fn header(&mut self, id: PublisherId, number: u64, now_micros: u64) -> Verdict {
         self.now_micros = now_micros;
         let (is_first_time, vacant, slots) = (self.first == self.base, self.has_vacant(), self.slots.len());
-        let is_left = self.is_left_to_others(id, number);
+        let (is_left, patience) = (self.is_left_to_others(id, number), self.leaves_for(id));
         let Some(publisher) = self.publishers.get_mut(&id).filter(|publisher| !publisher.has_ended) else {
             return Verdict::Ignore;
         };
         debug_assert_eq!(publisher.streaming, None);
         (publisher.heard_micros, publisher.has_begun) = (now_micros, true);
+        let left_since = publisher.leaves_since.take().unwrap_or(now_micros);
         if number < self.base {
             let is_recent = self.base - 1 - number <= self.settings.duplicate_skip_window;
             publisher.hearing.is_told(publisher.acknowledged, now_micros, self.settings.idle_micros);
@@ -294,6 +305,10 @@ impl<B> Publishing<B> {
                 publisher.hearing.begins(number);
                 publisher.tell(PublishResponse::Skip(number), &mut self.due);
                 return Verdict::Ignore;
+            }
+            None if index == slots && now_micros.saturating_sub(left_since) < patience => {
+                publisher.leaves_since = Some(left_since);
+                return Verdict::Wait;
             }
             None if index == slots && index < self.settings.window_blocks => {
                 self.slots.push_back(Slot {
@@ -370,11 +385,14 @@ impl<B> Publishing<B> {
             let whole = std::mem::replace(&mut slot.progress, Progress::Submitted { publisher });
             let Progress::Whole { candidate, .. } = whole else { break };
             let Candidate { root, footer, block } = *candidate;
+            let client = Arc::clone(&slot.client);
             if self.chain.check(number, &footer).is_err() {
                 self.vacate(number, publisher);
+                self.has_failed(&client);
                 self.refuse(publisher, EndCode::BadBlockProof);
                 break;
             }
+            self.failing.remove(&client);
             self.chain.extend(root);
             submitted.push(block);
         }
@@ -430,17 +448,18 @@ impl<B> Publishing<B> {
         std::mem::take(&mut self.due)
     }
 
-    /// Whoever waits for room looks again.
+    /// Whoever waits for room looks again, or for others to begin a block.
     fn room_is_free(&mut self) {
-        for publisher in self.publishers.values_mut().filter(|publisher| publisher.waits) {
-            publisher.waits = false;
-            publisher.wake(&mut self.due);
+        for publisher in self.publishers.values_mut() {
+            if std::mem::take(&mut publisher.waits) || publisher.leaves_since.is_some() {
+                publisher.wake(&mut self.due);
+            }
         }
     }
 
     /// Ends a publisher's stream; what it sends is dropped, and asked of others.
     pub fn refuse(&mut self, id: PublisherId, code: EndCode) {
-        self.give_up(id);
+        self.fail(id);
         self.end(id, code);
     }
 
@@ -530,12 +549,13 @@ impl<B> Publishing<B> {
         self.not_submitted().any(|slot| matches!(slot.progress, Progress::Vacant { .. }))
     }
 
-    /// Drops what a publisher is sending.
-    fn give_up(&mut self, id: PublisherId) {
+    /// Drops what a publisher is sending; whether that was anything.
+    fn give_up(&mut self, id: PublisherId) -> bool {
         let streaming = self.publishers.get_mut(&id).and_then(|publisher| publisher.streaming.take());
         if let Some(number) = streaming {
             self.vacate(number, id);
         }
+        streaming.is_some()
     }
 
     /// Asks everybody else for a block.

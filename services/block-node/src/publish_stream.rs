@@ -8,7 +8,7 @@ use std::future::pending;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use service_kit::grpc::{Code, Requests, Responses, Status, append_with};
@@ -27,6 +27,8 @@ use crate::wire::Fields;
 /// More than this is hashed on a thread of its own, and after so many bytes others have their turn, so that other clients of this one need
 /// not wait.
 const AT_ONCE_BYTES: usize = 256 << 10;
+/// So often it is told that something comes of a block: a block of which nothing comes may take some tens of seconds.
+const PIECES_APART: Duration = Duration::from_secs(1);
 /// No more than this is read before an answer is written.
 const BEHIND_ANSWER_BYTES: usize = 32 << 10;
 
@@ -34,19 +36,21 @@ const BEHIND_ANSWER_BYTES: usize = 32 << 10;
 pub async fn publish(
     node: Arc<Node>,
     (call, client): (Rc<Call>, String),
-    mut requests: Requests,
+    requests: Requests,
     responses: Responses,
 ) -> Result<(), Status> {
     let publishers_max = node.settings.publishers_max;
     let mut session = Session::join(node, &client, publishers_max)?;
     let bell = Arc::clone(&session.bell);
+    let mut requests = session.hears_pieces_of(requests);
     if responses.open().is_err() {
         return Ok(());
     }
     let mut waiting = None;
     let mut must_look = true;
     let mut read_bytes = 0;
-    let (mut budget, mut is_counted, mut paused_until) = (Budget::default(), true, None);
+    // What its client has taken by other streams is waited for, too: no block is begun, and nobody waits for this one.
+    let (mut budget, mut is_counted, mut paused_until) = (Budget::default(), true, call.paid());
     loop {
         if session.has_asked.take() || must_look {
             must_look = false;
@@ -64,7 +68,7 @@ pub async fn publish(
             }
         }
         if !std::mem::replace(&mut is_counted, true) {
-            let is_within_block = matches!(session.building, Building::Taking(_));
+            let is_within_block = session.is_within_block();
             // Within a block everybody waits: what it has cost is waited for behind it.
             let paid = if is_within_block { None } else { call.paid() };
             paused_until = session.node.count(&mut budget, is_within_block).max(paid);
@@ -76,7 +80,10 @@ pub async fn publish(
         tokio::select! {
             biased;
             () = bell.notified() => must_look = true,
-            () = until(paused_until), if paused_until.is_some() => paused_until = None,
+            // Meanwhile others of its streams may have taken more.
+            () = until(paused_until), if paused_until.is_some() => {
+                paused_until = if session.is_within_block() { None } else { call.paid() };
+            }
             request = requests.next(), if waiting.is_none() && paused_until.is_none() => match request? {
                 None => return Ok(()),
                 Some(message) => {
@@ -192,6 +199,22 @@ impl Session {
         let (id, bell) = node.join(client, publishers_max).ok_or(Status::new(Code::ResourceExhausted, message))?;
         let (building, has_asked) = (Building::Between, Cell::new(true));
         Ok(Self { node, id, bell, has_asked, building, began: Instant::now() })
+    }
+
+    /// A block is not late as long as something comes of it, however long its messages are.
+    fn hears_pieces_of(&self, requests: Requests) -> Requests {
+        let (node, id, told) = (Arc::clone(&self.node), self.id, Cell::new(Instant::now()));
+        requests.telling_of_pieces(move || {
+            if told.get().elapsed() >= PIECES_APART {
+                told.set(Instant::now());
+                let now = node.now_micros();
+                node.publishing_as(id, |publishing| publishing.moves(id, now));
+            }
+        })
+    }
+
+    fn is_within_block(&self) -> bool {
+        matches!(self.building, Building::Taking(_))
     }
 
     fn publishing<T>(&self, act: impl FnOnce(&mut Publishing<OnItsWay>) -> T) -> T {
@@ -322,7 +345,12 @@ impl Session {
         let add = move |set: &[u8]| add_all(builder, set);
         let added = match set.len() {
             ..=AT_ONCE_BYTES => add(&set),
-            _ => aside(move || add(&set)).await,
+            _ => {
+                self.hashes(true);
+                let added = aside(move || add(&set)).await;
+                self.hashes(false);
+                added
+            }
         };
         match added {
             Ok(builder) => {
@@ -334,6 +362,11 @@ impl Session {
             }
             Err(error) => self.refuse(EndCode::BadBlockProof, &error),
         }
+    }
+
+    fn hashes(&self, is_hashed: bool) {
+        let now = self.node.now_micros();
+        self.node.publishing_as(self.id, |publishing| publishing.hashes(self.id, is_hashed, now));
     }
 
     fn finish(&mut self, number: u64) {

@@ -60,7 +60,8 @@
 //! - **Between the removals of old segments** ([`Options::keep_blocks`]): they go one by one, the oldest first. The store begins with
 //!   the first segment that is left; an index, a head or what was set aside without its segment is removed with the next one.
 //!
-//! A failed write or sync ends the store: nothing more is written, and what was not safe is not acknowledged. Reading goes on.
+//! A failed write or sync ends the store: nothing more is written, and what was not safe is not acknowledged. Reading goes on. So it is from the
+//! start on where the disk has no room for what an opening writes: entries of the index are kept in memory then, and what is cut off stays in its place.
 
 mod compress;
 mod contexts;
@@ -143,6 +144,12 @@ pub struct AppendError {
 /// Whether a file of this name is one of a store's.
 pub fn is_file_name(name: &str) -> bool {
     scan::number(name).is_some() || index::is_index(name) || heads::is_head(name)
+}
+
+/// Whether there is no room for what was written: what is stored can be read all the same.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> OpenError {

@@ -84,10 +84,10 @@ pub async fn subscribe(
     node: Arc<Node>,
     call: Rc<Call>,
     encoding: Option<ContentCoding>,
-    mut requests: Requests,
+    requests: Requests,
     responses: Responses,
 ) -> Result<(), Status> {
-    let Some(message) = requests.next().await? else {
+    let Some(message) = requests.only().await? else {
         return Err(Status::new(Code::InvalidArgument, "a request without a message"));
     };
     if message.len() > REQUEST_BYTES_MAX {

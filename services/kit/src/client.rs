@@ -18,6 +18,7 @@ mod unvectored;
 
 use std::fmt::Display;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,6 +36,7 @@ use crate::grpc::{Deframer, Status, encode, timeout as header};
 
 use unvectored::Unvectored;
 
+use deadline::paced;
 pub use deadline::{Deadline, Elapsed};
 pub use error::GrpcError;
 pub use stream::{StreamReceiver, StreamSender};
@@ -44,6 +46,8 @@ pub use stream::{StreamReceiver, StreamSender};
 pub struct Options {
     /// Each unary call ends within this.
     pub limit: Duration,
+    /// So many bytes of its answer give it a second more; `None`: the limit holds, however long the answer is.
+    pub pace: Option<u32>,
     /// Whether the server is told that, in the header `grpc-timeout` of unary calls.
     pub tells_limit: bool,
     /// `https` instead of `http` is named to the server.
@@ -61,6 +65,7 @@ impl Options {
     pub fn new(limit: Duration) -> Self {
         Self {
             limit,
+            pace: None,
             tells_limit: false,
             is_tls: false,
             message_bytes_max: 1 << 30,
@@ -81,6 +86,7 @@ pub struct Channel {
     /// The header `grpc-timeout` of unary calls.
     told_limit: Option<HeaderValue>,
     deadline: Deadline,
+    pace: Option<u32>,
     message_bytes_max: usize,
 }
 
@@ -93,6 +99,7 @@ impl Clone for Channel {
             headers: self.headers.clone(),
             told_limit: self.told_limit.clone(),
             deadline: Deadline::new(self.deadline.limit()),
+            pace: self.pace,
             message_bytes_max: self.message_bytes_max,
         }
     }
@@ -142,6 +149,7 @@ impl Channel {
             headers,
             told_limit: options.tells_limit.then(|| header::value(options.limit)),
             deadline: Deadline::new(options.limit),
+            pace: options.pace,
             message_bytes_max: options.message_bytes_max,
         })
     }
@@ -174,13 +182,17 @@ impl Channel {
             http_request.headers_mut().insert(header::NAME, limit.clone());
         }
         let limit = self.deadline.limit();
-        let message_bytes_max = self.message_bytes_max;
+        let (message_bytes_max, came) = (self.message_bytes_max, AtomicUsize::new(0));
         let exchange = async {
             // Sending the last of the request lets go of the sending half at once.
             let (response, _) = open(&mut self.requests, http_request, encode(request), true).await?;
-            answer(response.await?, message_bytes_max).await
+            answer(response.await?, message_bytes_max, &came).await
         };
-        let bytes = self.deadline.run(exchange).await.map_err(|_| GrpcError::TimedOut(limit))??;
+        let exchanged = match self.pace {
+            None => self.deadline.run(exchange).await,
+            Some(pace) => paced(exchange, limit, pace, &came).await,
+        };
+        let bytes = exchanged.map_err(|Elapsed| GrpcError::TimedOut(limit))??;
         B::decode(bytes).map_err(|error| GrpcError::Decode(error.to_string()))
     }
 
@@ -254,12 +266,17 @@ fn body_of(response: Response<RecvStream>) -> Result<RecvStream, GrpcError> {
 }
 
 /// Reads the one message of a unary answer, then its status.
-async fn answer(response: Response<RecvStream>, message_bytes_max: usize) -> Result<Bytes, GrpcError> {
+async fn answer(
+    response: Response<RecvStream>,
+    message_bytes_max: usize,
+    came: &AtomicUsize,
+) -> Result<Bytes, GrpcError> {
     let mut body = body_of(response)?;
     let mut deframer = Deframer::new(message_bytes_max);
     let mut message = None;
     while let Some(chunk) = body.data().await {
         let chunk = chunk?;
+        came.fetch_add(chunk.len(), Ordering::Relaxed);
         if !body.is_end_stream() {
             body.flow_control().release_capacity(chunk.len())?;
         }

@@ -7,6 +7,8 @@
 
 #[cfg(feature = "server")]
 mod call;
+#[cfg(feature = "server")]
+mod coming;
 #[cfg(feature = "gzip")]
 mod compressed;
 #[cfg(feature = "server")]
@@ -20,14 +22,20 @@ mod frame;
 pub mod header_log;
 #[cfg(feature = "server")]
 mod memory;
+#[cfg(feature = "server")]
+mod peer;
+#[cfg(feature = "server")]
+mod requests;
 mod status;
 #[cfg(test)]
 #[cfg(feature = "server")]
 mod tests;
 pub mod timeout;
+#[cfg(feature = "server")]
+mod unpacking;
 
 #[cfg(feature = "server")]
-pub use call::{Caller, Decompress, Gone, HttpAnswer, Peer, Requests, Responses, Service, Stream, Unary, decode};
+pub use call::{Caller, Decompress, Gone, HttpAnswer, Responses, Service, Stream, Unary, decode};
 #[cfg(feature = "gzip")]
 pub use compressed::{RoomFor, cannot_decompress, decompressed, gunzip, gzip, too_long_decompressed};
 #[cfg(feature = "server")]
@@ -37,4 +45,8 @@ pub use connection::{Limits, STREAMS_MAX, serve};
 pub use frame::{Deframer, FrameError, append_with, check_answer, content, encode, encode_with};
 #[cfg(feature = "server")]
 pub use memory::{Memory, Room};
+#[cfg(feature = "server")]
+pub use peer::Peer;
+#[cfg(feature = "server")]
+pub use requests::Requests;
 pub use status::{Code, Status};

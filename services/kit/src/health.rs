@@ -45,10 +45,10 @@ impl Health {
     }
 
     /// Answers [`WATCH`]: says it once, and then when it changes.
-    pub fn watch(&self, mut requests: Requests, responses: Responses) -> Stream {
+    pub fn watch(&self, requests: Requests, responses: Responses) -> Stream {
         let health = self.clone();
         Box::pin(async move {
-            let Some(message) = requests.next().await? else { return Ok(()) };
+            let Some(message) = requests.only().await? else { return Ok(()) };
             let request: pb::HealthCheckRequest = decode(message)?;
             let mut changes = health.readiness.watch();
             let mut said = None;

@@ -26,6 +26,11 @@ enum UnfitError {
     Call(u64, GrpcError),
     #[error("block {0} is not what its proof says: {1}")]
     Wrong(u64, String),
+    #[error(
+        "block {0} comes with a weaker proof than it was stored with, or with another length: it is taken from a peer that has it as it was, and \
+         signatures of a record file count where --rsa-address-book names who may sign"
+    )]
+    Weaker(u64),
     #[error("{0}")]
     Repair(#[from] RepairError),
 }
@@ -148,12 +153,21 @@ async fn repair(
 async fn repair_one(node: &Arc<Node>, channel: &mut Channel, number: u64) -> Result<bool, UnfitError> {
     let block = get_block(node, channel, number).await.map_err(|error| UnfitError::Call(number, error))?;
     let Some(block) = block else { return Ok(false) };
-    let limits = node.block_limits();
-    // It may have been accepted by other rules than those of today: its root hash must be the one that is known here.
-    let verify = move || Verified::of(&block, limits, &ProofRules::accepted_before());
+    let (limits, rules, stored) = (node.block_limits(), node.proof_rules(), node.reader.stored_as(number));
+    // It may have been accepted by other rules than those of today: its root hash must be the one that is known here. But where nothing tells by which,
+    // proofs are as good as any that is published: the root hash says nothing of them.
+    let verify = move || match Verified::of(&block, limits, &rules) {
+        Err(_) if stored.is_some() => Verified::of(&block, limits, &ProofRules::accepted_before()),
+        verified => verified,
+    };
     let verified = aside(verify).await.map_err(|error| UnfitError::Wrong(number, error.to_string()))?;
     if verified.number != number {
         return Err(UnfitError::Wrong(number, format!("its header says {}", verified.number)));
+    }
+    // Or whoever has the items alone could take a signature away for good.
+    let is_as_stored = |(evidence, bytes)| verified.evidence.is_as_strong_as(evidence) && verified.bytes.len() == bytes;
+    if !stored.is_none_or(is_as_stored) {
+        return Err(UnfitError::Weaker(number));
     }
     match node.repair(verified).await {
         Ok(()) => Ok(true),

@@ -30,9 +30,8 @@ impl FilteredItem {
         let Some(field) = fields.next().transpose()?.filter(|field| field.number == Self::FIELD) else {
             return Ok(None);
         };
-        match fields.count() {
-            0 => {}
-            others => return Err(ItemError::Fields(1 + others)),
+        if fields.next().is_some() {
+            return Err(ItemError::NotOne);
         }
         let content = &item[field.bytes("BlockItem")?];
         let (mut hash, mut tree) = (None, None);
@@ -110,6 +109,6 @@ mod tests {
         assert!(FilteredItem::of(&item(&[0x0a, 1, 7, 0x10, 5])).is_err(), "a short hash");
         let right = item(&[&hash[..], &[0x10, 5]].concat());
         assert!(FilteredItem::of(&right).is_ok());
-        assert_eq!(FilteredItem::of(&[&right[..], &right].concat()), Err(ItemError::Fields(2)));
+        assert_eq!(FilteredItem::of(&[&right[..], &right].concat()), Err(ItemError::NotOne));
     }
 }

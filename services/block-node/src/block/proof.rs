@@ -33,6 +33,17 @@ impl Evidence {
         }
     }
 
+    /// What has this number on disk.
+    pub fn stored(number: u8) -> Option<Self> {
+        let all = [Self::Dummy, Self::SignatureUnchecked, Self::SignatureValid, Self::RecordFileSigned];
+        all.into_iter().find(|evidence| *evidence as u8 == number)
+    }
+
+    /// Whether it proves as much as another.
+    pub fn is_as_strong_as(self, other: Self) -> bool {
+        self.strength() >= other.strength()
+    }
+
     fn strength(self) -> u8 {
         match self {
             Self::Dummy => 0,

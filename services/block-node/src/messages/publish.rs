@@ -36,7 +36,13 @@ pub enum RequestError {
     /// Nothing, or several things.
     #[error("a PublishStreamRequest must have exactly one of block_items (1), end_stream (2), end_of_block (3)")]
     NotOne,
+    /// An end that says more than there is to say: it is read while others wait.
+    #[error("an end_stream (2) or end_of_block (3) of {0} bytes: it may have {END_BYTES_MAX}")]
+    LongEnd(usize),
 }
+
+/// Three numbers, and what later versions may say besides.
+const END_BYTES_MAX: usize = 4 << 10;
 
 impl PublishRequest {
     /// Reads a request.
@@ -50,6 +56,7 @@ impl PublishRequest {
         let content = field.bytes("PublishStreamRequest")?;
         match field.number {
             1 => Ok(Self::Items(content)),
+            2 | 3 if content.len() > END_BYTES_MAX => Err(RequestError::LongEnd(content.len())),
             2 => end_stream(&message[content]),
             3 => Ok(Self::EndOfBlock(numbers(&message[content], "BlockEnd")?[0])),
             _ => Err(RequestError::NotOne),
@@ -168,6 +175,17 @@ mod tests {
         }
         assert!(matches!(PublishRequest::of(&[0x08, 1]), Err(RequestError::Wire(_))));
         assert!(matches!(PublishRequest::of(&[0x0a, 3, 1]), Err(RequestError::Wire(_))));
+    }
+
+    /// Sixty million fields of two bytes kept all clients of a thread waiting.
+    #[test]
+    fn an_end_that_says_more_than_three_numbers_and_a_little_is_not_read() {
+        for (field, bytes) in [(2, END_BYTES_MAX), (3, END_BYTES_MAX), (2, END_BYTES_MAX + 2), (3, END_BYTES_MAX + 2)] {
+            let mut message = Vec::new();
+            crate::wire::put_bytes(&mut message, field, &[0x20, 0].repeat(bytes / 2));
+            let refused = PublishRequest::of(&message).err();
+            assert_eq!(refused, (bytes > END_BYTES_MAX).then_some(RequestError::LongEnd(bytes)), "{field}");
+        }
     }
 
     #[test]

@@ -69,6 +69,7 @@ impl Node {
 
     async fn hold_from_disk(self: &Arc<Self>, number: u64) -> Result<Held, ReadError> {
         let mut bytes = 0;
+        let was_known = self.reader.is_quarantined(number);
         loop {
             // It is never closed.
             let place = Arc::clone(&self.reads.places).acquire_many_owned(places(bytes)).await.ok();
@@ -92,7 +93,10 @@ impl Node {
                 Ok(Ok(Err(needed))) => bytes = needed,
                 Ok(Err(error @ ReadError::NotStored(_))) => return Err(error),
                 Ok(Err(error)) => {
-                    tracing::error!("{error}");
+                    // Whoever may read could fill the log with what it has told before.
+                    if !was_known {
+                        tracing::error!("{error}");
+                    }
                     return Err(error);
                 }
                 Err(error) => return Err(ReadError::Files { number, source: io::Error::other(error) }),

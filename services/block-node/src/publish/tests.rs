@@ -391,6 +391,29 @@ fn who_holds_blocks_for_long_while_none_is_made_leaves_them_to_others() {
     assert_eq!(send(&mut publishing, honest, 0), [0]);
 }
 
+/// Who sent without a pause was ended all the same, since one message took half a minute; so was who waited for this node to hash it.
+#[test]
+fn who_sends_a_long_message_is_not_ended_as_long_as_something_comes_of_it_or_it_is_hashed() {
+    let (mut publishing, one, _) = start(Settings::default());
+    assert_eq!(publishing.header(one, 0, 0), Verdict::Take);
+    let mut seconds = 0;
+    for _ in 0..100 {
+        seconds += 1;
+        publishing.moves(one, seconds * 1_000_000);
+        publishing.tick(seconds * 1_000_000);
+    }
+    publishing.hashes(one, true, seconds * 1_000_000);
+    for _ in 0..100 {
+        seconds += 1;
+        publishing.tick(seconds * 1_000_000);
+    }
+    publishing.hashes(one, false, seconds * 1_000_000);
+    publishing.tick((seconds + 29) * 1_000_000);
+    assert_eq!(publishing.take(one), []);
+    publishing.tick((seconds + 30) * 1_000_000);
+    assert_eq!(publishing.take(one), [EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }]);
+}
+
 /// A client with two streams stood in everybody's way: whenever one was ended, the other had the block before anybody else.
 #[test]
 fn a_client_that_has_not_finished_a_block_leaves_it_to_others_for_a_while() {
@@ -405,10 +428,59 @@ fn a_client_that_has_not_finished_a_block_leaves_it_to_others_for_a_while() {
     assert_eq!(publishing.header(three, 0, 4_000), Verdict::Take, "nobody else is there");
     let honest = publishing.join("a");
     publishing.leave(three);
-    assert_eq!(publishing.header(two, 0, 4_003_999), Verdict::Ignore);
-    assert_eq!(publishing.header(two, 0, 4_004_000), Verdict::Take, "nobody else wants it");
+    // Twice as long for the second block that it has not finished.
+    assert_eq!(publishing.header(two, 0, 8_003_999), Verdict::Ignore);
+    assert_eq!(publishing.header(two, 0, 8_004_000), Verdict::Take, "nobody else wants it");
     publishing.whole(two, Candidate { footer: candidate(1).footer, ..candidate(0) });
-    assert_eq!(publishing.header(honest, 0, 4_005_000), Verdict::Take, "it was wrong");
+    assert_eq!(publishing.header(honest, 0, 8_005_000), Verdict::Take, "it was wrong");
+}
+
+/// Two clients that began each block with its header alone handed it to each other, and whoever finished his blocks came too late each time.
+#[test]
+fn clients_that_finish_no_block_leave_the_next_ones_to_who_does() {
+    let mut publishing = Publishing::<u64>::new(Settings::default(), 0, Chain::from(0));
+    let honest = publishing.join("honest");
+    let mut others = ["one", "two"].map(|client| (client, publishing.join(client)));
+    let mut seconds = 0;
+    // Each of them may do so once.
+    for (client, id) in &mut others {
+        assert_eq!(publishing.header(*id, 0, seconds * 1_000_000), Verdict::Take);
+        seconds += 30;
+        publishing.tick(seconds * 1_000_000);
+        assert_eq!(publishing.take(*id).last(), Some(&EndOfStream { code: EndCode::Timeout, last: NO_BLOCK }));
+        publishing.leave(*id);
+        *id = publishing.join(client);
+    }
+    for number in 0..20 {
+        seconds += 1;
+        let now = seconds * 1_000_000;
+        // A block that was left to others is skipped; one that nobody has begun is waited for.
+        let verdict = if number == 0 { Verdict::Ignore } else { Verdict::Wait };
+        others.iter().for_each(|(_, id)| assert_eq!(publishing.header(*id, number, now), verdict));
+        assert!(publishing.needs_tick());
+        publishing.tick(now + 900_000);
+        assert_eq!(publishing.header(honest, number, now + 900_000), Verdict::Take);
+        assert_eq!(publishing.whole(honest, candidate(number)), [number]);
+        others.iter().for_each(|(_, id)| drop(publishing.take(*id)));
+        publishing.due();
+        publishing.safe(number, now + 950_000);
+        others.iter().for_each(|(_, id)| assert!(number == 0 || publishing.due.contains(id), "it must look again"));
+        others.iter().for_each(|(_, id)| assert_eq!(publishing.header(*id, number, now + 950_000), Verdict::Ignore));
+    }
+    let now = (seconds + 1) * 1_000_000;
+    let [(_, one), (_, two)] = others;
+    assert_eq!(publishing.header(one, 20, now), Verdict::Wait);
+    assert_eq!(publishing.header(one, 20, now + 3_999_999), Verdict::Wait);
+    publishing.take(one);
+    publishing.due();
+    publishing.tick(now + 4_000_000);
+    assert_eq!(publishing.due(), [one]);
+    assert_eq!(publishing.header(one, 20, now + 4_000_000), Verdict::Take, "nobody else has begun it");
+    publishing.whole(one, candidate(20));
+    assert_eq!(publishing.header(one, 21, now + 4_000_000), Verdict::Take, "it has finished one");
+    publishing.leave(honest);
+    publishing.leave(one);
+    assert_eq!(publishing.header(two, 21, now + 4_000_000), Verdict::Take, "nobody is better");
 }
 
 #[test]

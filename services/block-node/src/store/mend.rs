@@ -6,7 +6,8 @@ use std::sync::PoisonError;
 
 use wal::files::{Directory, File};
 
-use super::index::{self, Entry, IndexWriter};
+use super::index::{Entry, IndexWriter};
+use super::is_full;
 use super::reader::Shown;
 use super::scan::{self, SegmentHead};
 use crate::block::Chain;
@@ -16,7 +17,7 @@ impl<D: Directory> Shown<D> {
     /// through, once for all blocks in it: entries that are missing are written again, and blocks that are not there are quarantined.
     pub(super) fn mend(&self, number: u64) -> io::Result<Option<Entry>> {
         let _one_at_a_time = self.mending.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = index::find(self.files(), number)? {
+        if let Some(entry) = self.entry(number)? {
             return Ok(Some(entry));
         }
         // Up to here everything is safe, also in the segment that is written to.
@@ -41,20 +42,26 @@ impl<D: Directory> Shown<D> {
         for missing in begin..end.unwrap_or(next).min(next) {
             // Whoever repairs a block writes its entry meanwhile.
             let _alone = self.index();
-            if index::find(self.files(), missing)?.is_some() {
+            if self.entry(missing)?.is_some() {
                 continue;
             }
             match records.get(&missing) {
                 Some(entry) => {
-                    writer.write(missing, &[*entry])?;
+                    match writer.write(missing, &[*entry]) {
+                        Err(error) if is_full(&error) => self.keep_unwritten([(missing, *entry)]),
+                        result => result?,
+                    }
                     written += 1;
                 }
                 None => damaged += u64::from(self.quarantined().insert(missing)),
             }
         }
-        writer.sync()?;
+        match writer.sync() {
+            Err(error) if is_full(&error) => {}
+            result => result?,
+        }
         tracing::error!(segment, written, damaged, "entries of the index were damaged, and are written again");
-        index::find(self.files(), number)
+        self.entry(number)
     }
 
     /// The segment that a block was first written to, and the first block behind it.

@@ -16,7 +16,7 @@ use super::replay::{Replayed, replay};
 use super::retention::Retention;
 use super::scan::{self, Record, Scan, SegmentHead};
 use super::segments::OpenFiles;
-use super::{AppendError, OpenError, Options, failed, heads, index};
+use super::{AppendError, OpenError, Options, failed, heads, index, is_full};
 use crate::block::Chain;
 
 /// Offsets in the index have 32 bits.
@@ -122,7 +122,9 @@ impl<D: Directory> Store<D> {
         if scan.end == 0 {
             return self.remove(number, &bytes).map(|()| false);
         }
-        self.secure(number, &file, &bytes, &scan).map_err(failed(format!("write {name}")))?;
+        if let Err(error) = self.secure(number, &file, &bytes, &scan) {
+            self.goes_on_full("setting aside what was cut off", error).map_err(failed(format!("write {name}")))?;
+        }
         self.salt = scan.head.salt;
         let first = self.first_block(earlier).map_err(failed("read heads of segments"))?;
         self.adopt(number, &scan, first, entries.last().map_or(0, |(last, _)| last + 1))?;
@@ -180,7 +182,7 @@ impl<D: Directory> Store<D> {
     }
 
     /// Removes a segment in which nothing was safe, as far as can be told. What looks like records is kept aside.
-    fn remove(&self, number: u64, bytes: &[u8]) -> Result<(), OpenError> {
+    fn remove(&mut self, number: u64, bytes: &[u8]) -> Result<(), OpenError> {
         let name = scan::name(number);
         let remove = || {
             if records(bytes).next().is_some() {
@@ -195,7 +197,25 @@ impl<D: Directory> Store<D> {
             heads::remove(&self.directory, number)?;
             self.directory.sync()
         };
-        remove().map_err(failed(format!("remove {name}")))
+        remove()
+            .or_else(|error| self.goes_on_full("setting aside what was cut off", error))
+            .map_err(failed(format!("remove {name}")))
+    }
+
+    /// Where only room is missing, what is stored is served, and nothing taken; other errors are returned.
+    fn goes_on_full(&mut self, what: &'static str, error: io::Error) -> io::Result<()> {
+        if !is_full(&error) {
+            return Err(error);
+        }
+        let failed = AppendError { what, source: Arc::new(error) };
+        tracing::error!("{failed}");
+        self.failed.get_or_insert(failed);
+        Ok(())
+    }
+
+    /// Why nothing can be appended, if that is so.
+    pub fn failed(&self) -> Option<&AppendError> {
+        self.failed.as_ref()
     }
 
     /// Makes the end of the segment what it was found to be: the last batch may be in the page cache only, and was shown. Its head and
@@ -203,10 +223,17 @@ impl<D: Directory> Store<D> {
     fn secure(&self, number: u64, file: &D::File, bytes: &[u8], scan: &Scan) -> io::Result<()> {
         let (batch, end) = (scan.batch as usize, scan.end as usize);
         let segment = scan::name(number);
+        let mut full = None;
         if scan.cut_off > 0 {
-            let aside = heads::set_aside(&self.directory, number, bytes.get(end..).unwrap_or_default())?;
-            let blocks = scan.cut_off;
-            tracing::warn!(segment, aside, blocks, "a write was cut off; blocks behind the cut are kept aside");
+            match heads::set_aside(&self.directory, number, bytes.get(end..).unwrap_or_default()) {
+                Ok(aside) => {
+                    let blocks = scan.cut_off;
+                    tracing::warn!(segment, aside, blocks, "a write was cut off; blocks behind the cut are kept aside");
+                }
+                // They stay where they are.
+                Err(error) if is_full(&error) => full = Some(error),
+                Err(error) => return Err(error),
+            }
         }
         let mut head = Vec::new();
         scan.head.encode(number, &mut head);
@@ -225,14 +252,18 @@ impl<D: Directory> Store<D> {
         }
         let mut again = bytes.get(batch..).unwrap_or_default().to_vec();
         again.resize(again.len().max(end - batch), 0);
-        again[end - batch..].fill(0);
+        match full {
+            Some(_) => again.truncate(end - batch),
+            None => again[end - batch..].fill(0),
+        }
         if batch == 0 && scan.first() == Some(head.len() as u64) {
             again[..head.len()].copy_from_slice(&head);
         }
         file.write_at(&again, scan.batch)?;
         file.sync_data()?;
         // Whoever created it may have been killed before its name was safe.
-        self.directory.sync()
+        self.directory.sync()?;
+        full.map_or(Ok(()), Err)
     }
 
     /// Number of the first block of all, where the first of these segments tells it.
@@ -251,7 +282,16 @@ impl<D: Directory> Store<D> {
         if let (Some(block), blocks) = (quarantined.first(), quarantined.len()) {
             tracing::error!(blocks, first = block, "blocks are damaged; they are quarantined, and all others served");
         }
-        self.write_index(number, scan).map_err(failed("write the index"))?;
+        // An entry would say that all of its batch was safe, also what could not be set aside.
+        let written = if self.failed.is_none() { self.write_index(number, scan) } else { Ok(()) };
+        if let Err(error) = written {
+            self.goes_on_full("a write of the index", error).map_err(failed("write the index"))?;
+        }
+        if self.failed.is_some() {
+            let (rows, repaired) = scan.indexed();
+            let entry = |record: &Record| (record.head.number, entry(number, record.offset, &record.head));
+            self.shown.keep_unwritten(rows.into_iter().chain(repaired).map(entry));
+        }
         let first = first.unwrap_or_else(|| scan.head.chain.next());
         self.shown.set(first, &chain, quarantined, scan.head.salt);
         self.chain = chain;
@@ -259,22 +299,15 @@ impl<D: Directory> Store<D> {
     }
 
     /// Writes the entries of a segment's blocks, each row of consecutive numbers at once: a segment may have hundreds of thousands. Then
-    /// come those that were repaired. Of two records of a block the later one counts. The head of a damaged one still tells its root hash.
+    /// come those that were repaired.
     fn write_index(&mut self, segment: u64, scan: &Scan) -> io::Result<()> {
-        let is_whole = |number: u64| scan.blocks.binary_search_by_key(&number, |block| block.head.number);
-        let damaged = scan.damaged.iter().filter(|record| is_whole(record.head.number).is_err());
-        let mut blocks: Vec<&Record> = scan.blocks.iter().chain(damaged).collect();
-        blocks.sort_by_key(|record| record.head.number);
+        let (blocks, repaired) = scan.indexed();
         for row in blocks.chunk_by(|one, next| one.head.number.checked_add(1) == Some(next.head.number)) {
             let Some(first) = row.first() else { continue };
             let entries: Vec<Entry> = row.iter().map(|record| entry(segment, record.offset, &record.head)).collect();
             self.index.write(first.head.number, &entries)?;
         }
-        let is_last = |record: &&Record| {
-            let first = is_whole(record.head.number);
-            first.ok().and_then(|at| scan.blocks.get(at)).is_none_or(|first| first.offset < record.offset)
-        };
-        scan.repaired.iter().filter(is_last).try_for_each(|record| {
+        repaired.into_iter().try_for_each(|record| {
             let entry = entry(segment, record.offset, &record.head);
             self.index.write(record.head.number, &[entry])
         })

@@ -1,6 +1,6 @@
 //! Reads blocks beside the writer: what is shown is safe on disk.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::format::{HEAD_BYTES, Head, Kind, Place};
 use super::index::Entry;
 use super::segments::OpenFiles;
 use super::{heads, index, scan};
-use crate::block::Chain;
+use crate::block::{Chain, Evidence};
 use crate::hash::Hash;
 
 /// Dictionaries that are kept for readers.
@@ -33,6 +33,8 @@ pub(super) struct Shown<D: Directory> {
     quarantined: Mutex<BTreeSet<u64>>,
     /// Held by whoever writes to the index: the writer, and readers that mend it.
     index: Mutex<()>,
+    /// Entries for which the disk had no room. They are found before those that are written.
+    unwritten: Mutex<BTreeMap<u64, Entry>>,
     /// Held by the reader that looks for blocks whose entries are damaged.
     pub(super) mending: Mutex<()>,
     /// Dictionaries that were used last, by segment and offset.
@@ -42,8 +44,9 @@ pub(super) struct Shown<D: Directory> {
 impl<D: Directory> Shown<D> {
     pub(super) fn new(files: OpenFiles<D>, first: u64) -> Self {
         let (first, next) = (AtomicU64::new(first), AtomicU64::new(first));
-        let (last, quarantined, index, mending, dictionaries) = Default::default();
-        Self { files, first, next, salt: AtomicU64::default(), last, quarantined, index, mending, dictionaries }
+        let (last, quarantined, index, unwritten, mending, dictionaries) = Default::default();
+        let salt = AtomicU64::default();
+        Self { files, first, next, salt, last, quarantined, index, unwritten, mending, dictionaries }
     }
 
     pub(super) fn files(&self) -> &OpenFiles<D> {
@@ -54,6 +57,23 @@ impl<D: Directory> Shown<D> {
         self.first.store(first, Ordering::Relaxed);
         self.quarantined().extend(quarantined);
         self.advance(chain, salt);
+    }
+
+    /// What the index says of a block; `None`: nothing that is valid.
+    pub(super) fn entry(&self, number: u64) -> io::Result<Option<Entry>> {
+        match self.unwritten().get(&number) {
+            Some(entry) => Ok(Some(*entry)),
+            None => index::find(&self.files, number),
+        }
+    }
+
+    /// Entries that the disk has no room for are kept here, until the next start writes them.
+    pub(super) fn keep_unwritten(&self, entries: impl IntoIterator<Item = (u64, Entry)>) {
+        self.unwritten().extend(entries);
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The index may be written to as long as this is held.
@@ -236,7 +256,7 @@ impl<D: Directory> Reader<D> {
         // Who repairs a block writes its entry first, and takes it out of quarantine then; who removes blocks tells the first that is left
         // before that.
         let mut quarantined = self.shown.quarantined();
-        let is_still = number >= self.first() && index::find(&self.shown.files, number).ok().flatten() == entry;
+        let is_still = number >= self.first() && self.shown.entry(number).ok().flatten() == entry;
         if is_still {
             quarantined.insert(number);
         }
@@ -246,7 +266,7 @@ impl<D: Directory> Reader<D> {
     /// What the index says of a block.
     #[cfg(test)]
     pub(super) fn entry(&self, number: u64) -> Option<Entry> {
-        index::find(&self.shown.files, number).unwrap()
+        self.shown.entry(number).unwrap()
     }
 
     /// The root hash that a block was stored with, also of one that is damaged, as far as that is known: of the last one, and where the head
@@ -259,14 +279,26 @@ impl<D: Directory> Reader<D> {
         if let Some((_, root)) = last.filter(|(last, _)| *last == number) {
             return Some(root);
         }
-        let entry = index::find(&self.shown.files, number).ok().flatten()?;
-        let mut record = [0; HEAD_BYTES];
-        let file = self.shown.files.file(&scan::name(entry.segment.into())).ok()?;
-        file.read_at(&mut record, entry.offset.into()).ok()?;
-        self.head(number, entry, &record).map(|head| head.root)
+        self.whole_head(number).map(|head| head.root)
+    }
+
+    /// What was known of the signature of a block when it was stored, and how long it is, bytes; also of one that is damaged, as far as the head
+    /// of its record is whole.
+    pub fn stored_as(&self, number: u64) -> Option<(Evidence, usize)> {
+        let head = self.whole_head(number)?;
+        Some((Evidence::stored(head.evidence)?, head.plain_bytes as usize))
     }
 
     /// The head of a block's record, if it is whole.
+    fn whole_head(&self, number: u64) -> Option<Head> {
+        let entry = self.shown.entry(number).ok().flatten()?;
+        let mut record = [0; HEAD_BYTES];
+        let file = self.shown.files.file(&scan::name(entry.segment.into())).ok()?;
+        file.read_at(&mut record, entry.offset.into()).ok()?;
+        self.head(number, entry, &record)
+    }
+
+    /// The head of a block's record, of these bytes, if it is whole.
     fn head(&self, number: u64, entry: Entry, record: &[u8]) -> Option<Head> {
         let place = Place { salt: self.shown.salt(), segment: entry.segment.into(), offset: entry.offset.into() };
         Head::decode(place, record)
@@ -275,14 +307,14 @@ impl<D: Directory> Reader<D> {
 
     /// About how much room a block takes on disk, bytes; 0 where that is not known.
     pub fn record_bytes(&self, number: u64) -> u64 {
-        let entry = index::find(&self.shown.files, number).ok().flatten();
+        let entry = self.shown.entry(number).ok().flatten();
         entry.map_or(0, |entry| entry.record_bytes.into())
     }
 
     /// How long a block is, bytes, by the head of its record; 0 where that cannot be read.
     pub fn plain_bytes(&self, number: u64) -> usize {
         let head = || {
-            let entry = index::find(&self.shown.files, number).ok()??;
+            let entry = self.shown.entry(number).ok()??;
             let mut head = vec![0; HEAD_BYTES];
             let file = self.shown.files.file(&scan::name(entry.segment.into())).ok()?;
             file.read_at(&mut head, entry.offset.into()).ok()?;
@@ -300,7 +332,7 @@ impl<D: Directory> Reader<D> {
     }
 
     fn find(&self, number: u64) -> Result<Stored, Trouble> {
-        let entry = match index::find(&self.shown.files, number) {
+        let entry = match self.shown.entry(number) {
             Ok(Some(entry)) => entry,
             Ok(None) => match self.shown.mend(number) {
                 Ok(Some(entry)) => entry,

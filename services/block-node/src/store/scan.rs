@@ -149,6 +149,22 @@ pub(super) fn first_block(segment: u64, salt: u64, bytes: &[u8]) -> Option<u64> 
     heads.find(|head| head.kind == Kind::Block).map(|head| head.number)
 }
 
+impl Scan {
+    /// The records that the index names: by number, and then those that were repaired. Of two records of a block the later one counts. The head
+    /// of a damaged one still tells its root hash.
+    pub(super) fn indexed(&self) -> (Vec<&Record>, Vec<&Record>) {
+        let is_whole = |number: u64| self.blocks.binary_search_by_key(&number, |block| block.head.number);
+        let damaged = self.damaged.iter().filter(|record| is_whole(record.head.number).is_err());
+        let mut blocks: Vec<&Record> = self.blocks.iter().chain(damaged).collect();
+        blocks.sort_by_key(|record| record.head.number);
+        let is_last = |record: &&Record| {
+            let first = is_whole(record.head.number);
+            first.ok().and_then(|at| self.blocks.get(at)).is_none_or(|first| first.offset < record.offset)
+        };
+        (blocks, self.repaired.iter().filter(is_last).collect())
+    }
+}
+
 /// A record's head, of any that may stand there; what is stored behind it need not be whole.
 pub(super) fn valid(salt: u64, segment: u64, bytes: &[u8], offset: usize) -> Option<Head> {
     let head = Head::decode(Place { salt, segment, offset: offset as u64 }, bytes.get(offset..)?)?;

@@ -1,6 +1,7 @@
 //! The store on a disk that loses power, fails and rots.
 
 mod damage;
+mod full;
 mod rot;
 
 use std::sync::atomic::{AtomicBool, Ordering};

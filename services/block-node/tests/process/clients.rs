@@ -96,3 +96,31 @@ fn what_a_client_asks_with_counts_as_what_it_is_answered() {
         assert!(began.elapsed() > Duration::from_millis(900), "{:?}", began.elapsed());
     });
 }
+
+/// Who began a new stream for each message waited for none of them.
+#[test]
+fn a_publisher_that_begins_a_new_stream_waits_for_what_it_has_taken_by_the_one_before() {
+    use proto::publish_stream_request::Request::{BlockItems, EndOfBlock};
+    let directory = harness::folder();
+    let clients = directory.path().join("clients.toml");
+    let text = format!("[[client]]\nname = \"a\"\ntoken-sha256 = \"{}\"\nbytes-per-second = 1_000_000\n", HASHES[1]);
+    std::fs::write(&clients, text).unwrap();
+    let server = Server::start(&directory.path().join("data"), &["--clients", clients.to_str().unwrap()]);
+    let mut crafter = Crafter::new(1, 0);
+    run(async {
+        let mut channel = connect(&server.address).await.unwrap();
+        channel.set_metadata(http::header::AUTHORIZATION, "Bearer may-publish".parse().unwrap());
+        let call = channel.call(PUBLISH);
+        for number in 0..2 {
+            let began = Instant::now();
+            let set = request(BlockItems(crafter.next(Shape::of_bytes(2_500_000)).bytes.into()));
+            let (mut sender, mut receiver): (StreamSender<_>, StreamReceiver<proto::PublishStreamResponse>) =
+                channel.stream(&call, &set).await.unwrap();
+            sender.send(&request(EndOfBlock(proto::BlockEnd { block_number: number }))).await.unwrap();
+            let told = PublishResponse::of(receiver.next().await.unwrap().unwrap(), WireEra::Today);
+            assert_eq!(told, Some(PublishResponse::Acknowledgement(number)));
+            // Of what was taken before a second's worth comes at once.
+            assert!(number == 0 || began.elapsed() > Duration::from_millis(1_000), "{:?}", began.elapsed());
+        }
+    });
+}

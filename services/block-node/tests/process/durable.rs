@@ -167,3 +167,36 @@ fn a_write_that_fails_ends_publishing_and_what_is_safe_is_served() {
         assert_eq!((result.blocks, result.wrong), (last + 6, None));
     });
 }
+
+/// The next page of the index had no room, and the node did not start again: nothing was served of what was safe.
+#[test]
+fn a_node_that_has_no_room_for_its_index_serves_what_is_stored_and_takes_nothing() {
+    let directory = harness::folder();
+    // Far enough for an entry behind what files may have below; and then a short segment, which may be written to.
+    let (many, few) = (4_200, 10);
+    let server = Server::start(directory.path(), &[]);
+    assert_eq!(run(publish(&publisher(&server, 0, many))).unwrap().acknowledged.len() as u64, many);
+    assert!(server.terminate());
+    let server = Server::start(directory.path(), &["--segment-bytes", "65536"]);
+    let last = many + few - 1;
+    let published = run(publish(&PublisherFlags { window: 2, ..publisher(&server, many, few) })).unwrap();
+    assert_eq!(published.acknowledged.last(), Some(&last));
+    server.kill();
+    let server = Server::start_with_small_files(directory.path());
+    run(async {
+        let ready = http(&server, "/readyz").await;
+        let failed = "[-]store failed: no more blocks are stored since a write of the index failed";
+        assert!(ready.starts_with("HTTP/1.1 503") && ready.contains(failed), "{ready}");
+        let result = read_all(&server, last).await;
+        assert_eq!((result.blocks, result.wrong), (last + 1, None));
+        let refused = publish(&publisher(&server, last + 1, 1)).await.unwrap();
+        assert_eq!((refused.end, refused.acknowledged), (Some((EndCode::PersistenceFailed, last)), vec![]));
+    });
+    assert!(server.terminate());
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        assert!(http(&server, "/readyz").await.starts_with("HTTP/1.1 200 OK"));
+        let published = publish(&publisher(&server, last + 1, 1)).await.unwrap();
+        assert_eq!((published.end, published.acknowledged), (None, vec![last + 1]));
+    });
+}

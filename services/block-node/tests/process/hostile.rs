@@ -4,10 +4,13 @@ use std::future::poll_fn;
 
 use block_node::craft::field;
 use bytes::Bytes;
+use h2::SendStream;
+use h2::client::ResponseFuture;
 use http::Request;
+use service_kit::grpc::encode;
 use tokio::net::TcpStream;
 
-use super::memory::most_memory;
+use super::memory::{SMALL_MESSAGES, most_memory};
 use super::*;
 
 /// The longest message that is taken, if nothing else is said.
@@ -15,15 +18,31 @@ const LONGEST: usize = 131_072_000;
 
 static PIECE: [u8; 256 << 10] = [7; 256 << 10];
 
+/// Begins a call on a connection of its own.
+async fn begin(address: &str, method: &str) -> (ResponseFuture, SendStream<Bytes>) {
+    let socket = TcpStream::connect(address).await.unwrap();
+    let (send, connection) = h2::client::handshake(socket).await.unwrap();
+    tokio::spawn(connection);
+    let head = Request::post(format!("http://{address}{method}")).header("content-type", "application/grpc");
+    let head = head.header("te", "trailers").body(()).unwrap();
+    send.ready().await.unwrap().send_request(head, false).unwrap()
+}
+
+/// Sends this in pieces as clients do that know of no larger ones, as fast as it is taken.
+async fn send_in_pieces(stream: &mut SendStream<Bytes>, mut bytes: Bytes) {
+    while !bytes.is_empty() {
+        let wanted = bytes.len().min(16 << 10);
+        stream.reserve_capacity(wanted);
+        let Some(Ok(room)) = poll_fn(|context| stream.poll_capacity(context)).await else { return };
+        // An error: it was ended.
+        let _ = stream.send_data(bytes.split_to(room.min(wanted)), false);
+    }
+}
+
 /// Sends the longest message that there is, of one item, on a connection of its own, as fast as it is taken; how many bytes that were.
 /// Its stream stays open.
 async fn flood(address: String) -> usize {
-    let socket = TcpStream::connect(&address).await.unwrap();
-    let (send, connection) = h2::client::handshake(socket).await.unwrap();
-    tokio::spawn(connection);
-    let head = Request::post(format!("http://{address}{PUBLISH}")).header("content-type", "application/grpc");
-    let head = head.header("te", "trailers").body(()).unwrap();
-    let (answer, mut stream) = send.ready().await.unwrap().send_request(head, false).unwrap();
+    let (answer, mut stream) = begin(&address, PUBLISH).await;
     // Of a length with four bytes: a transaction, in an item, in a set, in a frame.
     let begun = |tag: u8, length: usize| {
         let digits = [0, 7, 14, 21].map(|bits| (length >> bits) as u8 | 0x80);
@@ -109,5 +128,113 @@ fn items_without_an_end_are_refused_when_they_are_more_than_a_block_may_be() {
         println!("{sent} sets of 100 KB were sent");
         let published = publish(&publisher(&server, 0, 3)).await.unwrap();
         assert_eq!((published.end, published.acknowledged), (None, vec![0, 1, 2]));
+    });
+}
+
+/// Publishes one block, whose message comes in many pieces; what is told of it.
+async fn publish_in_pieces(server: &Server, number: u64, block: &[u8]) -> Option<PublishResponse> {
+    use proto::publish_stream_request::Request::{BlockItems, EndOfBlock};
+    let (answer, mut stream) = begin(&server.address, PUBLISH).await;
+    let set = encode(&request(BlockItems(Bytes::copy_from_slice(block))));
+    let end = encode(&request(EndOfBlock(proto::BlockEnd { block_number: number })));
+    send_in_pieces(&mut stream, [set, end].concat().into()).await;
+    let frame = answer.await.unwrap().into_body().data().await?.unwrap();
+    let message: proto::PublishStreamResponse = prost::Message::decode(&frame[5..]).unwrap();
+    PublishResponse::of(message, WireEra::Today)
+}
+
+/// Five streams that sent the most of a message each, and then nothing, shut everybody else out.
+#[test]
+fn streams_that_stand_still_with_all_the_memory_for_messages_make_room_for_those_that_send() {
+    let directory = harness::folder();
+    let server = Server::start(directory.path(), &SMALL_MESSAGES);
+    let mut crafter = Crafter::new(1, 0);
+    run(async {
+        let mut held = Vec::new();
+        // 16 MB, but for what connections have of their own.
+        for bytes in [3_990_000, 3_990_000, 3_990_000, 3_990_000, 130_000] {
+            let (answer, mut stream) = begin(&server.address, PUBLISH).await;
+            let claimed = [&[0][..], &4_000_000_u32.to_be_bytes()].concat();
+            send_in_pieces(&mut stream, [claimed, vec![7; bytes]].concat().into()).await;
+            held.push((answer, stream));
+        }
+        for number in 0..5 {
+            let block = crafter.next(Shape::of_bytes(180_000)).bytes;
+            let told = publish_in_pieces(&server, number, &block).await;
+            assert_eq!(told, Some(PublishResponse::Acknowledgement(number)));
+        }
+        let (first, _stream) = held.remove(0);
+        let head = first.await.unwrap();
+        let mut body = head.into_body();
+        assert!(body.data().await.is_none_or(|piece| piece.is_err()));
+        let trailers = body.trailers().await.unwrap().unwrap();
+        assert_eq!(trailers["grpc-status"], "8", "{trailers:?}");
+    });
+}
+
+/// What came behind a subscriber's request stayed in memory for as long as it was there: some megabytes for each connection.
+#[test]
+fn what_subscribers_send_behind_their_request_is_thrown_away() {
+    let directory = harness::folder();
+    let server = Server::start(directory.path(), &SMALL_MESSAGES);
+    run(async {
+        publish(&publisher(&server, 0, 1)).await.unwrap();
+        let before = most_memory(&server);
+        let live =
+            proto::SubscribeStreamRequest { start_block_number: NO_BLOCK, end_block_number: NO_BLOCK, filter: None };
+        let mut held = Vec::new();
+        for _ in 0..60 {
+            let (answer, mut stream) = begin(&server.address, SUBSCRIBE).await;
+            send_in_pieces(&mut stream, encode(&live)).await;
+            send_in_pieces(&mut stream, vec![7; 1_000_000].into()).await;
+            held.push((answer, stream));
+        }
+        publish(&publisher(&server, 1, 1)).await.unwrap();
+        for (answer, _) in &mut held {
+            let mut body = answer.await.unwrap().into_body();
+            assert!(!body.data().await.unwrap().unwrap().is_empty(), "it is served all the same");
+        }
+        let grown = most_memory(&server) - before;
+        assert!(grown < 30 << 20, "{grown} bytes for 60 MB that nobody asked for");
+    });
+}
+
+/// Asks for the proof of the third item of a block.
+async fn prove(address: String, block: u8) {
+    let mut channel = connect(&address).await.unwrap();
+    let call = channel.call("/org.hiero.block.api.ProofService/getBlockContentsProof");
+    let asked = Raw::of(&[0x08, block, 0x20, 2]);
+    let answer: proto::BlockContentsProofResponse = channel.unary(&call, &asked).await.unwrap();
+    assert_eq!((answer.status, answer.block_content_proof.is_some()), (1, true));
+}
+
+/// A hash was kept of each item of a block, of which millions fit into one, for each proof; and whoever asked for one of a short block waited behind all
+/// of them.
+#[test]
+fn proofs_of_a_block_of_many_items_keep_no_hash_of_each_and_a_short_one_does_not_wait_behind_them() {
+    const ITEMS: usize = 600_000;
+    const PROOFS: usize = 6;
+    let directory = harness::folder();
+    let server = Server::start(directory.path(), &SMALL_MESSAGES);
+    let mut crafter = Crafter::new(1, 0);
+    run(async {
+        let long = crafter.next_of((0..ITEMS).map(|_| field(4, &[]))).bytes;
+        for (number, block) in [(0, long), (1, crafter.next(Shape::of_bytes(BLOCK_BYTES)).bytes)] {
+            let told = publish_in_pieces(&server, number, &block).await;
+            assert_eq!(told, Some(PublishResponse::Acknowledgement(number)));
+        }
+        let before = most_memory(&server);
+        let long: Vec<_> = (0..PROOFS).map(|_| tokio::spawn(prove(server.address.clone(), 0))).collect();
+        // Some of a second of work each; most of them wait by then.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        prove(server.address.clone(), 1).await;
+        let made = long.iter().filter(|proof| proof.is_finished()).count();
+        assert!(made < PROOFS - 1, "{made} were made before");
+        for proof in long {
+            proof.await.unwrap();
+        }
+        let grown = most_memory(&server) - before;
+        println!("{PROOFS} proofs took {grown} bytes");
+        assert!(grown < 20 << 20, "{grown} bytes for {ITEMS} items");
     });
 }

@@ -64,7 +64,8 @@ pub fn ask(server: &Server, path: &str, messages: impl IntoIterator<Item = Vec<u
     socket
 }
 
-const SMALL_MESSAGES: [&str; 4] = ["--server-max-message-size-bytes", "4000000", "--messages-memory-bytes", "16000000"];
+pub const SMALL_MESSAGES: [&str; 4] =
+    ["--server-max-message-size-bytes", "4000000", "--messages-memory-bytes", "16000000"];
 
 #[test]
 fn a_hundred_and_twenty_requests_for_the_newest_block_in_one_write_make_no_hundred_and_twenty_copies() {

@@ -147,31 +147,44 @@ fn an_address_book_that_is_none_is_told_at_the_start() {
     }
 }
 
-#[test]
-fn a_damaged_block_that_was_taken_by_other_rules_than_those_of_today_is_repaired_where_the_next_one_names_its_root_hash()
- {
-    let (ours, theirs) = (harness::folder(), harness::folder());
-    let (mut content, mut crafter) = (Vec::new(), Crafter::new(1, 0));
-    put_bytes(&mut content, 2, &bytes(&vector("contents.hex")));
-    crafter.next_of([field(10, &content)]);
-    // The same block, with a proof that is refused today.
-    let mut blocks = vec![forged_block(2_920)];
-    blocks.extend((0..3).map(|_| crafter.next(Shape::of_bytes(BLOCK_BYTES)).bytes));
-    for folder in [&ours, &theirs] {
-        let mut store =
-            Store::open(block_node::data_directory::open(folder.path()).unwrap(), Default::default()).unwrap();
-        for block in &blocks {
-            let verified = Verified::of(block, Limits { block_bytes_max: 1 << 20 }, &ProofRules::accepted_before());
-            store.append(&[Prepared::with(&verified.unwrap(), None, LEVEL)]).unwrap();
-        }
+/// Stores these blocks as a node does that does not look at proofs.
+fn store_all(directory: &Path, blocks: &[Vec<u8>]) {
+    let mut store = Store::open(block_node::data_directory::open(directory).unwrap(), Default::default()).unwrap();
+    for block in blocks {
+        let verified = Verified::of(block, Limits { block_bytes_max: 1 << 20 }, &ProofRules::accepted_before());
+        store.append(&[Prepared::with(&verified.unwrap(), None, LEVEL)]).unwrap();
     }
-    let segment = ours.path().join("00000000000000000001.blocks");
+}
+
+/// Changes a byte of the first block, behind the head of its record.
+fn damage_first(directory: &Path) {
+    let segment = directory.join("00000000000000000001.blocks");
     let mut bytes = std::fs::read(&segment).unwrap();
     // The head of the segment comes first.
     let records = (0..bytes.len()).step_by(8).filter(|place| bytes[*place..].starts_with(b"BLK1"));
     let place = records.take(2).last().unwrap();
     bytes[place + 120] ^= 1;
     std::fs::write(&segment, bytes).unwrap();
+}
+
+/// The block of the record file with the dummy in the signature's place, and three that continue it.
+fn chain_of_record_file() -> Vec<Vec<u8>> {
+    let (mut content, mut crafter) = (Vec::new(), Crafter::new(1, 0));
+    put_bytes(&mut content, 2, &bytes(&vector("contents.hex")));
+    let mut blocks = vec![crafter.next_of([field(10, &content)]).bytes];
+    blocks.extend((0..3).map(|_| crafter.next(Shape::of_bytes(BLOCK_BYTES)).bytes));
+    blocks
+}
+
+#[test]
+fn a_damaged_block_that_was_taken_by_other_rules_than_those_of_today_is_repaired_where_the_next_one_names_its_root_hash()
+ {
+    let (ours, theirs) = (harness::folder(), harness::folder());
+    let mut blocks = chain_of_record_file();
+    // The same block, with a proof that is refused today.
+    blocks[0] = forged_block(2_920);
+    [&ours, &theirs].iter().for_each(|folder| store_all(folder.path(), &blocks));
+    damage_first(ours.path());
     let peer = Server::start(theirs.path(), &[]);
     let server = Server::start(ours.path(), &["--backfill-peers", &peer.address]);
     run(async {
@@ -180,4 +193,40 @@ fn a_damaged_block_that_was_taken_by_other_rules_than_those_of_today_is_repaired
         let found = get_block(&server, &[0x08, 0]).await;
         assert_eq!((found.status, found.block.as_deref()), (1, Some(&blocks[0][..])));
     });
+}
+
+/// Whoever had a block's items, and no signature, could take the signature away that was stored with them: the root hash says nothing of it.
+#[test]
+fn a_damaged_block_is_not_repaired_by_one_with_a_weaker_proof_than_it_was_stored_with() {
+    let (ours, theirs) = (harness::folder(), harness::folder());
+    let mut blocks = chain_of_record_file();
+    store_all(theirs.path(), &blocks);
+    blocks[0] = forged_block(2_920);
+    store_all(ours.path(), &blocks);
+    damage_first(ours.path());
+    let peer = Server::start(theirs.path(), &[]);
+    let server = Server::start(ours.path(), &["--backfill-peers", &peer.address]);
+    run(async {
+        scrub::becomes(&server, "block_node_backfill_failures_total", |failures| failures > 0).await;
+        assert_eq!(scrub::metric(&server, "block_node_blocks_repaired_total").await, 0);
+        assert_eq!(scrub::metric(&server, "block_node_quarantined_blocks").await, 1);
+        assert_eq!(get_block(&server, &[0x08, 0]).await.status, 5, "NOT_AVAILABLE");
+    });
+}
+
+/// Each read of a block that was known to be damaged was one line more of the log.
+#[test]
+fn a_block_that_is_known_to_be_damaged_fills_no_log_however_often_it_is_asked_for() {
+    let directory = harness::folder();
+    store_all(directory.path(), &chain_of_record_file());
+    damage_first(directory.path());
+    let server = Server::start(directory.path(), &[]);
+    run(async {
+        for _ in 0..50 {
+            assert_eq!(get_block(&server, &[0x08, 0]).await.status, 5, "NOT_AVAILABLE");
+        }
+        assert_eq!(get_block(&server, &[0x08, 1]).await.status, 1);
+    });
+    let errors = server.errors();
+    assert!(errors <= 1, "{errors} lines");
 }

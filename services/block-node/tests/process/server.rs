@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
 
 use harness::Process;
 use rustix::process::Signal;
@@ -12,6 +13,8 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_block-node");
 pub struct Server {
     process: Process,
     pub address: String,
+    /// Counts what it logs as an error.
+    errors: JoinHandle<usize>,
 }
 
 impl Server {
@@ -50,8 +53,9 @@ impl Server {
             }
         };
         // Nobody else reads what it says; it must not block on that.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { process, address }
+        let is_error = |line: &String| line.contains("\"level\":\"ERROR\"");
+        let errors = std::thread::spawn(move || lines.map_while(Result::ok).filter(is_error).count());
+        Self { process, address, errors }
     }
 
     pub fn id(&self) -> u32 {
@@ -61,6 +65,13 @@ impl Server {
     /// As `kill -9`.
     pub fn kill(mut self) {
         self.process.kill();
+    }
+
+    /// As SIGTERM; how many errors it has logged since it was ready.
+    pub fn errors(mut self) -> usize {
+        self.process.signal(Signal::TERM);
+        self.process.wait();
+        self.errors.join().unwrap()
     }
 
     /// As SIGTERM; whether it ended well.

@@ -244,8 +244,8 @@ async fn change_all(
 }
 
 /// The members now, and again whenever they have changed.
-pub(super) async fn watch(node: Node, mut requests: Requests, responses: Responses) -> Result<(), Status> {
-    let WatchMembershipRequest { .. } = only(&mut requests).await?;
+pub(super) async fn watch(node: Node, requests: Requests, responses: Responses) -> Result<(), Status> {
+    let WatchMembershipRequest { .. } = only(requests).await?;
     let (mut addresses, mut votes) = (node.follow_addresses(), node.follow_votes());
     let mut told = None;
     loop {

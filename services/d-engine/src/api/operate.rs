@@ -373,8 +373,8 @@ async fn send(
 }
 
 /// Serves a watch. Its first frame, often without events, says that nothing is missed from here on.
-pub(super) async fn watch(node: Node, mut requests: Requests, responses: Responses) -> Result<(), Status> {
-    let request: wire::WatchRequest = only(&mut requests).await?;
+pub(super) async fn watch(node: Node, requests: Requests, responses: Responses) -> Result<(), Status> {
+    let request: wire::WatchRequest = only(requests).await?;
     let ended = |error| wire::Events { error: Some(wire::Error::of(error)), ..wire::Events::default() };
     let mut watching = match node.watch_now(request.parse()) {
         Ok(watching) => watching,

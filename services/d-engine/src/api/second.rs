@@ -163,8 +163,8 @@ pub(super) fn happened(event: Event) -> wire::WatchResponse {
 }
 
 /// Events from now on; ends with one that says so where the client was too slow.
-pub(super) async fn watch(node: Node, mut requests: Requests, responses: Responses) -> Result<(), Status> {
-    let options = watched(only(&mut requests).await?)?;
+pub(super) async fn watch(node: Node, requests: Requests, responses: Responses) -> Result<(), Status> {
+    let options = watched(only(requests).await?)?;
     let mut watching = node.watch_now(options).map_err(errors::status)?;
     responses.open().map_err(gone)?;
     let mut progress = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS, PROGRESS);

@@ -39,11 +39,11 @@ impl Write for Pieces {
 /// Sends it.
 pub(super) async fn send(
     node: Node,
-    mut requests: Requests,
+    requests: Requests,
     responses: Responses,
     patience: Duration,
 ) -> Result<(), Status> {
-    let wire::SnapshotRequest {} = only(&mut requests).await?;
+    let wire::SnapshotRequest {} = only(requests).await?;
     let save = node.backup().await.map_err(errors::status)?;
     let (pieces, mut taken) = mpsc::channel(1);
     tokio::task::spawn_blocking(move || {

@@ -6,10 +6,11 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 /// The time limit of one client's requests, one at a time.
 #[derive(Debug)]
@@ -54,6 +55,26 @@ impl Deadline {
     }
 }
 
+/// Runs an exchange that has a second more for so many bytes of which `came` tells.
+pub(super) async fn paced<F: Future>(
+    exchange: F,
+    limit: Duration,
+    pace: u32,
+    came: &AtomicUsize,
+) -> Result<F::Output, Elapsed> {
+    let began = Instant::now();
+    let mut exchange = pin!(exchange);
+    loop {
+        let before = came.load(Ordering::Relaxed);
+        let due = began + limit + Duration::from_secs_f64(before as f64 / f64::from(pace.max(1)));
+        match timeout_at(due, exchange.as_mut()).await {
+            Ok(output) => return Ok(output),
+            Err(_) if came.load(Ordering::Relaxed) > before => {}
+            Err(_) => return Err(Elapsed),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +97,23 @@ mod tests {
             assert_eq!(deadline.run(std::future::pending::<()>()).await, Err(Elapsed));
             let waited = start.elapsed();
             assert!(waited >= Duration::from_millis(200), "gave up after {waited:?}");
+            // What comes gives an exchange more time, and only as much as it is.
+            let came = AtomicUsize::new(0);
+            let trickled = async {
+                for _ in 0..10 {
+                    sleep(Duration::from_millis(50)).await;
+                    came.fetch_add(1_000, Ordering::Relaxed);
+                }
+            };
+            assert_eq!(paced(trickled, Duration::from_millis(200), 100, &came).await, Ok(()));
+            let endless = async {
+                loop {
+                    sleep(Duration::from_millis(20)).await;
+                    came.fetch_add(1, Ordering::Relaxed);
+                }
+            };
+            came.store(0, Ordering::Relaxed);
+            assert_eq!(paced(endless, Duration::from_millis(200), 1_000, &came).await, Err::<(), _>(Elapsed));
             // And after one that ran out, the next has its whole limit again.
             assert_eq!(deadline.run(sleep(Duration::from_millis(50))).await, Ok(()));
         });

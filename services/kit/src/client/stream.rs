@@ -93,6 +93,11 @@ impl<B: Message + Default> StreamReceiver<B> {
         result
     }
 
+    /// What has come of the next message, bytes.
+    pub fn begun(&self) -> usize {
+        self.deframer.begun()
+    }
+
     async fn receive(&mut self) -> Result<Option<B>, GrpcError> {
         if let State::Opening(response) = &mut self.state {
             let response = response.await?;

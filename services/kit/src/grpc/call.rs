@@ -1,25 +1,24 @@
 //! What a service sees of a call, and what it answers.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason, SendStream};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request};
 use prost::Message;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep, sleep};
 
 use crate::grpc::compression::Compression;
-use crate::grpc::connection::Asking;
-use crate::grpc::frame::{Deframer, split_first};
-use crate::grpc::memory::{Share, Taken};
+use crate::grpc::frame::split_first;
+use crate::grpc::memory::Share;
+use crate::grpc::peer::Peer;
+use crate::grpc::requests::{Count, Requests};
 use crate::grpc::status::{Code, Status, success};
 use crate::http::{Body, Incoming};
 
@@ -92,19 +91,6 @@ pub enum Unary {
 /// A streaming call under way.
 pub type Stream = Pin<Box<dyn Future<Output = Result<(), Status>>>>;
 
-/// The other end of a connection.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Peer {
-    /// The common name of its certificate, if it showed one that was verified.
-    pub common_name: Option<String>,
-    /// Whether it came by TLS.
-    pub is_tls: bool,
-    /// Where it comes from, as logs say it; empty where nobody knows.
-    pub address: String,
-    /// On which socket it came, in the order of [`crate::server::Bound::addresses`].
-    pub listener: usize,
-}
-
 /// Who calls.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -122,187 +108,6 @@ pub struct Gone;
 pub fn decode<M: Message + Default>(message: Bytes) -> Result<M, Status> {
     M::decode(message)
         .map_err(|error| Status::new(Code::Internal, format!("grpc: error unmarshalling request: {error}")))
-}
-
-/// The requests of a call, one by one.
-pub struct Requests {
-    source: Source,
-    counted: Option<Count>,
-    asking: Option<Rc<Asking>>,
-}
-
-/// Told how many bytes of messages came or go.
-type Count = Rc<dyn Fn(usize)>;
-
-/// Where what a client sends is left by a service that reads no more of it.
-pub(crate) type Left = Rc<Cell<Option<RecvStream>>>;
-
-struct Unread {
-    stream: Option<RecvStream>,
-    left: Option<Left>,
-}
-
-impl Drop for Unread {
-    fn drop(&mut self) {
-        if let Some(left) = &self.left {
-            left.set(self.stream.take());
-        }
-    }
-}
-
-/// Where they come from.
-enum Source {
-    /// The client's own HTTP/2 stream.
-    Framed {
-        body: Unread,
-        deframer: Deframer,
-        is_over: bool,
-        memory: Share,
-        decompress: Option<Decompress>,
-        /// Of the message that is under way, and of the last one that came, until the next is asked for.
-        taken: Option<Taken>,
-        patience: Duration,
-        /// Rings when nothing has come for that long of a message that was begun.
-        still: Option<Pin<Box<Sleep>>>,
-    },
-    /// Somebody who speaks for the client.
-    Messages(mpsc::Receiver<Bytes>),
-}
-
-impl fmt::Debug for Requests {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Requests")
-    }
-}
-
-impl Requests {
-    pub(crate) fn new(
-        body: RecvStream,
-        message_bytes_max: usize,
-        memory: Share,
-        decompress: Option<Decompress>,
-        patience: Duration,
-    ) -> Self {
-        let deframer = Deframer::new(message_bytes_max);
-        let deframer = if decompress.is_some() { deframer.taking_compressed() } else { deframer };
-        let body = Unread { stream: Some(body), left: None };
-        Self {
-            source: Source::Framed {
-                body,
-                deframer,
-                is_over: false,
-                memory,
-                decompress,
-                taken: None,
-                patience,
-                still: None,
-            },
-            counted: None,
-            asking: None,
-        }
-    }
-
-    /// Messages that came another way.
-    pub fn of(messages: mpsc::Receiver<Bytes>) -> Self {
-        Self { source: Source::Messages(messages), counted: None, asking: None }
-    }
-
-    /// The same; the call is told when the first has come, and has what is left.
-    pub(crate) fn of_call(mut self, asking: Rc<Asking>, left: &Left) -> Self {
-        if let Source::Framed { body, .. } = &mut self.source {
-            body.left = Some(Rc::clone(left));
-        }
-        Self { asking: Some(asking), ..self }
-    }
-
-    /// The same; `count` is told the bytes of each message that comes.
-    pub fn counted(self, count: impl Fn(usize) + 'static) -> Self {
-        Self { counted: Some(Rc::new(count)), ..self }
-    }
-
-    /// The next request; `None`: the client has sent its last. Errors: what the call must end with.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, Status> {
-        poll_fn(|context| self.poll_next(context)).await
-    }
-
-    /// As [`Requests::next`].
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
-        let next = ready!(self.poll_message(context));
-        if let (Some(asking), Ok(_)) = (&self.asking, &next) {
-            asking.has_come();
-        }
-        if let (Some(count), Ok(Some(message))) = (&self.counted, &next) {
-            count(message.len());
-        }
-        Poll::Ready(next)
-    }
-
-    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
-        let (body, deframer, is_over, memory, decompress, taken, patience, still) = match &mut self.source {
-            Source::Framed { body, deframer, is_over, memory, decompress, taken, patience, still } => {
-                (body, deframer, is_over, memory, decompress, taken, *patience, still)
-            }
-            Source::Messages(messages) => return messages.poll_recv(context).map(Ok),
-        };
-        loop {
-            if deframer.begun() == 0 {
-                (*taken, *still) = (None, None);
-            }
-            if let Some(message) = deframer.message()? {
-                let Some(decompress) = decompress.filter(|_| deframer.is_compressed()) else {
-                    return Poll::Ready(Ok(Some(message)));
-                };
-                // What comes out of it counts until the next message is asked for.
-                let taken = match taken {
-                    Some(taken) => taken,
-                    None => taken.insert(memory.take(0)?),
-                };
-                let plain = decompress(&message, deframer.length_max(), &mut |bytes| taken.grow(bytes))?;
-                return Poll::Ready(Ok(Some(plain.into())));
-            }
-            // What has come, and not what is claimed: a claim costs nothing.
-            match taken {
-                Some(taken) => taken.grow(deframer.begun().saturating_sub(taken.bytes()))?,
-                None if deframer.begun() > 0 => *taken = Some(memory.take(deframer.begun())?),
-                None => {}
-            }
-            if *is_over {
-                deframer.finish()?;
-                return Poll::Ready(Ok(None));
-            }
-            let Some(body) = &mut body.stream else { return Poll::Ready(Ok(None)) };
-            let Poll::Ready(data) = body.poll_data(context) else {
-                if deframer.begun() == 0 {
-                    return Poll::Pending;
-                }
-                let still = still.get_or_insert_with(|| Box::pin(sleep(patience)));
-                ready!(still.as_mut().poll(context));
-                let message = format!("grpc: nothing came of a message that was begun for {patience:?}");
-                return Poll::Ready(Err(Status::new(Code::DeadlineExceeded, message)));
-            };
-            if let Some(still) = still {
-                still.as_mut().reset(Instant::now() + patience);
-            }
-            match data {
-                Some(Ok(chunk)) => {
-                    // What is in the deframer is bounded by the longest message.
-                    let _ = body.flow_control().release_capacity(chunk.len());
-                    *is_over = body.is_end_stream();
-                    deframer.push(chunk);
-                }
-                Some(Err(error)) => return Poll::Ready(Err(Status::new(Code::Canceled, error.to_string()))),
-                None => *is_over = true,
-            }
-        }
-    }
-
-    /// The only request of a unary call.
-    pub(crate) fn poll_only(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, Status>> {
-        match ready!(self.poll_next(context))? {
-            Some(message) => Poll::Ready(Ok(message)),
-            None => Poll::Ready(Err(Status::new(Code::Internal, "grpc: a request without a message"))),
-        }
-    }
 }
 
 /// The way back of a call.

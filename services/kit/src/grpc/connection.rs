@@ -4,6 +4,7 @@
 //! there are taken first, then answered, and then what they said is flushed.
 
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -20,10 +21,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 
-use crate::grpc::call::{Caller, Left, Peer, Requests, Responses, Sender, Service, Unary};
+use crate::grpc::call::{Caller, Responses, Sender, Service, Unary};
 use crate::grpc::cork::cork;
 use crate::grpc::header_log;
 use crate::grpc::memory::{Memory, Share, Taken};
+use crate::grpc::peer::Peer;
+use crate::grpc::requests::{Coming, Left, Requests};
 use crate::grpc::status::{Code, Status};
 use crate::grpc::timeout as deadline;
 use crate::http::{CutOff, Incoming};
@@ -68,7 +71,7 @@ pub struct Limits {
     pub ping_interval: Option<Duration>,
     /// How long it may take to answer.
     pub ping_timeout: Duration,
-    /// How long nothing may come of a message that was begun, before its call is ended.
+    /// How long nothing may come of a message that was begun, before its call is ended. Where others want its room it goes before.
     pub message_patience: Duration,
     /// How long a client may take for 256 KiB of the answer to a unary call, or for the rest of it, before the call is ended.
     pub answer_patience: Duration,
@@ -135,7 +138,8 @@ pub async fn serve<S: Service, T>(
     let Some(mut connection) = handshake.await else { return };
     let mut pulse = Pulse::new(&mut connection, &limits);
     let mut pong = Pong::default();
-    let memory = memory.of_connection(limits.connection_messages_bytes_max.max(limits.message_bytes_max));
+    let memory =
+        memory.of_connection(limits.connection_messages_bytes_max.max(limits.message_bytes_max), &peer.origin());
     let running = FuturesUnordered::new();
     let asked = Rc::new(Asked::default());
     let mut calls = Calls { service, peer, limits, memory, stop: stop.clone(), running, asked: Rc::clone(&asked) };
@@ -334,11 +338,12 @@ impl<S: Service> Calls<S> {
         if is_stream {
             let asking = Rc::new(asking);
             let left = Left::default();
-            let requests = requests.of_call(Rc::clone(&asking), &left);
+            let mut requests = requests.of_call(Rc::clone(&asking), &left);
+            let coming = requests.coming();
             self.running.push(Box::pin(self.stream(
                 method,
                 caller,
-                (requests, left),
+                (requests, left, coming),
                 sender,
                 (deadline, taken, asking),
             )));
@@ -351,7 +356,7 @@ impl<S: Service> Calls<S> {
         &self,
         method: S::Method,
         caller: Caller,
-        (requests, left): (Requests, Left),
+        (requests, left, coming): (Requests, Left, Option<Coming>),
         sender: Sender,
         (deadline, taken, asking): (Option<Instant>, Taken, Rc<Asking>),
     ) -> impl Future<Output = ()> + 'static {
@@ -365,10 +370,11 @@ impl<S: Service> Calls<S> {
                 stop.await;
                 Err(service.stopped())
             };
+            let hear = poll_fn(|context| poll_end(&left, context));
             let answer = async {
-                tokio::select! { biased; result = answer => result, result = stopped => result }
+                tokio::select! { biased; result = answer => result, result = stopped => result, never = hear => match never {} }
             };
-            let Some(result) = run(answer, &sender, deadline).await else { return };
+            let Some(result) = run(answer, &sender, deadline, coming).await else { return };
             sender.borrow_mut().finish(result);
             // Nobody waits for it any more.
             drop(asking);
@@ -403,6 +409,7 @@ impl<S: Service> Calls<S> {
             }
             Poll::Pending => {
                 let service = Rc::clone(&self.service);
+                let coming = requests.coming();
                 self.running.push(Box::pin(async move {
                     let _taken = taken;
                     let memory = sender.memory().clone();
@@ -415,7 +422,7 @@ impl<S: Service> Calls<S> {
                             Unary::Later(answer) => answer.await,
                         }
                     };
-                    answer_later(answer, sender, (deadline, patience)).await;
+                    answer_later(answer, sender, (deadline, patience), coming).await;
                 }));
                 return;
             }
@@ -432,11 +439,11 @@ impl<S: Service> Calls<S> {
             Unary::Now(Err(status)) => sender.finish(Err(status)),
             Unary::Now(result) => self.running.push(Box::pin(async move {
                 let _kept = (taken, asking);
-                answer_later(std::future::ready(result), sender, (deadline, patience)).await;
+                answer_later(std::future::ready(result), sender, (deadline, patience), None).await;
             })),
             Unary::Later(answer) => self.running.push(Box::pin(async move {
                 let _kept = (taken, asking);
-                answer_later(answer, sender, (deadline, patience)).await;
+                answer_later(answer, sender, (deadline, patience), None).await;
             })),
         }
     }
@@ -446,9 +453,10 @@ async fn answer_later(
     answer: impl Future<Output = Result<Bytes, Status>>,
     sender: Sender,
     (deadline, patience): (Option<Instant>, Duration),
+    coming: Option<Coming>,
 ) {
     let sender = RefCell::new(sender);
-    let result = match run(answer, &sender, deadline).await {
+    let result = match run(answer, &sender, deadline, coming).await {
         Some(Ok(message)) if message.len() <= SMALL_ANSWER_BYTES && sender.borrow_mut().has_room(message.len()) => {
             let _ = sender.borrow_mut().answer(message);
             return;
@@ -472,7 +480,7 @@ async fn answer_later(
                     || format!("grpc: {ANSWER_PIECE_BYTES} bytes of the answer were not taken within {patience:?}");
                 still.as_mut().poll(context).map(|()| Err(Status::new(Code::DeadlineExceeded, late())))
             });
-            run(send, &sender, deadline).await
+            run(send, &sender, deadline, None).await
         }
         Some(Err(status)) => Some(Err(status)),
         None => None,
@@ -482,11 +490,12 @@ async fn answer_later(
     }
 }
 
-/// Runs what answers until the client waits no longer; `None`: it has gone.
+/// Runs what answers until the client waits no longer, or what comes of it must make room; `None`: it has gone.
 async fn run<T>(
     answer: impl Future<Output = Result<T, Status>>,
     sender: &RefCell<Sender>,
     deadline: Option<Instant>,
+    coming: Option<Coming>,
 ) -> Option<Result<T, Status>> {
     let answer = async {
         match deadline {
@@ -503,9 +512,32 @@ async fn run<T>(
         if let Poll::Ready(result) = answer.as_mut().poll(context) {
             return Poll::Ready(Some(result));
         }
+        if let Some(Poll::Ready(status)) = coming.as_ref().map(|coming| coming.poll_must_go(context)) {
+            return Poll::Ready(Some(Err(status)));
+        }
         sender.borrow_mut().poll_gone(context).map(|()| None)
     })
     .await
+}
+
+/// Waits for the end of what a client sends, if its service reads no more of it and still answers. When something else comes nothing is heard any
+/// more: HTTP/2 throws it away, and would keep it as long as somebody might ask.
+fn poll_end(left: &Left, context: &mut Context<'_>) -> Poll<Infallible> {
+    while let Some(mut body) = left.take() {
+        match body.poll_data(context) {
+            Poll::Pending => {
+                left.set(Some(body));
+                break;
+            }
+            Poll::Ready(Some(Ok(piece))) if piece.is_empty() => left.set(Some(body)),
+            Poll::Ready(Some(Ok(piece))) => {
+                // What was not read is released by itself.
+                let _ = body.flow_control().release_capacity(piece.len());
+            }
+            Poll::Ready(_) => {}
+        }
+    }
+    Poll::Pending
 }
 
 /// Ends when the client has sent its last.

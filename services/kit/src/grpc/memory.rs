@@ -3,7 +3,8 @@
 //!
 //! A message is counted as its bytes come: what is only claimed takes nothing. One connection cannot take what all have,
 //! and all together cannot take more than the server may use: beyond, calls are refused. The first [`OWN_BYTES`] of each
-//! connection are its own, so that small calls are served whatever others hold. While a client does not take its answers no more
+//! connection are its own, so that small calls are served whatever others hold. Where all is taken, a message that has held much for long and
+//! is still not whole makes room: see [`crate::grpc::coming`]. While a client does not take its answers no more
 //! are made for it: see [`Share::turn`]; and answers together take half at most, so that requests have room whoever takes no answer.
 
 use std::cell::Cell;
@@ -12,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{HeaderName, HeaderValue, request};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
+use crate::grpc::coming::{Asker, Coming, Message};
 use crate::grpc::status::{Code, Status};
 
 /// What all connections of a server share. Clones are the same.
@@ -27,6 +29,10 @@ struct Shared {
     taken: AtomicUsize,
     /// Of it, answers that wait for clients.
     answers: AtomicUsize,
+    /// Messages whose end has not come.
+    coming: Coming,
+    /// For messages that are unpacked on threads of their own: one processor in two, so that the others go on to serve.
+    unpacking: Arc<Semaphore>,
 }
 
 /// What each connection may take whatever the others have: the sum is bounded by the number of connections.
@@ -41,6 +47,9 @@ const STREAMED_WAITING_BYTES: usize = 4 << 20;
 /// Answers that wait for clients may take such a part of all.
 const ANSWERS_PART: usize = 2;
 
+/// Of what messages hold that were told to make room, such a part of all may be taken before they are gone.
+const LEAVING_PART: usize = 8;
+
 /// What a call costs besides its headers and messages, about: its stream, its future.
 const CALL_BYTES: usize = 1 << 10;
 const HEADER_BYTES: usize = 32;
@@ -52,7 +61,15 @@ impl Memory {
     }
 
     fn with_own(bytes_max: usize, own_bytes: usize) -> Self {
-        Self(Arc::new(Shared { bytes_max, own_bytes, taken: AtomicUsize::new(0), answers: AtomicUsize::new(0) }))
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self(Arc::new(Shared {
+            bytes_max,
+            own_bytes,
+            taken: AtomicUsize::new(0),
+            answers: AtomicUsize::new(0),
+            coming: Coming::default(),
+            unpacking: Arc::new(Semaphore::new((processors / 2).max(1))),
+        }))
     }
 
     /// Room that grows and shrinks, for who keeps something of a request elsewhere.
@@ -65,14 +82,21 @@ impl Memory {
         self.0.taken.load(Ordering::Relaxed)
     }
 
-    /// The part of one connection.
-    pub(crate) fn of_connection(&self, bytes_max: usize) -> Share {
-        let (opened, unblocked, drained) = (Notify::new(), Notify::new(), Notify::new());
-        let (taken, answers, streamed, is_blocked) = (Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(false));
-        let memory = self.clone();
-        let connection =
-            Connection { memory, bytes_max, taken, answers, streamed, is_blocked, opened, unblocked, drained };
-        Share(Rc::new(connection))
+    /// The part of one connection, of this [origin](crate::grpc::Peer::origin).
+    pub(crate) fn of_connection(&self, bytes_max: usize, origin: &str) -> Share {
+        Share(Rc::new(Connection {
+            memory: self.clone(),
+            origin: origin.into(),
+            bytes_max,
+            taken: Cell::new(0),
+            answers: Cell::new(0),
+            streamed: Cell::new(0),
+            is_blocked: Cell::new(false),
+            opened: Notify::new(),
+            unblocked: Notify::new(),
+            drained: Notify::new(),
+            unpacking: Semaphore::new(1),
+        }))
     }
 }
 
@@ -84,6 +108,18 @@ impl Shared {
             (after <= self.bytes_max || may_exceed && taken < self.bytes_max).then_some(after)
         };
         bytes == 0 || self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+
+    /// The same; where there is not enough, messages make room, if others have held more for longer than who asks.
+    fn take_or_make_room(&self, bytes: usize, asker: Asker<'_>) -> bool {
+        self.take(bytes, false) || {
+            let missing = || (self.taken.load(Ordering::Relaxed) + bytes).saturating_sub(self.bytes_max);
+            let take = |leaving| {
+                let add = |taken: usize| taken.checked_add(bytes).filter(|after| *after <= self.bytes_max + leaving);
+                self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+            };
+            self.coming.make_room(asker, bytes, self.bytes_max / LEAVING_PART, missing, take)
+        }
     }
 
     /// What of so much is not a connection's own.
@@ -104,6 +140,10 @@ impl Room {
     #[must_use]
     pub fn grow(&mut self, bytes: usize) -> bool {
         let has_room = self.memory.0.take(bytes, false);
+        self.has_grown(bytes, has_room)
+    }
+
+    fn has_grown(&mut self, bytes: usize, has_room: bool) -> bool {
         if has_room {
             self.bytes += bytes;
         }
@@ -130,6 +170,7 @@ pub(crate) struct Share(Rc<Connection>);
 
 struct Connection {
     memory: Memory,
+    origin: Arc<str>,
     bytes_max: usize,
     taken: Cell<usize>,
     /// Of it, answers that wait for the client.
@@ -144,6 +185,8 @@ struct Connection {
     unblocked: Notify,
     /// Wakes one stream that may have room now; it wakes the next.
     drained: Notify,
+    /// Of its messages one is unpacked at a time on a thread of its own.
+    unpacking: Semaphore,
 }
 
 impl Share {
@@ -232,26 +275,122 @@ impl Share {
 
     /// Takes room for a message of this length, or says what the call must end with.
     pub(crate) fn take(&self, bytes: usize) -> Result<Taken, Status> {
-        self.take_or_exceed(bytes, false)
+        self.take_for(bytes, None)
+    }
+
+    /// The same for more of this message.
+    fn take_for(&self, bytes: usize, message: Option<&Message>) -> Result<Taken, Status> {
+        let Connection { memory: Memory(shared), bytes_max, taken, origin, .. } = &*self.0;
+        if bytes > bytes_max.saturating_sub(taken.get()) {
+            return Err(no_room(bytes, OF_CONNECTION, *bytes_max));
+        }
+        self.take_where(bytes, |bytes| shared.take_or_make_room(bytes, Asker { origin, message }))
     }
 
     fn take_or_exceed(&self, bytes: usize, may_exceed: bool) -> Result<Taken, Status> {
-        let refused = |whose: &str, bytes_max: usize| {
-            let what = format!(
-                "grpc: no room for a message of {bytes} bytes: messages under way {whose} may take {bytes_max}"
-            );
-            Err(Status::new(Code::ResourceExhausted, what))
-        };
-        let Connection { memory: Memory(shared), bytes_max, taken, .. } = &*self.0;
-        let before = taken.get();
-        if bytes > bytes_max.saturating_sub(before) && !may_exceed {
-            return refused("on a connection", *bytes_max);
+        let Connection { memory: Memory(shared), bytes_max, taken, origin, .. } = &*self.0;
+        if bytes > bytes_max.saturating_sub(taken.get()) && !may_exceed {
+            return Err(no_room(bytes, OF_CONNECTION, *bytes_max));
         }
-        if !shared.take(shared.beyond_own(before + bytes) - shared.beyond_own(before), may_exceed) {
-            return refused("on all connections", shared.bytes_max);
+        // Answers have their part: where it is taken, messages have more than theirs.
+        let asker = Asker { origin, message: None };
+        self.take_where(bytes, |bytes| shared.take(bytes, may_exceed) || shared.take_or_make_room(bytes, asker))
+    }
+
+    /// Takes what is not this connection's own with `take`.
+    fn take_where(&self, bytes: usize, take: impl FnOnce(usize) -> bool) -> Result<Taken, Status> {
+        let Connection { memory: Memory(shared), taken, .. } = &*self.0;
+        let before = taken.get();
+        if !take(shared.beyond_own(before + bytes) - shared.beyond_own(before)) {
+            return Err(no_room(bytes, OF_ALL, shared.bytes_max));
         }
         taken.set(before + bytes);
         Ok(Taken { share: self.clone(), bytes })
+    }
+
+    /// A place among the messages of which more is to come.
+    pub(crate) fn place(&self) -> Place {
+        let memory = self.0.memory.clone();
+        let (number, message) = memory.0.coming.begin(&self.0.origin);
+        Place { memory, number, message }
+    }
+
+    /// What a message is told that has come so far and must make room.
+    pub(crate) fn made_room(&self, bytes: usize) -> Status {
+        let bytes_max = self.0.memory.0.bytes_max;
+        let what = format!(
+            "grpc: a message of which {bytes} bytes had come made room for others: messages under way {OF_ALL} may take {bytes_max}"
+        );
+        Status::new(Code::ResourceExhausted, what)
+    }
+
+    /// The turn of a message of this connection to be unpacked on a thread of its own; where there are several they come one after the other.
+    pub(crate) async fn unpacking_turn(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.0.unpacking.acquire().await.ok()
+    }
+
+    /// The same among all connections, from when it is there.
+    pub(crate) async fn unpacking_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.memory.0.unpacking).acquire_owned().await.ok()
+    }
+
+    /// Room for a message of this connection that is unpacked on another thread.
+    pub(crate) fn room_elsewhere(&self) -> Elsewhere {
+        let Connection { memory, origin, bytes_max, taken, .. } = &*self.0;
+        let (room, left) = (memory.room(), bytes_max.saturating_sub(taken.get()));
+        Elsewhere { room, origin: Arc::clone(origin), left, bytes_max: *bytes_max }
+    }
+}
+
+const OF_CONNECTION: &str = "on a connection";
+const OF_ALL: &str = "on all connections";
+
+fn no_room(bytes: usize, whose: &str, bytes_max: usize) -> Status {
+    let what = format!("grpc: no room for a message of {bytes} bytes: messages under way {whose} may take {bytes_max}");
+    Status::new(Code::ResourceExhausted, what)
+}
+
+/// The place of a call among the messages of which more is to come; it is given up when this is dropped.
+pub(crate) struct Place {
+    memory: Memory,
+    number: u64,
+    message: Arc<Message>,
+}
+
+impl Place {
+    /// The message itself.
+    pub(crate) fn message(&self) -> &Arc<Message> {
+        &self.message
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.memory.0.coming.end(self.number);
+    }
+}
+
+/// Room for what another thread makes of a message; see [`Taken::adopt`].
+pub(crate) struct Elsewhere {
+    room: Room,
+    origin: Arc<str>,
+    left: usize,
+    bytes_max: usize,
+}
+
+impl Elsewhere {
+    /// Takes more.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Status> {
+        if self.room.bytes + bytes > self.left {
+            return Err(no_room(bytes, OF_CONNECTION, self.bytes_max));
+        }
+        let shared = &self.room.memory.0;
+        let has_room = shared.take_or_make_room(bytes, Asker { origin: &self.origin, message: None });
+        match self.room.has_grown(bytes, has_room) {
+            true => Ok(()),
+            false => Err(no_room(bytes, OF_ALL, self.room.memory.0.bytes_max)),
+        }
     }
 }
 
@@ -296,153 +435,45 @@ impl Taken {
 
     /// Takes more.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Status> {
-        let mut more = self.share.take(bytes)?;
+        self.grow_for(bytes, None)
+    }
+
+    /// Takes more of a message that has this place.
+    pub(crate) fn grow_for(&mut self, bytes: usize, place: Option<&Place>) -> Result<(), Status> {
+        let mut more = self.share.take_for(bytes, place.map(|place| &*place.message))?;
         self.bytes += std::mem::take(&mut more.bytes);
         Ok(())
+    }
+
+    /// Takes over what was taken elsewhere.
+    pub(crate) fn adopt(&mut self, Elsewhere { mut room, .. }: Elsewhere) {
+        let bytes = std::mem::take(&mut room.bytes);
+        let Connection { memory: Memory(shared), taken, .. } = &*self.share.0;
+        let before = taken.get();
+        taken.set(before + bytes);
+        self.bytes += bytes;
+        // There its connection's own did not count.
+        let own = bytes - (shared.beyond_own(before + bytes) - shared.beyond_own(before));
+        shared.taken.fetch_sub(own, Ordering::Relaxed);
+    }
+
+    /// Gives some back.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        let Connection { memory: Memory(shared), taken, .. } = &*self.share.0;
+        let before = taken.get();
+        let after = before - bytes;
+        taken.set(after);
+        self.bytes -= bytes;
+        shared.taken.fetch_sub(shared.beyond_own(before) - shared.beyond_own(after), Ordering::Relaxed);
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let Connection { memory: Memory(shared), taken, .. } = &*self.share.0;
-        let before = taken.get();
-        let after = before - self.bytes;
-        taken.set(after);
-        shared.taken.fetch_sub(shared.beyond_own(before) - shared.beyond_own(after), Ordering::Relaxed);
+        self.shrink(self.bytes);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::pin::pin;
-    use std::task::{Context, Waker};
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Each of thousands of watches of a connection that were not read kept its next frame in memory.
-    #[test]
-    fn streams_that_nobody_reads_wait_together() {
-        let memory = Memory::with_own(3 * STREAMED_WAITING_BYTES, 0);
-        let share = memory.of_connection(10);
-        let is_ready = |turn: &mut std::pin::Pin<&mut dyn Future<Output = ()>>| {
-            turn.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
-        };
-        let take = |bytes| share.take_streamed(bytes).map_err(|status| status.message).unwrap();
-        let small = take(1);
-        assert!(is_ready(&mut (pin!(share.stream_turn()) as _)));
-        let large = take(STREAMED_WAITING_BYTES);
-        let (mut one, mut other) = (pin!(share.stream_turn()), pin!(share.stream_turn()));
-        assert!(!is_ready(&mut (one.as_mut() as _)) && !is_ready(&mut (other.as_mut() as _)));
-        assert!(share.is_open(), "calls that are no streams go on");
-        drop(large);
-        // Each lets the next one look.
-        assert!(is_ready(&mut (one as _)) && is_ready(&mut (other as _)));
-        let all = take(3 * STREAMED_WAITING_BYTES);
-        let refused = memory.of_connection(10).take_streamed(1).err().unwrap();
-        assert_eq!(refused.code, Code::ResourceExhausted);
-        drop((small, all));
-        assert_eq!(memory.taken(), 0);
-    }
-
-    #[test]
-    fn a_connection_cannot_take_what_all_have() {
-        let memory = Memory::with_own(100, 0);
-        let (one, other) = (memory.of_connection(60), memory.of_connection(60));
-        let first = one.take(50).map_err(|status| status.message).unwrap();
-        let said = one.take(11).err().unwrap();
-        assert_eq!(said.code, Code::ResourceExhausted);
-        assert_eq!(
-            said.message,
-            "grpc: no room for a message of 11 bytes: messages under way on a connection may take 60"
-        );
-        let second = other.take(50).map_err(|status| status.message).unwrap();
-        assert!(one.take(10).err().unwrap().message.ends_with("on all connections may take 100"));
-        drop(first);
-        assert_eq!(memory.taken(), 50);
-        assert!(one.take(50).is_ok());
-        drop((one, other, second));
-        assert_eq!(memory.taken(), 0);
-    }
-
-    #[test]
-    fn a_small_call_has_room_whatever_others_hold() {
-        let memory = Memory::with_own(100, 10);
-        let (one, other) = (memory.of_connection(1_000), memory.of_connection(1_000));
-        let held = one.take(110).map_err(|status| status.message).unwrap();
-        assert_eq!(memory.taken(), 100);
-        assert!(one.take(1).is_err() && other.take(11).is_err());
-        let small = other.take(10).map_err(|status| status.message).unwrap();
-        assert!(other.take(1).is_err());
-        drop((held, small));
-        assert_eq!((memory.taken(), one.0.taken.get(), other.0.taken.get()), (0, 0, 0));
-    }
-
-    #[test]
-    fn a_large_answer_goes_where_nothing_else_waits() {
-        let memory = Memory::with_own(100, 0);
-        let (one, other) = (memory.of_connection(50), memory.of_connection(50));
-        let large = one.take_answer(200).map_err(|status| status.message).unwrap();
-        assert!(one.take_answer(1).is_err() && other.take_answer(1).is_err(), "now there is no room");
-        drop(large);
-        assert!(other.take_answer(1).is_ok());
-        assert_eq!(memory.taken(), 0);
-    }
-
-    #[test]
-    fn answers_that_nobody_takes_leave_room_for_requests() {
-        let memory = Memory::with_own(100, 0);
-        let connections = [(); 8].map(|()| memory.of_connection(50));
-        let held: Vec<_> = connections.iter().filter_map(|connection| connection.take_answer(20).ok()).collect();
-        assert!(held.len() <= 3 && memory.taken() <= 60, "{} bytes", memory.taken());
-        assert!(memory.of_connection(50).take(40).is_ok());
-        drop(held);
-        let half = memory.of_connection(100).take(50).map_err(|status| status.message).unwrap();
-        assert!(connections[0].take_answer(40).is_ok(), "requests leave room for answers");
-        drop(half);
-        assert_eq!((memory.taken(), memory.0.answers.load(Ordering::Relaxed)), (0, 0));
-    }
-
-    #[test]
-    fn a_call_whose_turn_is_not_yet_takes_no_wake_up_from_an_answer_that_goes_on() {
-        let share = Memory::new(ANSWERS_WAITING_BYTES * 2).of_connection(ANSWERS_WAITING_BYTES * 2);
-        let waiting = share.take_answer(ANSWERS_WAITING_BYTES).map_err(|status| status.message).unwrap();
-        share.set_blocked(true);
-        let context = &mut Context::from_waker(Waker::noop());
-        let (mut turn, mut first, mut second) = (pin!(share.turn()), pin!(share.unblocked()), pin!(share.unblocked()));
-        assert!(turn.as_mut().poll(context).is_pending());
-        assert!(first.as_mut().poll(context).is_pending() && second.as_mut().poll(context).is_pending());
-        share.set_blocked(false);
-        assert!(turn.as_mut().poll(context).is_pending(), "too many answers wait");
-        assert!(first.as_mut().poll(context).is_ready() && second.as_mut().poll(context).is_ready());
-        drop(waiting);
-        assert!(turn.poll(context).is_ready());
-    }
-
-    proptest! {
-        #[test]
-        fn never_more_than_there_is_and_all_of_it_comes_back(
-            steps in proptest::collection::vec((0..3_usize, 0..50_usize, any::<bool>()), 0..60),
-        ) {
-            let memory = Memory::with_own(100, 0);
-            let connections = [40, 60, 100].map(|bytes_max| memory.of_connection(bytes_max));
-            let mut held: Vec<Taken> = Vec::new();
-            for (connection, bytes, gives_back) in steps {
-                if gives_back && !held.is_empty() {
-                    held.swap_remove(bytes % held.len());
-                } else {
-                    held.extend(connections[connection].take(bytes));
-                }
-                let sum = held.iter().map(|taken| taken.bytes).sum::<usize>();
-                prop_assert!(sum <= 100);
-                prop_assert_eq!(sum, memory.taken());
-                for Share(connection) in &connections {
-                    prop_assert!(connection.taken.get() <= connection.bytes_max);
-                }
-            }
-            drop(held);
-            prop_assert_eq!(memory.taken(), 0);
-        }
-    }
-}
+mod tests;

@@ -1,5 +1,7 @@
 //! A client of `h2` against a service of the tests.
 
+mod crowded;
+
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
 use std::io::{self, Write};
@@ -17,9 +19,12 @@ use super::frame::HEAD_BYTES;
 use super::*;
 use crate::places::Presence;
 
-/// Says what it was told, `First` once; `Flood` sends without end and counts; `Never` does not answer.
+/// Says what it was told, `First` once; `Flood` sends without end and counts; `Never` does not answer, nor does `Only`, which is a stream.
+#[derive(Default)]
 struct Told {
     sent: Cell<usize>,
+    /// Bytes of messages of streams.
+    came: Cell<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -29,6 +34,7 @@ enum Method {
     Flood,
     Repeat,
     First,
+    Only,
 }
 
 fn framed(message: &[u8]) -> Bytes {
@@ -73,6 +79,7 @@ impl Service for Shared {
             "/test.Test/Flood" => Some((Method::Flood, true)),
             "/test.Test/Repeat" => Some((Method::Repeat, true)),
             "/test.Test/First" => Some((Method::First, true)),
+            "/test.Test/Only" => Some((Method::Only, true)),
             _ => None,
         }
     }
@@ -97,7 +104,12 @@ impl Service for Shared {
     }
 
     fn decompress(&self, encoding: &str) -> Option<Decompress> {
-        (encoding == "repeat").then_some(repeat as Decompress)
+        match encoding {
+            "repeat" => Some(repeat),
+            "waiting" => Some(crowded::waiting),
+            "endless" => Some(crowded::endless),
+            _ => None,
+        }
     }
 
     fn compression(&self, method: Method, headers: &HeaderMap) -> Option<Compression> {
@@ -109,8 +121,9 @@ impl Service for Shared {
         Some(HeaderValue::from_static("repeat"))
     }
 
-    fn stream(&self, method: Method, caller: Caller, mut requests: Requests, responses: Responses) -> Stream {
-        let told = Rc::clone(&self.0);
+    fn stream(&self, method: Method, caller: Caller, requests: Requests, responses: Responses) -> Stream {
+        let [told, of_requests] = [(); 2].map(|()| Rc::clone(&self.0));
+        let mut requests = requests.counted_in_part(move |bytes| of_requests.came.update(|came| came + bytes));
         let compression = self.compression(method, &caller.headers);
         Box::pin(async move {
             match method {
@@ -123,6 +136,10 @@ impl Service for Shared {
                 Method::First => {
                     let first = requests.next().await?.unwrap_or_default();
                     let _ = responses.send(framed(&first)).await;
+                }
+                Method::Only => {
+                    let _request = requests.only().await?;
+                    pending().await
                 }
                 _ => {
                     while let Some(message) = requests.next().await? {
@@ -151,7 +168,7 @@ fn with_client<F: Future<Output = ()> + 'static>(limits: Limits, test: impl FnOn
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
         let (near, far) = tokio::io::duplex(64 << 10);
-        let told = Rc::new(Told { sent: Cell::new(0) });
+        let told = Rc::new(Told::default());
         let (stop, stopped) = watch::channel(false);
         let peer = Rc::new(Peer::default());
         let service = Rc::new(Shared(Rc::clone(&told)));

@@ -61,12 +61,12 @@ impl Api {
     pub(super) fn observe(
         &self,
         call: grpc::Caller,
-        mut requests: Requests,
+        requests: Requests,
         responses: Responses,
     ) -> impl Future<Output = Result<(), Status>> + 'static {
         let session = self.session(&call);
         async move {
-            let Some(message) = requests.next().await? else { return Ok(()) };
+            let Some(message) = requests.only().await? else { return Ok(()) };
             let request: election::LeaderRequest = decode(message)?;
             if responses.open().is_err() {
                 return Ok(());

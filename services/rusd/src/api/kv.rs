@@ -130,12 +130,12 @@ impl Api {
     pub(super) fn range_stream(
         &self,
         call: grpc::Caller,
-        mut requests: Requests,
+        requests: Requests,
         responses: Responses,
     ) -> impl Future<Output = Result<(), Status>> + 'static {
         let node = Arc::clone(&self.node);
         async move {
-            let Some(message) = requests.next().await? else { return Ok(()) };
+            let Some(message) = requests.only().await? else { return Ok(()) };
             let mut request: pb::RangeRequest = decode(message)?;
             check::range_stream(&request)?;
             let now = node.look_now(request.serializable, |view, term| (view.clone(), term));
