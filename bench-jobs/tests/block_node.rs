@@ -67,6 +67,7 @@ fn every_operation_answers_rightly_and_each_answer_is_checked() {
         assert_eq!(measure(&ended, "storedBlocks"), Some(stored), "{workload}");
         let publishes = workload["operation"] == "Publish" || workload["from"] == "Live";
         assert_eq!(measure(&ended, "acknowledgement"), publishes.then_some(200), "{workload}");
+        assert_eq!(measure(&ended, "unnamedBlocks"), publishes.then_some(0), "{workload}");
         let moves_blocks = workload["operation"] != "ServerStatus";
         let bytes = measure(&ended, "blockBytes");
         assert_eq!(bytes.is_some_and(|bytes| bytes > 200 * 1_500), moves_blocks, "{workload}: {bytes:?}");
@@ -178,6 +179,18 @@ fn a_node_that_changes_a_byte_of_a_block_is_caught_by_readers_subscribers_and_at
         Job::start(&job(&liar.endpoint, json!({ "operation": "ServerStatus" }), json!({ "total": 1 })), &[]).end();
     let (_, detail) = wrong(&ended);
     assert!(detail.starts_with("was there before this workload, and its items do not hash"), "{detail}");
+}
+
+/// It looked like one that acknowledges all.
+#[test]
+fn a_node_that_acknowledges_one_block_of_ten_is_told_from_one_that_acknowledges_each() {
+    let node = BlockNode::start();
+    let liar = Liar::silent_but_for(&node, |number| number % 10 == 9);
+    let workload = json!({ "operation": "Publish", "blockBytes": 2000, "window": 20 });
+    let ended = Job::start(&job(&liar.endpoint, workload, json!({ "total": 200, "connections": 1 })), &[]).end();
+    assert_eq!(ended.measured().operations, 200);
+    // The first ten may have been before the stream.
+    assert_eq!((liar.lies(), measure(&ended, "unnamedBlocks")), (180, Some(171)));
 }
 
 #[test]

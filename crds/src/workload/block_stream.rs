@@ -33,6 +33,7 @@ pub static FACTS: Facts = Facts {
         &REFUSALS_PER_SECOND,
         &REFUSAL_P99,
         &STORED_BLOCKS_AT_END,
+        &BLOCKS_WITHOUT_ACKNOWLEDGEMENT,
     ],
     run_rules: &[Rule {
         field: ".parallelism",
@@ -47,6 +48,8 @@ pub static FACTS: Facts = Facts {
 /// Each block that is published, from the instant at which it was due, where there is a rate, or else the decision to send it, to the first
 /// acknowledgement that a publisher hears.
 pub const ACKNOWLEDGEMENT: Durations = Durations("acknowledgement");
+/// Blocks of which a publisher heard nothing but the acknowledgement of a later one, which stands for all before it.
+pub const UNNAMED_BLOCKS: Total = Total("unnamedBlocks");
 /// Bytes of the blocks that operations are of: acknowledged, delivered, or answered with.
 pub const BLOCK_BYTES: Total = Total("blockBytes");
 /// Requests for a block that is not there, which were refused as they must.
@@ -117,6 +120,19 @@ static STORED_BLOCKS_AT_END: Descriptor = Descriptor {
     is_headline: false,
     place: Place::Measures,
     column: column("stored", 5),
+    gauge: None,
+};
+static BLOCKS_WITHOUT_ACKNOWLEDGEMENT: Descriptor = Descriptor {
+    name: "BlocksWithoutAcknowledgement",
+    about: "Blocks that had no acknowledgement of their own: that of a later block stood for them",
+    words: "blocks without an acknowledgement of their own",
+    unit: Unit::Count,
+    direction: Direction::Harm,
+    source: Source::Total(UNNAMED_BLOCKS, Per::Trial),
+    over_trials: OverTrials::Largest,
+    is_headline: false,
+    place: Place::Measures,
+    column: column("without ack", 6),
     gauge: None,
 };
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use service_kit::client::{StreamReceiver, StreamSender};
-use storebench_crds::workload::block_stream::{ACKNOWLEDGEMENT, BLOCK_BYTES};
+use storebench_crds::workload::block_stream::{ACKNOWLEDGEMENT, BLOCK_BYTES, UNNAMED_BLOCKS};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -329,12 +329,16 @@ impl Publishing {
         }
     }
 
-    /// A publisher is told that a block is safe. Errors: it cannot be.
+    /// A publisher is told that a block is safe, and all before it with it. Errors: it cannot be.
     fn hear(&self, number: u64, heard: Option<u64>, session: &Session) -> Result<(), String> {
         check_order(number, heard, self.sent.get())?;
         let now = Instant::now();
         self.acknowledged.set(self.acknowledged.get().max(number + 1));
         let mut on_their_way = self.on_their_way.borrow_mut();
+        if let (Some(_), true) = (heard, self.counts != Counts::Nothing) {
+            // The Java node says the last one alone where several become safe at once. A stream that has heard nothing yet may have begun behind them.
+            session.count(UNNAMED_BLOCKS, on_their_way.range(..number).count() as u64);
+        }
         while let Some(first) = on_their_way.first_entry().filter(|first| *first.key() <= number) {
             let OnItsWay { bytes, mut batch, due } = first.remove();
             if self.counts != Counts::Nothing {
