@@ -1,7 +1,7 @@
 //! What readers look at: a state as it was published, which stays as it is for as long as somebody looks.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
@@ -25,6 +25,8 @@ use crate::proto::mvccpb::KeyValue;
 pub struct Reader {
     published: Arc<ArcSwap<Published>>,
     hubs: Hubs,
+    /// What the watchers of all hubs take, bytes.
+    watchers_bytes: Arc<AtomicUsize>,
     spilled: Arc<Spilled>,
     counts: Arc<Counts>,
 }
@@ -54,7 +56,7 @@ impl Reader {
     pub(super) fn of(state: State, spilled: Arc<Spilled>) -> Self {
         let published =
             Arc::new(ArcSwap::from_pointee(Published { state, applied_index: 0, log_time: LogTime::default() }));
-        Self { published, hubs: Hubs::default(), spilled, counts: Arc::default() }
+        Self { published, hubs: Hubs::default(), watchers_bytes: Arc::default(), spilled, counts: Arc::default() }
     }
 
     /// What is in files instead of in memory.
@@ -77,7 +79,7 @@ impl Reader {
         let seen = Arc::new(AtomicI64::new(0));
         // From here on the log loses nothing that is newer than the view.
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&seen));
-        watch::Hub::new(self.view(), seen, limits)
+        watch::Hub::new(self.view(), seen, Arc::clone(&self.watchers_bytes), limits)
     }
 
     /// What all hubs have seen, or need not see any more.
