@@ -20,6 +20,7 @@ use wal::files::RealDirectory;
 
 use crate::api::Api;
 use crate::api::calls::Calls;
+use crate::aside::Aside;
 use crate::compactor;
 use crate::corruption::{self, Inconsistent};
 use crate::group::{Door, Group, Identity, IdentityError, peer_address};
@@ -34,7 +35,7 @@ use crate::settings::Settings;
 use crate::space::{self, Space};
 use crate::store::command::{self, Kind};
 use crate::store::spill::{self, Spill, SpillError};
-use crate::store::{Caller, Outcome, State, Store, snapshot, watch};
+use crate::store::{Caller, Reply, State, Store, snapshot, watch};
 use crate::tls;
 use crate::tokens::Tokens;
 use crate::watches::{Signal, Watches};
@@ -99,7 +100,7 @@ pub enum ServerError {
 
 /// A running server.
 pub struct Server {
-    member: Member<Outcome>,
+    member: Member<Reply>,
     node: Arc<Node>,
     kit: kit::Server,
 }
@@ -171,7 +172,7 @@ impl Server {
 
 /// A member that has opened its log, and what wakes its worker threads.
 struct Joined {
-    member: Member<Outcome>,
+    member: Member<Reply>,
     node: Arc<Node>,
     signals: Vec<Arc<Signal>>,
 }
@@ -282,6 +283,9 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         lessor,
         group,
         tokens,
+        passwords: Aside::on_half_of_the_processors("password"),
+        long_reads: Aside::on_half_of_the_processors("long-read"),
+        hashing: Aside::new("hash", 1),
         hashes,
         calls,
         measured,
