@@ -141,7 +141,7 @@ fn behind_a_gentle_end_a_flipped_byte_takes_nothing_away() {
         let (mut refusals, mut segments_begun) = (0, 0);
         // Such lengths that there is room for the seal at some ends of a segment, and none at others.
         for number in 0..40 {
-            let record = entry(900 + number, &vec![9; (number * 7 % 40) as usize]);
+            let record = entry(900 + number, &vec![9; (number * 7 % 64) as usize]);
             log.commit(std::slice::from_ref(&record)).unwrap();
             let before = last_written(&directory);
             log.seal().unwrap();
