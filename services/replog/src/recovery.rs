@@ -74,6 +74,13 @@ pub fn recover<S: StateMachine, D: Directory>(
     let read = |kept| {
         let mut recovery = Recovery::of_kept(settings, kept);
         let log = Log::open(directory.clone(), options, |record| recovery.visit(record))?;
+        if let Some(wal::Torn { segment, offset }) = log.torn() {
+            tracing::warn!(
+                segment,
+                offset,
+                "what was written last is not whole, and is left out: a crash has torn it, or the disk has damaged it"
+            );
+        }
         Ok::<_, RecoverError>((log, recovery.finish()?))
     };
     let (log, recovered) = read(machine.kept())?;

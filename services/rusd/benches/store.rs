@@ -63,7 +63,7 @@ impl Loader {
 
     fn apply(&mut self, batch: &[Entry]) {
         for entry in batch {
-            self.store.apply(entry).unwrap();
+            self.store.apply(entry).outcome.unwrap();
         }
         self.store.applied(self.index);
     }
@@ -151,7 +151,7 @@ fn compaction(loader: &mut Loader) {
     let revision = loader.store.reader().view().revision();
     let entry = loader.entry(Request::Compaction(pb::CompactionRequest { revision, physical: false }));
     let began = Instant::now();
-    loader.store.apply(&entry).unwrap();
+    loader.store.apply(&entry).outcome.unwrap();
     println!("{:>8.2} µs   a compaction of {revision} revisions", began.elapsed().as_secs_f64() * 1e6);
     let mut steps = Vec::new();
     while steps.is_empty() || loader.store.reader().view().keyspace.has_to_sweep() {

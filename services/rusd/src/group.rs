@@ -39,7 +39,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::hashes::CompactionHashes;
 use crate::lessor::Lessor;
-use crate::store::{Error, OtherReply, Outcome, Reader, Response};
+use crate::store::{Error, Held, OtherReply, Reader, Reply, Response};
 
 use asking::{Asked, Itself, decode_hash};
 pub use asking::{PeerHash, own_hash};
@@ -69,9 +69,16 @@ pub struct Done {
     pub response: Response,
     /// The term in which it was committed.
     pub term: u64,
+    /// Until it is on its way to the client.
+    pub held: Option<Held>,
 }
 
 impl Done {
+    /// Of the reply to a command, or why it did nothing.
+    pub fn of(reply: Reply, term: u64) -> Result<Self, Error> {
+        Ok(Self { response: reply.outcome?, term, held: reply.held })
+    }
+
     /// What a command of this kind comes to, and the term. A store that replies as to another contradicts itself: nobody may take that
     /// for a success.
     pub fn reply<R: TryFrom<Response, Error = OtherReply>>(self) -> Result<(R, u64), Status> {
@@ -89,7 +96,7 @@ impl Done {
 pub struct Group {
     cluster_id: u64,
     id: u64,
-    handle: Handle<Outcome>,
+    handle: Handle<Reply>,
     reader: Reader,
     peers: Peers,
     forwarder: Forwarder<LeaderState>,
@@ -106,7 +113,7 @@ impl Group {
     /// The group around a member that has started.
     pub fn new(
         (cluster_id, id): (u64, u64),
-        handle: Handle<Outcome>,
+        handle: Handle<Reply>,
         reader: Reader,
         lessor: Arc<Lessor>,
         hashes: CompactionHashes,
@@ -163,7 +170,7 @@ impl Group {
             SubmitError::NotHere => Error::TimeoutWaitAppliedIndex,
             SubmitError::Stopped => Error::Stopped,
         })?;
-        Ok(Done { response: committed.reply?, term: committed.term })
+        Done::of(committed.reply, committed.term)
     }
 
     /// Puts a command into the log if somebody leads who takes it; nobody learns what became of it.

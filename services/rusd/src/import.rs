@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::etcd_file::{self, EtcdFileError, wal};
+use crate::etcd_file::wal::{self, LogError};
+use crate::etcd_file::{self, EtcdFileError};
 use crate::flags::{Flags, Mistake, Url};
 use crate::server::{self, ServerError};
 use crate::settings::Settings;
@@ -41,10 +42,20 @@ pub enum CannotImport {
     Content(PathBuf, ImportError),
     /// The database lags behind the log.
     #[error(
-        "{0}: entries up to {1} were committed, and the database has them up to {2}: etcd was killed, or runs; start it there once and \
-         stop it gently, or take a snapshot and import that"
+        "{0}: the log has commands up to entry {1}, and the database has them up to {2}: etcd was killed, or runs, or others of its group \
+         wrote when it was stopped; start it there once and stop it gently (a group: all of it, without clients), or take a snapshot and \
+         import that"
     )]
     Killed(PathBuf, u64, u64),
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The log shall be elsewhere.
+    #[error(
+        "--import-in-place: what etcd left in {0} is taken over with its log in member/wal only: move etcd's log there, if it is in {1}, \
+         start once without --wal-dir, stop, and move member/wal to {1}"
+    )]
+    LogElsewhere(PathBuf, PathBuf),
     /// There is something already.
     #[error("--data-dir: {0} is there already; name a new one")]
     Exists(PathBuf),
@@ -110,9 +121,10 @@ fn read(source: &Path) -> Result<(State, Imported), CannotImport> {
         Refused::Content(error) => CannotImport::Content(database.clone(), error),
     })?;
     if source.is_dir() {
+        // Whatever of it the log says was committed: a member that is alone commits all of it at its next start, and others may have
+        // told who wrote that it is done.
         let log = source.join("member").join("wal");
-        let newer = wal::committed_after(&log, metadata.consistent_index).map_err(|error| wrong(error.to_string()))?;
-        if let Some(index) = newer {
+        if let Some(index) = wal::command_after(&log, metadata.consistent_index)? {
             return Err(CannotImport::Killed(source.to_owned(), index, metadata.consistent_index));
         }
     }

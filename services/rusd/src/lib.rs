@@ -1,6 +1,7 @@
 //! An etcd v3 server whose database is its log.
 
 pub mod api;
+pub mod aside;
 mod backup;
 pub mod bolt;
 pub mod compactor;

@@ -10,7 +10,7 @@ use replog::{Entry, RestoreError, SnapshotView, StateMachine};
 use service_kit::metrics::Times;
 use wal::BOUNDS_MICROS;
 
-use crate::store::{Command, Outcome, Request, Store};
+use crate::store::{Command, Reply, Request, Store};
 
 /// What a member counts of itself.
 #[derive(Debug)]
@@ -119,9 +119,9 @@ fn describe(entry: &Entry) -> String {
 }
 
 impl StateMachine for Timed {
-    type Reply = Outcome;
+    type Reply = Reply;
 
-    fn apply(&mut self, entry: &Entry) -> Outcome {
+    fn apply(&mut self, entry: &Entry) -> Reply {
         self.timed(entry, |store| store.apply(entry))
     }
 

@@ -11,6 +11,7 @@ use service_kit::grpc::{self, Status};
 use tokio::time::timeout;
 
 use crate::api::calls::Calls;
+use crate::aside::Aside;
 use crate::group::Group;
 use crate::hashes::CompactionHashes;
 use crate::lessor::Lessor;
@@ -19,7 +20,7 @@ use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
 use crate::space::Space;
 use crate::store::command::{self, Kind};
-use crate::store::{Caller, Error, Outcome, Reader, View};
+use crate::store::{Caller, Error, Reader, Reply, View};
 use crate::tokens::Tokens;
 use crate::watches::Signal;
 
@@ -35,7 +36,7 @@ pub struct Node {
     /// Its own.
     pub member_id: u64,
     /// Its place in the group.
-    pub handle: Handle<Outcome>,
+    pub handle: Handle<Reply>,
     /// What is published.
     pub reader: Reader,
     /// When leases end.
@@ -44,6 +45,12 @@ pub struct Node {
     pub group: Arc<Group>,
     /// What stands for users and passwords.
     pub tokens: Tokens,
+    /// Where passwords are hashed.
+    pub passwords: Aside,
+    /// Where more keys are read than a connection's thread may be kept busy with.
+    pub long_reads: Aside,
+    /// Where everything is hashed.
+    pub hashing: Aside,
     /// Hashes of before compactions.
     pub hashes: CompactionHashes,
     /// Calls of its clients.
@@ -97,7 +104,7 @@ impl Node {
                 match proposed {
                     None => group.submit(command).await,
                     Some(proposed) => match proposed.await {
-                        Ok(Committed { term, reply, .. }) => Ok(Done { response: reply?, term }),
+                        Ok(Committed { term, reply, .. }) => Done::of(reply, term),
                         // It has just ceased to lead, and nothing has happened.
                         Err(ProposeError::NotLeader(_)) => group.submit(command).await,
                         Err(error) => Err(refused(error)),

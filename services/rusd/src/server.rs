@@ -20,6 +20,7 @@ use wal::files::RealDirectory;
 
 use crate::api::Api;
 use crate::api::calls::Calls;
+use crate::aside::Aside;
 use crate::compactor;
 use crate::corruption::{self, Inconsistent};
 use crate::group::{Door, Group, Identity, IdentityError, peer_address};
@@ -34,7 +35,7 @@ use crate::settings::Settings;
 use crate::space::{self, Space};
 use crate::store::command::{self, Kind};
 use crate::store::spill::{self, Spill, SpillError};
-use crate::store::{Caller, Outcome, State, Store, watch};
+use crate::store::{Caller, Reply, State, Store, snapshot, watch};
 use crate::tls;
 use crate::tokens::Tokens;
 use crate::watches::{Signal, Watches};
@@ -99,7 +100,7 @@ pub enum ServerError {
 
 /// A running server.
 pub struct Server {
-    member: Member<Outcome>,
+    member: Member<Reply>,
     node: Arc<Node>,
     kit: kit::Server,
 }
@@ -171,7 +172,7 @@ impl Server {
 
 /// A member that has opened its log, and what wakes its worker threads.
 struct Joined {
-    member: Member<Outcome>,
+    member: Member<Reply>,
     node: Arc<Node>,
     signals: Vec<Arc<Signal>>,
 }
@@ -188,7 +189,8 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     }
     let peer_tls = settings.peer_tls.clone().filter(|_| settings.listen_peer.iter().any(|url| url.is_tls));
     let peer_tls = peer_tls.map(tls::open_peer).transpose()?;
-    let known = Identity::find(&settings, peer_tls.as_ref())?;
+    let checksum = taken.as_ref().map(snapshot::checksum);
+    let known = Identity::find(&settings, peer_tls.as_ref(), checksum)?;
     let (cluster_id, member_id) = (known.identity.cluster_id(), known.identity.member_id());
     let (origin, mut store) = match known.identity.is_founder {
         true => {
@@ -199,7 +201,11 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     };
     // As in etcd, it means nothing where there is nothing yet.
     let is_forced = settings.force_new_cluster && known.was_here;
-    let origin = if is_forced { Origin::Alone } else { origin };
+    let origin = match (is_forced, known.has_written) {
+        (true, _) => Origin::Alone,
+        (false, true) => Origin::GoOn,
+        (false, false) => origin,
+    };
     if is_forced {
         tracing::warn!("--force-new-cluster: all other members are removed; start without it the next time");
     }
@@ -246,6 +252,10 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         snapshots,
         origin,
         transport: Box::new(transport),
+    });
+    let member = member.map_err(|error| match error {
+        MemberError::LogLost => ServerError::Identity(IdentityError::LogLost(log.clone())),
+        error => error.into(),
     })?;
     known.identity.clone().has_log(&settings)?;
     let lessor = Arc::new(Lessor::new(settings.election));
@@ -273,6 +283,9 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         lessor,
         group,
         tokens,
+        passwords: Aside::on_half_of_the_processors("password"),
+        long_reads: Aside::on_half_of_the_processors("long-read"),
+        hashing: Aside::new("hash", 1),
         hashes,
         calls,
         measured,

@@ -46,10 +46,12 @@ pub fn member_id(mut peer_urls: Vec<String>, distinction: &str) -> u64 {
     hash(peer_urls.concat().as_bytes())
 }
 
-/// The number of a group with these founders: etcd's `genID`.
-pub fn cluster_id(founders: &[Founder], token: &str) -> u64 {
+/// The number of a group with these founders: etcd's `genID`. Where several begin with something that was taken over, its checksum goes in:
+/// a member that begins with something else, or with nothing, is of another group then, and no other talks to it.
+pub fn cluster_id(founders: &[Founder], token: &str, taken: Option<u32>) -> u64 {
     let mut ids = founders.iter().map(|founder| founder.id(token)).collect::<Vec<_>>();
     ids.sort_unstable();
+    ids.extend(taken.filter(|_| founders.len() > 1).map(u64::from));
     hash(&ids.iter().flat_map(|id| id.to_be_bytes()).collect::<Vec<_>>())
 }
 
@@ -379,7 +381,7 @@ mod tests {
     fn numbers_are_those_of_etcd() {
         let settings = settings(&[]).unwrap();
         assert_eq!(format!("{:x}", settings.founders[0].id(&settings.token)), "8e9e05c52164694d");
-        assert_eq!(format!("{:x}", cluster_id(&settings.founders, &settings.token)), "cdf818194e3a8c32");
+        assert_eq!(format!("{:x}", cluster_id(&settings.founders, &settings.token, None)), "cdf818194e3a8c32");
     }
 
     #[test]
@@ -431,7 +433,15 @@ mod tests {
         let (a, b) = (founder("a", "x"), founder("b", "y"));
         assert_ne!(a.id("t"), b.id("t"));
         assert_ne!(a.id("t"), a.id("u"));
-        assert_eq!(cluster_id(&[a.clone(), b.clone()], "t"), cluster_id(&[b, a], "t"));
+        let both = [a.clone(), b.clone()];
+        assert_eq!(cluster_id(&both, "t", None), cluster_id(&[b, a.clone()], "t", None));
+        let numbers = [None, Some(1), Some(2)].map(|taken| cluster_id(&both, "t", taken));
+        assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[2] != numbers[0]);
+        assert_eq!(
+            cluster_id(std::slice::from_ref(&a), "t", Some(1)),
+            cluster_id(&[a], "t", None),
+            "one that is alone differs from nobody"
+        );
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod log_time;
 pub mod quota;
 mod range;
 mod record;
+mod replies;
 mod reply;
 pub mod snapshot;
 pub mod spill;
@@ -52,6 +53,8 @@ pub use lease::{Lease, Leases};
 use log_time::LogTime;
 pub use range::Found;
 pub use record::{Fields, Record, Revision};
+use replies::Replies;
+pub use replies::{Held, Reply};
 pub use reply::{NewestRevision, OtherReply};
 pub use spill::Spill;
 pub use state::{Outcome, Response, Room, State};
@@ -79,6 +82,8 @@ pub struct Store {
     scratch: Vec<u8>,
     /// Where values go that are too many for the memory, if anywhere.
     spill: Option<Spill>,
+    /// What was read for those who wait.
+    replies: Replies,
     /// Commands since that was looked at last.
     applied: usize,
 }
@@ -89,7 +94,19 @@ impl Default for Store {
         let reader = Reader::new(state.clone());
         let (on_publish, on_compaction, scratch) = (None, None, Vec::new());
         let log_time = LogTime::default();
-        Self { state, applied_index: 0, log_time, reader, on_publish, on_compaction, scratch, spill: None, applied: 0 }
+        let replies = Replies::default();
+        Self {
+            state,
+            applied_index: 0,
+            log_time,
+            reader,
+            on_publish,
+            on_compaction,
+            scratch,
+            spill: None,
+            replies,
+            applied: 0,
+        }
     }
 }
 
@@ -190,10 +207,11 @@ impl Store {
 }
 
 impl StateMachine for Store {
-    type Reply = Outcome;
+    type Reply = Reply;
 
-    fn apply(&mut self, entry: &Entry) -> Outcome {
-        self.apply_within(entry, Room::FULL)
+    fn apply(&mut self, entry: &Entry) -> Reply {
+        let outcome = self.apply_within(entry, self.replies.room());
+        self.replies.reply(outcome)
     }
 
     fn apply_unasked(&mut self, entry: &Entry) {
@@ -247,7 +265,7 @@ mod tests {
             index += 1;
             let data = Command { caller: Caller::Server, request }.encode();
             let entry = Entry { index, term: 1, kind: replog::EntryKind::Command, time_millis: 0, data };
-            store.apply(&entry).unwrap();
+            store.apply(&entry).outcome.unwrap();
             store.applied(index);
         };
         (Store::default(), apply)
@@ -256,6 +274,33 @@ mod tests {
     fn entry(request: Request) -> Entry {
         let data = Command { caller: Caller::Server, request }.encode();
         Entry { index: 1, term: 1, kind: replog::EntryKind::Command, time_millis: 0, data }
+    }
+
+    /// A dozen clients that take no answers had half a gigabyte of them, one by one within their bound.
+    #[test]
+    fn replies_that_nobody_has_sent_yet_have_a_bound_together() {
+        let (mut store, mut apply) = store();
+        for number in 0..30 {
+            let (key, value) = (format!("k{number}").into(), vec![7; 1 << 20].into());
+            apply(&mut store, Request::Put(pb::PutRequest { key, value, ..Default::default() }));
+        }
+        let operation = |request| pb::RequestOp { request: Some(request) };
+        let put = pb::PutRequest { key: "done".into(), ..Default::default() };
+        let all = pb::RangeRequest { key: "k".into(), range_end: "l".into(), ..Default::default() };
+        let one = pb::RangeRequest { key: "done".into(), ..Default::default() };
+        let mut ask = |read: &pb::RangeRequest| {
+            let success = vec![
+                operation(pb::request_op::Request::RequestPut(put.clone())),
+                operation(pb::request_op::Request::RequestRange(read.clone())),
+            ];
+            store.apply(&entry(Request::Txn(pb::TxnRequest { success, ..Default::default() })))
+        };
+        let mut held: Vec<Reply> = (0..3).map(|_| ask(&all)).collect();
+        assert!(held.iter().all(|reply| reply.outcome.is_ok()));
+        assert_eq!(ask(&all).outcome, Err(Error::AnswerTooLarge));
+        assert!(ask(&one).outcome.is_ok(), "small ones are answered all the same");
+        held.pop();
+        assert!(ask(&all).outcome.is_ok());
     }
 
     /// A leader that is busy for longer than an election is no leader any more.
@@ -295,6 +340,47 @@ mod tests {
         let halves =
             [entry(Request::DeleteRange(delete("0000", "3000"))), entry(Request::DeleteRange(delete("3000", "\0")))];
         assert!(store.takes_long(halves.iter().map(|entry| (entry, false))), "together they do");
+    }
+
+    /// A stream held all that was there when it began, for as long as its client did not read: as much memory as data, for each.
+    #[test]
+    fn a_stream_of_ranges_shows_one_revision_and_holds_none() {
+        let (mut store, mut apply) = store();
+        let put = |key: &str, value: &str| {
+            Request::Put(pb::PutRequest {
+                key: key.to_owned().into(),
+                value: value.to_owned().into(),
+                ..Default::default()
+            })
+        };
+        for key in ["a", "b", "c", "d", "e"] {
+            apply(&mut store, put(key, "old"));
+        }
+        let request = |limit| pb::RangeRequest { key: "a".into(), range_end: "z".into(), limit, ..Default::default() };
+        let reader = store.reader();
+        let mut streams = [0, 4].map(|limit| reader.view().chunks(request(limit)).unwrap());
+        let mut next = |keys_max| streams.each_mut().map(|stream| stream.next_chunk(&reader.view(), keys_max));
+        let keys = |chunk: &pb::RangeResponse| {
+            chunk.kvs.iter().map(|kv| (kv.key.clone(), kv.value.clone())).collect::<Vec<_>>()
+        };
+        let of = |keys: &[&'static str]| {
+            keys.iter().map(|key| ((*key).into(), "old".into())).collect::<Vec<(bytes::Bytes, bytes::Bytes)>>()
+        };
+        for first in next(2) {
+            assert_eq!(keys(&first.unwrap().unwrap()), of(&["a", "b"]));
+        }
+        apply(&mut store, put("c", "new"));
+        apply(&mut store, put("cc", "new"));
+        apply(&mut store, Request::DeleteRange(pb::DeleteRangeRequest { key: "d".into(), ..Default::default() }));
+        let [all, limited] = next(3).map(|chunk| chunk.unwrap().unwrap());
+        assert_eq!((keys(&all), all.more, all.count), (of(&["c", "d", "e"]), false, 5));
+        assert_eq!((keys(&limited), limited.more, limited.count), (of(&["c", "d"]), true, 5));
+        assert_eq!(limited.header.unwrap().revision, 6);
+        assert!(next(1).iter().all(|end| *end == Ok(None)));
+        let mut late = reader.view().chunks(pb::RangeRequest { revision: 6, ..request(0) }).unwrap();
+        assert!(late.next_chunk(&reader.view(), 1).is_ok());
+        apply(&mut store, Request::Compaction(pb::CompactionRequest { revision: 7, physical: false }));
+        assert_eq!(late.next_chunk(&reader.view(), 1), Err(Error::Compacted));
     }
 
     /// How long it takes: `cargo test --release -p rusd --lib how_long -- --ignored --nocapture`.

@@ -115,11 +115,12 @@ impl Tokens {
 }
 
 impl SimpleTokens {
-    /// A new token of a user: letters that nobody can guess, and the index at the time, as in etcd.
-    pub fn issue(&self, user: String, applied_index: u64) -> IssuedToken {
+    /// A new token of a user whose password was checked: letters that nobody can guess, and the index at the time, as in etcd.
+    pub fn issue(&self, user: String, auth_revision: u64, applied_index: u64) -> IssuedToken {
         let letter = |_| char::from(b'a' + rand::random_range(0..26_u8));
         let letters = (0..LETTERS).map(letter).collect::<String>();
-        IssuedToken { user, token: format!("{letters}.{applied_index}"), ttl_seconds: self.ttl_seconds }
+        let token = format!("{letters}.{applied_index}");
+        IssuedToken { user, token, ttl_seconds: self.ttl_seconds, auth_revision }
     }
 
     fn renewal(&self, token: &str, user: &str, expires_millis: u64, now_millis: u64) -> Option<IssuedToken> {
@@ -136,7 +137,8 @@ impl SimpleTokens {
             renewals.retain(|_, asked| now_millis < *asked + pause_millis);
         }
         renewals.insert(token.to_owned(), now_millis);
-        Some(IssuedToken { user: user.to_owned(), token: token.to_owned(), ttl_seconds: self.ttl_seconds })
+        let (user, token) = (user.to_owned(), token.to_owned());
+        Some(IssuedToken { user, token, ttl_seconds: self.ttl_seconds, auth_revision: 0 })
     }
 }
 

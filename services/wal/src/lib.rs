@@ -55,7 +55,8 @@
 //! A failed write or sync poisons the log: the kernel may have dropped what it could not write, so that a second sync would
 //! lie. Only opening it again tells what is there.
 //!
-//! What cannot be told: whether the last batch of all was damaged after its sync, or torn before it. It is taken for torn.
+//! What cannot be told: whether the last batch before a crash was damaged after its sync, or torn before it. It is taken for torn, and
+//! [`Log::torn`] says where. At a gentle end the log is *sealed*: a cut in a batch of its own says that everything in front of it is safe.
 
 mod error;
 pub mod files;
@@ -70,7 +71,7 @@ mod sync_times;
 mod writer;
 
 pub use error::{CommitError, OpenError};
-pub use log::{Log, Options};
+pub use log::{Log, Options, Torn};
 pub use open::is_begun;
 pub use record::{Kind, PAYLOAD_BYTES_MAX, Record};
 pub use sync_times::{BOUNDS_MICROS, SyncRecorder, SyncTimes};

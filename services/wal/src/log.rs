@@ -13,7 +13,7 @@ use crate::rotation::Ahead;
 use crate::segment;
 
 /// What is written ends at a multiple of this, with zeros.
-const PAGE_BYTES: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = 4096;
 /// The largest batch: offsets have 32 bits.
 const BATCH_BYTES_MAX: u64 = 2 << 30;
 
@@ -54,6 +54,16 @@ impl<F> Segment<F> {
     }
 }
 
+/// Where the end of a log that was opened is the beginning of something that is not whole: a write that a crash has torn, which was never
+/// acknowledged; or the last write before a crash, of which a disk has changed a byte, which was. Nobody can tell them apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// The name of the segment's file.
+    pub segment: String,
+    /// The byte at which it begins.
+    pub offset: u64,
+}
+
 /// What is repeated at the beginning of every segment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
@@ -75,6 +85,7 @@ pub struct Log<D: Directory> {
     pub(crate) renamed: u64,
     pub(crate) renamed_safe: u64,
     pub(crate) end: u32,
+    pub(crate) torn: Option<Torn>,
     pub(crate) groups: BTreeMap<u16, Group>,
     /// Kept for its allocation.
     buffer: Vec<u8>,
@@ -94,6 +105,7 @@ impl<D: Directory> Log<D> {
             renamed: 0,
             renamed_safe: 0,
             end: 0,
+            torn: None,
             groups: BTreeMap::new(),
             buffer: Vec::new(),
             poisoned: None,
@@ -115,14 +127,11 @@ impl<D: Directory> Log<D> {
             return Err(CommitError::TooLarge(bytes));
         }
         let room = self.segments.back().map_or(0, |segment| segment.bytes.saturating_sub(self.end.into()));
-        let written = if bytes <= room {
-            self.write(self.end, records, false)
+        if bytes <= room {
+            self.write(self.end, records, None)?;
         } else {
             self.add_segment(bytes)?;
-            self.write(0, records, true)
-        };
-        if let Err((what, source)) = written {
-            return Err(self.poison(what, source));
+            self.write(0, records, None)?;
         }
         for record in records {
             remember(&mut self.groups, record);
@@ -130,20 +139,47 @@ impl<D: Directory> Log<D> {
         self.collect()
     }
 
+    /// Says behind the last batch, in one of its own, that everything before is safe. Otherwise only the next batch says so, and a byte of the
+    /// last one that a disk has changed would be taken for what a crash has left. For a gentle end; more may be committed all the same.
+    pub fn seal(&mut self) -> Result<(), CommitError> {
+        if let Some(poisoned) = &self.poisoned {
+            return Err(poisoned.clone());
+        }
+        // Without syncs nothing is known to be safe.
+        let Some(segment) = self.segments.back().filter(|_| self.options.sync) else { return Ok(()) };
+        let seal = segment::cut(self.end);
+        if u64::from(self.end) + seal.size() as u64 <= segment.bytes {
+            return self.write(self.end, &[], Some(seal));
+        }
+        // The head of a segment says where the one before ends.
+        self.add_segment(0)?;
+        self.write(0, &[], None)
+    }
+
     /// Encodes, writes and syncs one batch.
-    fn write(&mut self, batch: u32, records: &[Record], is_first: bool) -> Result<(), (&'static str, io::Error)> {
+    fn write(&mut self, batch: u32, records: &[Record], seal: Option<Raw<'_>>) -> Result<(), CommitError> {
+        let written = self.try_write(batch, records, seal);
+        written.map_err(|(what, source)| self.poison(what, source))
+    }
+
+    fn try_write(
+        &mut self,
+        batch: u32,
+        records: &[Record],
+        seal: Option<Raw<'_>>,
+    ) -> Result<(), (&'static str, io::Error)> {
         let Some(segment) = self.segments.back_mut() else {
             return Err(("finding a segment", io::ErrorKind::NotFound.into()));
         };
         let number = segment.number;
-        assert_eq!(is_first, batch == 0, "a segment begins with its head, and nothing else does");
         self.buffer.clear();
         let mut encode = |raw: Raw<'_>| {
             segment.note(raw.code, raw.group, raw.index);
             let offset = batch + self.buffer.len() as u32;
             raw.encode(number, offset, &mut self.buffer);
         };
-        if is_first {
+        // A segment begins with its head, and nothing else does.
+        if batch == 0 {
             encode(segment::head(number, self.end));
             for record in repeated(&self.groups) {
                 encode(raw(record, batch));
@@ -152,6 +188,7 @@ impl<D: Directory> Log<D> {
         for record in records {
             encode(raw(record, batch));
         }
+        seal.into_iter().for_each(&mut encode);
         let end = u64::from(batch) + self.buffer.len() as u64;
         assert!(end <= segment.bytes, "a batch that ends at {end} does not fit a segment of {} bytes", segment.bytes);
         // Up to a whole page: the system need not read what stood there in an earlier life of the file.
@@ -170,6 +207,11 @@ impl<D: Directory> Log<D> {
         let poisoned = CommitError::Poisoned { what, source: Arc::new(source) };
         self.poisoned = Some(poisoned.clone());
         poisoned
+    }
+
+    /// What stood behind its end when it was opened, and was not whole: see [`Torn`].
+    pub fn torn(&self) -> Option<&Torn> {
+        self.torn.as_ref()
     }
 
     /// The directory it is in.

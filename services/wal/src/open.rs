@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::error::OpenError;
 use crate::files::{Directory, File};
-use crate::log::{Log, Options, Segment, remember};
+use crate::log::{Log, Options, PAGE_BYTES, Segment, Torn, remember};
 use crate::record::{Code, Record};
 use crate::rotation::{Ahead, NEW, SPARE};
 use crate::segment::{self, Damage};
@@ -140,6 +140,11 @@ impl<D: Directory> Log<D> {
     /// Makes the end of the log what it was shown to be, whatever happens next.
     fn secure(&mut self, segment: &Segment<D::File>, bytes: &[u8], end: segment::End) -> Result<(), OpenError> {
         let name = segment::name(segment.number);
+        // What is written ends with zeros up to a page.
+        let page_end = (end.offset as usize).next_multiple_of(PAGE_BYTES as usize).min(bytes.len());
+        if bytes.get(end.offset as usize..page_end).is_some_and(|rest| rest.iter().any(|byte| *byte != 0)) {
+            self.torn = Some(Torn { segment: name.clone(), offset: end.offset.into() });
+        }
         // The last batch may be in the page cache only: its writer was killed before the sync, or the sync failed and left
         // pages that count as clean. It was shown, so it must stay, and only what is written again is sure to be written.
         let mut again = bytes.get(end.batch as usize..end.offset as usize).unwrap_or_default().to_vec();

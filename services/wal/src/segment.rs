@@ -36,7 +36,7 @@ pub(crate) fn has_head(number: u64, bytes: &[u8]) -> bool {
 }
 
 /// The record that is written behind the end of a log that was found. It belongs to the last batch, with which it is written: a
-/// batch of its own would say that the one before is safe.
+/// batch of its own would say that the one before is safe, which is what it says as a seal.
 pub(crate) fn cut(last_batch: u32) -> Raw<'static> {
     Raw { code: Code::Cut, group: 0, batch: last_batch, term: 0, index: 0, payload: b"" }
 }

@@ -133,6 +133,47 @@ fn every_flipped_byte_gives_a_prefix_or_a_refusal() {
     }
 }
 
+/// A byte of the last write that a disk changed while the server did not run was no damage, but a shorter log: an acknowledged write was gone.
+#[test]
+fn behind_a_gentle_end_a_flipped_byte_takes_nothing_away() {
+    for (directory, mut written) in [small_log(), recycled_log()] {
+        let mut log = Log::open(directory.clone(), OPTIONS, |_| ()).unwrap();
+        let (mut refusals, mut segments_begun) = (0, 0);
+        // Such lengths that there is room for the seal at some ends of a segment, and none at others.
+        for number in 0..40 {
+            let record = entry(900 + number, &vec![9; (number * 7 % 64) as usize]);
+            log.commit(std::slice::from_ref(&record)).unwrap();
+            let before = last_written(&directory);
+            log.seal().unwrap();
+            segments_begun += usize::from(last_written(&directory) != before);
+            written.push((record.index, record.payload.to_vec()));
+            for offset in 0..OPTIONS.segment_bytes as usize {
+                let copy = directory.copy();
+                copy.damage(&before, |bytes| bytes[offset] ^= 0x01).unwrap();
+                match prefix_or_refusal(&copy, &written, &format!("{before} byte {offset}")) {
+                    None => refusals += 1,
+                    Some(count) => assert_eq!(count, written.len(), "{before} byte {offset}"),
+                }
+            }
+        }
+        assert!(refusals > 1_000 && segments_begun > 0, "{refusals}, {segments_begun}");
+    }
+}
+
+#[test]
+fn what_is_cut_off_is_told_and_what_a_file_held_before_is_not() {
+    for (directory, _) in [small_log(), recycled_log()] {
+        let open = |directory: &SimulatedDirectory| Log::open(directory.clone(), OPTIONS, |_| ()).unwrap();
+        assert_eq!(open(&directory.copy()).torn(), None);
+        let name = last_written(&directory);
+        let last = directory.contents(&name).unwrap().iter().rposition(|byte| *byte != 0).unwrap();
+        directory.damage(&name, |bytes| bytes[last] ^= 1).unwrap();
+        let log = open(&directory);
+        let torn = log.torn().unwrap();
+        assert!(torn.segment == name && (1..last as u64).contains(&torn.offset), "{torn:?}");
+    }
+}
+
 #[test]
 fn every_truncation_gives_a_prefix_or_a_refusal() {
     for (directory, written) in [small_log(), recycled_log()] {

@@ -27,7 +27,7 @@ use crate::recovery::{RecoverError, Recovered, RecoveryError, recover};
 use crate::replica::{Fatal, ReplicatedLog};
 use crate::settings::Settings;
 
-/// What an empty directory means; or that who was in the group is not there any more.
+/// What an empty directory means; or that it must not be empty; or that who was in the group is not there any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// This member founds a group with these, all of whom say the same.
@@ -37,9 +37,11 @@ pub enum Origin {
     FoundAfter(Membership, u64),
     /// This member was, or will be, added to a group that exists; it waits to hear from it.
     Join,
+    /// This member has been in its group before, and has had a log: it goes on with that. Refused where nothing is in the log.
+    GoOn,
     /// The others are lost for good, and this member goes on as the only one, with all that its log has, decided or not. Should the
-    /// others come back with what they have, there are two groups. On an empty directory it founds a group of itself. Refused to a state
-    /// machine that keeps its state itself: see [`MemberError::KeepsItself`].
+    /// others come back with what they have, there are two groups. Refused where nothing is in the log, and to a state machine that keeps
+    /// its state itself: see [`MemberError::KeepsItself`].
     Alone,
 }
 
@@ -59,7 +61,7 @@ pub struct Start<S, D> {
     pub wal: D,
     /// The directory of the snapshots, which nothing else uses.
     pub snapshots: D,
-    /// Looked at only where there is no log yet; but for [`Origin::Alone`].
+    /// Looked at only where there is no log yet; but for [`Origin::GoOn`] and [`Origin::Alone`].
     pub origin: Origin,
     /// The member's side of the network.
     pub transport: Box<dyn Transport>,
@@ -92,6 +94,12 @@ pub enum MemberError {
         "a state machine that keeps its state over a restart cannot go on alone: restore a snapshot into a new group instead"
     )]
     KeepsItself,
+    /// There was a log, and nothing is in it any more.
+    #[error(
+        "write-ahead log: nothing is in it, and this member has had one: it would forget what it has acknowledged. Restore the directory, or \
+         remove this member from the group and add a new one"
+    )]
+    LogLost,
     /// A thread cannot be started.
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
@@ -247,14 +255,9 @@ fn open<S: StateMachine, D: Directory>(
     origin: Origin,
 ) -> Result<(Log<D>, Recovered), MemberError> {
     let (mut wal, recovered) = recover(directory, options, settings, machine)?;
-    let origin = match origin {
-        Origin::Alone if recovered.is_empty() => {
-            machine.goes_on_alone(id);
-            Origin::Found(Membership::of([id]))
-        }
-        origin => origin,
-    };
     match origin {
+        // Files without content, as a file system may leave them, are no log.
+        Origin::GoOn | Origin::Alone if recovered.is_empty() => Err(MemberError::LogLost),
         // Everything in the log would be applied, decided or not, before the log says that it is.
         Origin::Alone if machine.kept() > 0 => Err(MemberError::KeepsItself),
         Origin::Alone => {
@@ -273,7 +276,7 @@ fn open<S: StateMachine, D: Directory>(
         Origin::FoundAfter(membership, after) if recovered.is_empty() => {
             found(settings, machine, membership, snapshots, after, &mut wal).map(|recovered| (wal, recovered))
         }
-        Origin::Found(_) | Origin::FoundAfter(..) | Origin::Join => Ok((wal, recovered)),
+        Origin::Found(_) | Origin::FoundAfter(..) | Origin::Join | Origin::GoOn => Ok((wal, recovered)),
     }
 }
 

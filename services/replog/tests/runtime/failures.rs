@@ -7,7 +7,7 @@ use std::{fs, thread};
 
 use futures::executor::block_on;
 use replog::Membership;
-use replog::runtime::{Limits, LocalNetwork, Origin, ProposeError, ReadError, RequestError};
+use replog::runtime::{Limits, LocalNetwork, MemberError, Origin, ProposeError, ReadError, RequestError};
 use replog::{Change, ReadLevel, Settings};
 use wal::files::{Fault, SimulatedDirectory};
 
@@ -33,6 +33,27 @@ fn a_failed_sync_ends_the_member_and_nobody_waits_for_ever() {
     assert_eq!(running.handle.try_read(ReadLevel::Lease, 0), None);
     let change = running.handle.change_membership(vec![Change::AddLearner(2)]);
     assert_eq!(block_on(change), Err(RequestError::Stopped));
+}
+
+/// Files without content are not what a member had whose vote and whose entries were in them.
+#[test]
+fn a_member_that_had_a_log_does_not_go_on_without_one() {
+    for origin in [Origin::GoOn, Origin::Alone] {
+        let directories = (SimulatedDirectory::default(), SimulatedDirectory::default());
+        let network = LocalNetwork::default().join(1);
+        let refused = start_in(1, settings(), Limits::default(), directories, origin, network);
+        assert!(matches!(refused, Err(MemberError::LogLost)));
+    }
+    let (wal, snapshots) = (SimulatedDirectory::default(), SimulatedDirectory::default());
+    let start = |origin| {
+        let (directories, network) = ((wal.clone(), snapshots.clone()), LocalNetwork::default().join(1));
+        start_in(1, settings(), Limits::default(), directories, origin, network).unwrap()
+    };
+    for origin in [Origin::Found(Membership::of([1])), Origin::GoOn] {
+        let running = start(origin);
+        running.wait_until_it_leads();
+        running.propose("command").unwrap();
+    }
 }
 
 #[test]

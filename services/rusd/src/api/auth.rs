@@ -11,7 +11,7 @@ use service_kit::grpc::{self, Code, Status, Unary, decode};
 use crate::api::kv::header_of;
 use crate::api::{Answer, Api, refuse};
 use crate::jwt::Claims;
-use crate::node::now_millis;
+use crate::node::{Node, now_millis};
 use crate::proto::etcdserverpb as pb;
 use crate::store::command::Kind;
 use crate::store::{Access, Caller, Error, View};
@@ -60,25 +60,31 @@ impl Api {
         let request: pb::AuthenticateRequest = decode(message)?;
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
-            let (view, _) = node.view().await?;
-            let (hash, auth_revision) = view.auth.password(&request.name)?;
-            let (hash, password) = (hash.clone(), request.password);
-            let is_right = slowly(move || bcrypt::verify(password, &String::from_utf8_lossy(&hash))).await?;
-            if !is_right.unwrap_or(false) {
-                return Err(Error::AuthFailed.into());
-            }
-            let simple = match &node.tokens {
-                Tokens::Simple(simple) => simple,
-                Tokens::Jwt(jwt) => {
-                    let token = jwt.make(&Claims { user: request.name, auth_revision }, now_millis());
-                    let token = token.ok_or_else(|| Status::new(Code::Unknown, VERIFY_ONLY))?;
-                    return Ok(grpc::encode(&pb::AuthenticateResponse { header: Some(node.header_now()), token }));
+            loop {
+                let (view, _) = node.view().await?;
+                let (hash, auth_revision) = view.auth.password(&request.name)?;
+                let (hash, password) = (hash.clone(), request.password.clone());
+                let verify = move || bcrypt::verify(password, &String::from_utf8_lossy(&hash));
+                if !node.passwords.run(verify).await?.unwrap_or(false) {
+                    return Err(Error::AuthFailed.into());
                 }
-            };
-            let issued = simple.issue(request.name, node.handle.status().applied);
-            let done = node.propose(&Caller::Server, Kind::Authenticate, &issued.encode_to_vec()).await?;
-            let header = header_of(&node, done)?;
-            Ok(grpc::encode(&pb::AuthenticateResponse { header, token: issued.token }))
+                let simple = match &node.tokens {
+                    Tokens::Simple(simple) => simple,
+                    Tokens::Jwt(jwt) => {
+                        let token = jwt.make(&Claims { user: request.name, auth_revision }, now_millis());
+                        let token = token.ok_or_else(|| Status::new(Code::Unknown, VERIFY_ONLY))?;
+                        return Ok(grpc::encode(&pb::AuthenticateResponse { header: Some(node.header_now()), token }));
+                    }
+                };
+                let issued = simple.issue(request.name.clone(), auth_revision, node.handle.status().applied);
+                let done = node.propose(&Caller::Server, Kind::Authenticate, &issued.encode_to_vec()).await;
+                // The password may have changed while it was checked.
+                if done.as_ref().is_err_and(|status| status.message == Error::AuthOldRevision.message()) {
+                    continue;
+                }
+                let header = header_of(&node, done?)?;
+                return Ok(grpc::encode(&pb::AuthenticateResponse { header, token: issued.token }));
+            }
         })))
     }
 
@@ -92,8 +98,7 @@ impl Api {
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
             if needs_password && request.hashed_password.is_empty() {
-                request.hashed_password =
-                    hashed(std::mem::take(&mut request.password), node.settings.bcrypt_cost).await?;
+                request.hashed_password = hashed(&node, std::mem::take(&mut request.password)).await?;
             }
             let done = node.propose(&caller, Kind::AuthUserAdd, &request.encode_to_vec()).await?;
             Ok(grpc::encode(&pb::AuthUserAddResponse { header: header_of(&node, done)? }))
@@ -106,8 +111,7 @@ impl Api {
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
             if request.hashed_password.is_empty() {
-                request.hashed_password =
-                    hashed(std::mem::take(&mut request.password), node.settings.bcrypt_cost).await?;
+                request.hashed_password = hashed(&node, std::mem::take(&mut request.password)).await?;
             }
             let done = node.propose(&caller, Kind::AuthUserChangePassword, &request.encode_to_vec()).await?;
             Ok(grpc::encode(&pb::AuthUserChangePasswordResponse { header: header_of(&node, done)? }))
@@ -157,15 +161,10 @@ impl Api {
 }
 
 /// The hash as it stands in a command.
-async fn hashed(password: String, cost: u32) -> Result<String, Status> {
-    let hash = slowly(move || bcrypt::hash(password, cost)).await?;
+async fn hashed(node: &Node, password: String) -> Result<String, Status> {
+    let cost = node.settings.bcrypt_cost;
+    let hash = node.passwords.run(move || bcrypt::hash(password, cost)).await?;
     // bcrypt refuses what is longer than it can tell apart, and so does etcd.
     let hash = hash.map_err(|error| Status::new(Code::Unknown, format!("bcrypt: {error}")))?;
     Ok(STANDARD.encode(hash))
-}
-
-/// Runs what takes tens of milliseconds on a thread of its own: connections go on meanwhile.
-async fn slowly<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| Status::new(Code::Internal, "rusd: hashing a password was interrupted"))
 }

@@ -14,10 +14,12 @@ use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::range_request::SortTarget;
 use crate::proto::mvccpb::KeyValue;
 use crate::store::command::Kind;
-use crate::store::{Access, Caller, Counts, Error, Keys, NewestRevision, View, check, quota};
+use crate::store::{Access, Caller, Counts, Keys, NewestRevision, View, check, quota};
 
 /// Keys of the first message of a stream of ranges, as in etcd.
 const FIRST_CHUNK_KEYS: usize = 10;
+/// Keys that a read may look at on its connection's thread: some milliseconds.
+const QUICK_KEYS: usize = 20_000;
 /// How often a physical compaction looks whether it is done.
 const SWEEP_ROUND: Duration = Duration::from_millis(10);
 
@@ -25,7 +27,8 @@ impl Api {
     pub(super) fn range(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
         let request: pb::RangeRequest = decode(message)?;
         check::range(&request)?;
-        self.look(request.serializable, call, move |node, caller, view, term| {
+        let is_long = !request.range_end.is_empty() && self.node.reader.view().keys_looked_at(&request) > QUICK_KEYS;
+        self.look_at_many(is_long, request.serializable, call, move |node, caller, view, term| {
             view.check(caller, Access::Read(Keys::new(&request.key, &request.range_end)))?;
             let found = view.range(&request)?;
             Counts::add(&node.reader.counts().ranges, 1);
@@ -56,6 +59,27 @@ impl Api {
         })))
     }
 
+    /// As [`Api::look`]; aside, if it takes long: other connections of the thread would wait.
+    fn look_at_many(
+        &self,
+        is_long: bool,
+        is_serializable: bool,
+        call: &grpc::Caller,
+        look: impl Fn(&Node, &Caller, &View, u64) -> Answer + Send + 'static,
+    ) -> Result<Unary, Status> {
+        if !is_long {
+            return self.look(is_serializable, call, look);
+        }
+        let (node, call) = (Arc::clone(&self.node), call.clone());
+        Ok(Unary::Later(Box::pin(async move {
+            let turn = node.long_reads.turn().await?;
+            let (view, term) = newest(&node, is_serializable).await?;
+            let caller = node.caller(&call, &view)?;
+            let of_thread = Arc::clone(&node);
+            turn.run(move || look(&of_thread, &caller, &view, term)).await?
+        })))
+    }
+
     pub(super) fn put(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
         let request: pb::PutRequest = decode(message.clone())?;
         check::put(&request)?;
@@ -82,13 +106,19 @@ impl Api {
         let request: pb::TxnRequest = decode(message.clone())?;
         check::txn(&request, self.node.settings.transaction_operations_max)?;
         if check::is_read_only(&request) {
-            return self.look(check::is_serializable(&request), call, move |node, caller, view, term| {
-                view.check(caller, Access::Txn(&request))?;
-                let mut response = view.read_only_txn(&request)?;
-                node.reader.counts().txn(&response);
-                fill(node, &mut response.header, term);
-                Ok(grpc::encode(&response))
-            });
+            let is_long = self.node.reader.view().keys_looked_at_by(&request) > QUICK_KEYS;
+            return self.look_at_many(
+                is_long,
+                check::is_serializable(&request),
+                call,
+                move |node, caller, view, term| {
+                    view.check(caller, Access::Txn(&request))?;
+                    let mut response = view.read_only_txn(&request)?;
+                    node.reader.counts().txn(&response);
+                    fill(node, &mut response.header, term);
+                    Ok(grpc::encode(&response))
+                },
+            );
         }
         let cost = quota::cost_of_txn(&request);
         if cost > 0 {
@@ -138,25 +168,20 @@ impl Api {
             let Some(message) = requests.only().await? else { return Ok(()) };
             let mut request: pb::RangeRequest = decode(message)?;
             check::range_stream(&request)?;
-            let now = node.look_now(request.serializable, |view, term| (view.clone(), term));
-            let (view, term) = match now {
-                Some(seen) => seen,
-                None => node.view().map_ok(|(view, ticket)| (view, ticket.term)).await?,
-            };
+            let (view, term) = newest(&node, request.serializable).await?;
             let caller = node.caller(&call, &view)?;
             view.check(&caller, Access::Read(Keys::new(&request.key, &request.range_end)))?;
-            let begun_at = view.revision().max(request.revision);
-            let at = if request.revision > 0 { request.revision } else { begun_at };
             let target = SortTarget::try_from(request.sort_target).unwrap_or(SortTarget::Key);
             // What is sorted by its value needs one until then.
             let drops_values = target == SortTarget::Value && std::mem::take(&mut request.keys_only);
             let mut chunks = view.chunks(request)?;
             Counts::add(&node.reader.counts().ranges, 1);
             let mut keys = FIRST_CHUNK_KEYS;
-            while let Some(mut chunk) = chunks.next_chunk(keys) {
-                if node.reader.view().keyspace.compacted() > at {
-                    return Err(Error::Compacted.into());
-                }
+            // A client that does not read holds nothing of what was.
+            drop(view);
+            loop {
+                let next = chunks.next_chunk(&node.reader.view(), keys)?;
+                let Some(mut chunk) = next else { return Ok(()) };
                 sort(target, &mut chunk.kvs);
                 if drops_values {
                     chunk.kvs.iter_mut().for_each(|kv| kv.value.clear());
@@ -174,8 +199,15 @@ impl Api {
                     return Ok(());
                 }
             }
-            Ok(())
         }
+    }
+}
+
+/// The state to read from, and the term.
+async fn newest(node: &Node, is_serializable: bool) -> Result<(View, u64), Status> {
+    match node.look_now(is_serializable, |view, term| (view.clone(), term)) {
+        Some(seen) => Ok(seen),
+        None => node.view().map_ok(|(view, ticket)| (view, ticket.term)).await,
     }
 }
 

@@ -121,14 +121,13 @@ impl Api {
         self.permit(call, Access::Administrate)?;
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
-            let view = node.reader.view();
-            let hashes = node.hashes.clone();
-            let hash = tokio::task::spawn_blocking(move || match hashes.get(revision) {
+            let turn = node.hashing.turn().await?;
+            let (view, hashes) = (node.reader.view(), node.hashes.clone());
+            let hash = turn.run(move || match hashes.get(revision) {
                 Some(remembered) => Ok(remembered),
                 None => view.hash_key_values(revision),
             });
-            let hash = hash.await.map_err(|_| Status::new(Code::Internal, "rusd: hashing was interrupted"))??;
-            Ok(answer(&node, hash))
+            Ok(answer(&node, hash.await??))
         })))
     }
 

@@ -89,6 +89,8 @@ pub struct Known {
     pub members: Vec<pb::Member>,
     /// It has a log, of an earlier start.
     pub was_here: bool,
+    /// There has been something in that log.
+    pub has_written: bool,
 }
 
 impl Identity {
@@ -112,8 +114,8 @@ impl Identity {
         self.numbers().unwrap_or_default().1
     }
 
-    /// What was written down, or what follows from the flags, which is written down then.
-    pub fn find(settings: &Settings, tls: Option<&Tls>) -> Result<Known, IdentityError> {
+    /// What was written down, or what follows from the flags, which is written down then, and from what is taken over, if anything is.
+    pub fn find(settings: &Settings, tls: Option<&Tls>, taken: Option<u32>) -> Result<Known, IdentityError> {
         let folder = folder(settings);
         let path = folder.join(FILE);
         let file = |error| IdentityError::File(path.display().to_string(), error);
@@ -137,12 +139,12 @@ impl Identity {
         };
         if let Some(identity) = found.filter(|identity| identity.has_log || has_log) {
             return match has_log {
-                true => Ok(Known { identity, members: founders, was_here: true }),
+                true => Ok(Known { has_written: identity.has_log, identity, members: founders, was_here: true }),
                 false => Err(IdentityError::LogLost(log)),
             };
         }
         // One that was killed before it had a log begins again.
-        let known = if settings.joins { join(settings, tls)? } else { found_group(settings, founders) };
+        let known = if settings.joins { join(settings, tls)? } else { found_group(settings, founders, taken) };
         if !has_log && let Some(by) = who_knows(settings, known.identity.member_id(), tls) {
             let id = known.identity.member_id();
             return Err(IdentityError::Emptied { id, by, directory: settings.data_directory.clone() });
@@ -195,11 +197,11 @@ fn member(founder: &Founder, token: &str) -> pb::Member {
     pb::Member { id: founder.id(token), name: founder.name.clone(), peer_ur_ls, ..Default::default() }
 }
 
-fn found_group(settings: &Settings, members: Vec<pb::Member>) -> Known {
+fn found_group(settings: &Settings, members: Vec<pb::Member>, taken: Option<u32>) -> Known {
     let own = settings.founders.iter().find(|founder| founder.name == settings.name);
     let member_id = own.map_or(0, |founder| founder.id(&settings.token));
-    let identity = Identity::new(cluster_id(&settings.founders, &settings.token), member_id, true);
-    Known { identity, members, was_here: false }
+    let identity = Identity::new(cluster_id(&settings.founders, &settings.token, taken), member_id, true);
+    Known { identity, members, was_here: false, has_written: false }
 }
 
 /// Asks the members that the flags name, until one of them knows this one.
@@ -218,7 +220,7 @@ fn join(settings: &Settings, tls: Option<&Tls>) -> Result<Known, IdentityError> 
                     let itself = members.iter().find(|member| member.peer_ur_ls.iter().any(|url| own.contains(url)));
                     if let Some(itself) = itself {
                         let identity = Identity::new(cluster_id, itself.id, false);
-                        return Ok(Known { identity, members, was_here: false });
+                        return Ok(Known { identity, members, was_here: false, has_written: false });
                     }
                     problem =
                         format!("{url} knows no member at {}: add it first, with etcdctl member add", own.join(","));

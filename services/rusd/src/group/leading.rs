@@ -20,27 +20,27 @@ use super::asking::Itself;
 use super::safety;
 use crate::lessor::Lessor;
 use crate::proto::etcdserverpb as pb;
-use crate::store::{Error, Outcome, Reader, Response};
+use crate::store::{Error, Outcome, Reader, Reply, Response};
 
 /// What a leader looks at.
 pub(super) struct LeaderState {
     pub(super) lessor: Arc<Lessor>,
     pub(super) reader: Reader,
-    pub(super) handle: Handle<Outcome>,
+    pub(super) handle: Handle<Reply>,
     pub(super) itself: Itself,
 }
 
 impl Leading for LeaderState {
-    type Reply = Outcome;
+    type Reply = Reply;
 
-    fn encode(reply: &Outcome) -> Bytes {
+    fn encode(reply: &Reply) -> Bytes {
         let mut out = Vec::new();
-        encode_outcome(reply, &mut out);
+        encode_outcome(&reply.outcome, &mut out);
         out.into()
     }
 
-    fn decode(reply: Bytes) -> Option<Outcome> {
-        decode_outcome(reply)
+    fn decode(reply: Bytes) -> Option<Reply> {
+        decode_outcome(reply).map(Reply::from)
     }
 
     fn answer_here(&self, question: &Bytes, done: AnswerHere) {
@@ -165,7 +165,8 @@ mod tests {
             Err(Error::LeaseNotFound),
         ];
         for reply in replies {
-            assert_eq!(LeaderState::decode(LeaderState::encode(&reply)), Some(reply));
+            let arrived = LeaderState::decode(LeaderState::encode(&reply.clone().into()));
+            assert_eq!(arrived.map(|arrived| arrived.outcome), Some(reply));
         }
     }
 

@@ -196,7 +196,7 @@ impl Group {
         self.check_safety(settings, |safety| safety.may_promote())
     }
 
-    /// Whether a member may be removed; the last voter never may.
+    /// Whether a member may be removed; the last voter never may, which is asked again when it is decided.
     pub fn may_remove(&self, settings: &Settings, id: u64) -> Result<(), Error> {
         let view = self.reader.view();
         let mut left = view.cluster.members.values().filter(|member| !member.is_learner && member.id != id);

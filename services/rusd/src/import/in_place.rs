@@ -40,8 +40,12 @@ pub fn in_place(settings: &Settings) -> Result<Option<Imported>, CannotImport> {
     if kept.exists() {
         return Err(CannotImport::Exists(kept));
     }
+    // A log on another disk cannot change places at the same moment.
+    if let Some(elsewhere) = &settings.wal_directory {
+        return Err(CannotImport::LogElsewhere(data.clone(), elsewhere.clone()));
+    }
     let (state, imported) = read(data)?;
-    found(&Settings { data_directory: made.clone(), wal_directory: None, ..settings.clone() }, state)?;
+    found(&Settings { data_directory: made.clone(), ..settings.clone() }, state)?;
     exchange(&made.join("member"), &member).map_err(place(&member))?;
     keep(&made, &kept).map_err(place(&kept))?;
     Ok(Some(imported))

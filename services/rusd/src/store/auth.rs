@@ -157,10 +157,13 @@ impl Auth {
         }
     }
 
-    /// Notes a token that the API made for a user whose password it checked.
+    /// Notes a token that the API made for a user whose password it checked. It is to check again if users or roles have changed meanwhile.
     pub(super) fn authenticate(&mut self, issued: &IssuedToken, now_millis: u64) -> Result<(), Error> {
         if !self.enabled {
             return Err(Error::AuthNotEnabled);
+        }
+        if issued.auth_revision != 0 && issued.auth_revision != self.revision {
+            return Err(Error::AuthOldRevision);
         }
         let user = self.users.get(&issued.user).ok_or(Error::AuthFailed)?;
         if has_no_password(user) {

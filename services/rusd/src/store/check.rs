@@ -1,11 +1,12 @@
 //! What is wrong with a request, before anybody does anything about it. From etcd's `server/etcdserver/api/v3rpc/key.go`.
 
-use std::collections::BTreeSet;
-
 use super::error::Error;
-use super::keys::Keys;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::request_op::Request as Operation;
+
+mod changed;
+
+use changed::changed_keys;
 
 /// Checks a range request.
 pub fn range(request: &pb::RangeRequest) -> Result<(), Error> {
@@ -43,8 +44,15 @@ pub fn delete_range(request: &pb::DeleteRangeRequest) -> Result<(), Error> {
 }
 
 /// Checks a transaction and all that is nested in it.
+///
+/// Of ranges it may have `operations_max` comparisons in all, where etcd bounds each list of them only: every member makes them, at each of
+/// its starts again, and a request of 50 KB with thousands of them over everything stopped a group for minutes. Their number is what can
+/// be checked here; how many keys they are of may change until they are made.
 pub fn txn(request: &pb::TxnRequest, operations_max: usize) -> Result<(), Error> {
     operations(request, operations_max)?;
+    if compared_ranges(request) > operations_max {
+        return Err(Error::TooManyOps);
+    }
     changed_keys(&request.success)?;
     changed_keys(&request.failure)?;
     Ok(())
@@ -68,55 +76,13 @@ fn operations(request: &pb::TxnRequest, operations_max: usize) -> Result<(), Err
     Ok(())
 }
 
-/// What one branch of a transaction changes.
-#[derive(Default)]
-struct Changed<'a> {
-    puts: BTreeSet<&'a [u8]>,
-    deletes: Vec<Keys<'a>>,
-}
-
-impl<'a> Changed<'a> {
-    fn put(&mut self, key: &'a [u8], safe: &BTreeSet<&[u8]>) -> Result<(), Error> {
-        let twice = self.puts.contains(key) && !safe.contains(key);
-        if twice || self.deletes.iter().any(|keys| keys.contains(key)) {
-            return Err(Error::DuplicateKey);
-        }
-        self.puts.insert(key);
-        Ok(())
-    }
-}
-
-/// No key may be put twice, or put and deleted, by what can happen together: etcd's `checkIntervals`.
-fn changed_keys(operations: &[pb::RequestOp]) -> Result<Changed<'_>, Error> {
-    let mut changed = Changed::default();
-    for operation in operations {
-        // As etcd: a deletion of everything from its key on is compared with nothing.
-        if let Some(Operation::RequestDeleteRange(request)) = &operation.request
-            && request.range_end != b"\0"[..]
-        {
-            changed.deletes.push(Keys::new(&request.key, &request.range_end));
-        }
-    }
-    for operation in operations {
-        if let Some(Operation::RequestTxn(request)) = &operation.request {
-            let (then, otherwise) = (changed_keys(&request.success)?, changed_keys(&request.failure)?);
-            for key in &then.puts {
-                changed.put(key, &BTreeSet::new())?;
-            }
-            // Only one of both happens, so that both may put the same key.
-            for key in &otherwise.puts {
-                changed.put(key, &then.puts)?;
-            }
-            changed.deletes.extend(then.deletes);
-            changed.deletes.extend(otherwise.deletes);
-        }
-    }
-    for operation in operations {
-        if let Some(Operation::RequestPut(request)) = &operation.request {
-            changed.put(&request.key, &BTreeSet::new())?;
-        }
-    }
-    Ok(changed)
+fn compared_ranges(request: &pb::TxnRequest) -> usize {
+    let nested = request.success.iter().chain(&request.failure).map(|operation| match &operation.request {
+        Some(Operation::RequestTxn(nested)) => compared_ranges(nested),
+        _ => 0,
+    });
+    let own = request.compare.iter().filter(|compare| !compare.range_end.is_empty()).count();
+    own + nested.sum::<usize>()
 }
 
 /// Whether a transaction changes nothing: etcd's `IsTxnReadonly`, for which a nested one is never that.
@@ -178,6 +144,20 @@ mod tests {
         assert_eq!(with(128, puts(129)), Err(Error::TooManyOps));
         assert_eq!(with(4, vec![txn_op(puts(3), puts(3))]), Ok(()));
         assert_eq!(with(4, vec![txn_op(puts(4), vec![])]), Err(Error::TooManyOps));
+    }
+
+    /// Side by side, nested transactions have many more than one list may.
+    #[test]
+    fn comparisons_of_ranges_are_counted_in_all_of_a_transaction() {
+        let nested = |count: usize, range_end: &'static str| {
+            let compare = pb::Compare { key: "a".into(), range_end: range_end.into(), ..Default::default() };
+            let request = pb::TxnRequest { compare: vec![compare; count], ..Default::default() };
+            pb::RequestOp { request: Some(Operation::RequestTxn(request)) }
+        };
+        let check = |success, failure| txn(&pb::TxnRequest { compare: vec![], success, failure }, 128);
+        assert_eq!(check(vec![nested(60, "b")], vec![nested(60, "b"), nested(8, "\0")]), Ok(()));
+        assert_eq!(check(vec![nested(60, "b")], vec![nested(60, "b"), nested(9, "\0")]), Err(Error::TooManyOps));
+        assert_eq!(check(vec![nested(60, ""); 60], vec![]), Ok(()), "of one key each there may be many");
     }
 
     #[test]

@@ -78,19 +78,26 @@ impl Cluster {
         Ok(())
     }
 
+    /// The last voter stays: each of two that are removed at the same moment through the other was told that the other is left.
     pub(super) fn remove(&mut self, id: u64) -> Result<(), Error> {
-        self.members.remove(&id).ok_or(Error::MemberNotFound)?;
+        let leaves = self.members.get(&id).ok_or(Error::MemberNotFound)?;
+        let mut others = self.members.values().filter(|other| other.id != id && !other.is_learner);
+        if !leaves.is_learner && others.next().is_none() {
+            return Err(Error::MemberNotEnoughStarted);
+        }
+        self.members.remove(&id);
         self.removed.insert(id);
         Ok(())
     }
 
-    /// Removes everybody else; this one is a voter then, and alarms of others are no more.
+    /// Removes everybody else; this one is a voter then, whatever was decided about it, and alarms of others are no more.
     pub(super) fn keep_only(&mut self, id: u64) {
         let others = self.members.keys().copied().filter(|other| *other != id).collect::<Vec<_>>();
         for other in others {
             self.members.remove(&other);
             self.removed.insert(other);
         }
+        self.removed.remove(&id);
         self.members.entry(id).or_insert_with(|| Member { id, ..Member::default() }).is_learner = false;
         self.alarms.retain(|(_, member)| *member == id);
     }
@@ -148,6 +155,20 @@ mod tests {
         assert_eq!(cluster.update(2, vec!["http://b:2".into()]), Ok(()));
         assert_eq!((cluster.remove(2), cluster.remove(2)), (Ok(()), Err(Error::MemberNotFound)));
         assert_eq!(cluster.add(member(2, "http://b:3", true)), Err(Error::MemberNotFound), "its number is used up");
+    }
+
+    #[test]
+    fn the_last_voter_is_never_removed() {
+        let mut cluster = Cluster::of([member(1, "http://a:1", false), member(2, "http://b:1", false)]);
+        cluster.add(member(3, "http://c:1", true)).unwrap();
+        assert_eq!([cluster.remove(2), cluster.remove(1)], [Ok(()), Err(Error::MemberNotEnoughStarted)]);
+        assert_eq!(cluster.remove(3), Ok(()), "a learner may go");
+        assert_eq!(cluster.members.keys().copied().collect::<Vec<_>>(), [1]);
+        // As an earlier release let it happen: --force-new-cluster then.
+        cluster.members.clear();
+        cluster.removed.insert(1);
+        cluster.keep_only(1);
+        assert!(cluster.members.contains_key(&1) && !cluster.removed.contains(&1));
     }
 
     #[test]

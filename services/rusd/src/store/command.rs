@@ -56,6 +56,9 @@ pub struct IssuedToken {
     /// How long it lives, in seconds; 0 means [`super::auth::TOKEN_TTL_SECONDS`].
     #[prost(uint64, tag = "3")]
     pub ttl_seconds: u64,
+    /// The revision of the users and roles that the password was checked against; 0: nothing is known of it, as in commands of earlier releases.
+    #[prost(uint64, tag = "4")]
+    pub auth_revision: u64,
 }
 
 macro_rules! requests {

@@ -5,9 +5,9 @@
 
 use replog::Entry;
 
-use super::State;
 use super::command::{Command, Kind, Request};
 use super::keys::Keys;
+use super::{State, range};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::request_op::Request as Operation;
 
@@ -41,15 +41,16 @@ fn keys_of(state: &State, entry: &Entry, is_awaited: bool) -> usize {
     }
 }
 
-fn keys_of_txn(state: &State, txn: &pb::TxnRequest, is_awaited: bool) -> usize {
-    let of_range = |key: &[u8], end: &[u8], revision| state.keyspace.len_about(Keys::new(key, end), revision);
-    let compared = txn.compare.iter().map(|compare| of_range(&compare.key, &compare.range_end, 0));
+/// Of a transaction, in whichever branch.
+pub(super) fn keys_of_txn(state: &State, txn: &pb::TxnRequest, is_awaited: bool) -> usize {
+    let of_range = |key: &[u8], end: &[u8]| state.keyspace.len_about(Keys::new(key, end), 0);
+    let compared = txn.compare.iter().map(|compare| of_range(&compare.key, &compare.range_end));
     let branch = |operations: &[pb::RequestOp]| -> usize {
         let keys = operations.iter().filter_map(|operation| operation.request.as_ref()).map(|request| match request {
             Operation::RequestPut(_) => 0,
             Operation::RequestRange(range) if !is_awaited => 0,
-            Operation::RequestRange(range) => of_range(&range.key, &range.range_end, range.revision),
-            Operation::RequestDeleteRange(delete) => of_range(&delete.key, &delete.range_end, 0),
+            Operation::RequestRange(range) => range::keys_looked_at(&state.keyspace, range),
+            Operation::RequestDeleteRange(delete) => of_range(&delete.key, &delete.range_end),
             Operation::RequestTxn(nested) => keys_of_txn(state, nested, is_awaited),
         });
         keys.sum()

@@ -90,7 +90,8 @@ errors! {
 
     RequestTooLarge InvalidArgument "etcdserver: request is too large"
     TooManyRequests ResourceExhausted "etcdserver: too many requests"
-    AnswerTooLarge ResourceExhausted "rusd: what the request changes is done, but its answer is larger than 60 MiB: ask for less at a time"
+    AnswerTooLarge ResourceExhausted "rusd: what the request changes is done, but its answer is larger than 60 MiB, or than others leave: ask for less at a time"
+    TooManyKeysRead ResourceExhausted "rusd: what the request changes is done, but its reads look at more than a million keys: ask for less at a time"
 
     RootUserNotExist FailedPrecondition "etcdserver: root user does not exist"
     RootRoleNotExist FailedPrecondition "etcdserver: root user does not have root role"

@@ -71,6 +71,19 @@ pub fn has_revision_filter(request: &pb::RangeRequest) -> bool {
     [min_mod_revision, max_mod_revision, min_create_revision, max_create_revision].into_iter().any(|bound| *bound != 0)
 }
 
+/// How many keys [`range`] will look at, about.
+pub fn keys_looked_at(space: &Keyspace, request: &pb::RangeRequest) -> usize {
+    let all = space.len_about(Keys::new(&request.key, &request.range_end), request.revision);
+    let is_of_now = request.revision <= 0 || request.revision >= space.revision();
+    match usize::try_from(request.limit) {
+        _ if request.count_only && is_of_now => 1,
+        Ok(limit @ 1..) if is_of_now && has_default_order(request) && !has_revision_filter(request) => {
+            all.min(limit + 1)
+        }
+        _ => all,
+    }
+}
+
 /// Looks for what a request means.
 pub fn range<'a>(space: &'a Keyspace, request: &'a pb::RangeRequest) -> Result<Found<'a>, Error> {
     let at = space.at(request.revision)?;

@@ -99,6 +99,25 @@ pub fn write(state: &State, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
+/// The CRC-32C of what [`write()`] writes.
+pub fn checksum(state: &State) -> u32 {
+    struct Sum(u32);
+    impl Write for Sum {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = crc32c::crc32c_append(self.0, bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut sum = Sum(0);
+    // It takes everything.
+    let _ = write(state, &mut sum);
+    sum.0
+}
+
 /// A state as bytes, for what is small.
 #[cfg(test)]
 pub fn bytes(state: &State) -> Vec<u8> {

@@ -18,6 +18,7 @@ use crate::proto::etcdserverpb::AlarmType;
 
 #[cfg(test)]
 pub(super) mod arbitrary;
+mod compare;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -56,41 +57,63 @@ pub enum Response {
     Done(i64),
 }
 
-/// What a command came to, or why it did nothing; after [`Error::AnswerTooLarge`] it has done everything, and says only that.
+/// What a command came to, or why it did nothing; after [`Error::AnswerTooLarge`] and [`Error::TooManyKeysRead`] it has done everything, and
+/// says only that.
 pub type Outcome = Result<Response, Error>;
 
-/// How many bytes of records may still be read for the answer to a command. Without a bound, one transaction with 127 ranges over a
-/// million keys would make 18 GB of answers; and what nobody waits for is not read at all, so that it costs neither other members nor a
-/// start anything.
+/// How much may still be read for the answer to a command. Without a bound, one transaction with 127 ranges over a million keys would make
+/// 18 GB of answers, and one with thousands, each for the first key by another order, would look at keys for minutes; and what nobody waits
+/// for is not read at all, so that it costs neither other members nor a start anything.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// `None`: nobody waits for the answer.
+    /// Of records; `None`: nobody waits for the answer.
     bytes: Option<usize>,
-    is_exceeded: bool,
+    /// How many keys have been looked at.
+    looked: usize,
+    /// What there was no room for.
+    exceeded: Option<Error>,
 }
 
 impl Room {
     /// For an answer that somebody waits for. A member sends it to another in a frame of 64 MiB at most.
-    pub const FULL: Self = Self { bytes: Some(60 << 20), is_exceeded: false };
+    pub const FULL: Self = Self::of(Some(60 << 20));
     /// For an answer that nobody waits for.
-    pub const NONE: Self = Self { bytes: None, is_exceeded: false };
+    pub const NONE: Self = Self::of(None);
+    /// Keys that one answer may look at. One read looks at all that it needs: a million keys once, not twice.
+    const LOOKED_MAX: usize = 1_000_000;
+
+    /// For an answer that somebody waits for, where there is no more than that.
+    pub(super) fn of_bytes(bytes: usize) -> Self {
+        Self::of(Self::FULL.bytes.map(|full| full.min(bytes)))
+    }
+
+    const fn of(bytes: Option<usize>) -> Self {
+        Self { bytes, looked: 0, exceeded: None }
+    }
 
     /// Whether anything may be read for the answer at all.
     fn is_left(&self) -> bool {
-        self.bytes.is_some() && !self.is_exceeded
+        self.bytes.is_some() && self.exceeded.is_none()
+    }
+
+    /// Whether a read may begin that will look at so many keys.
+    fn look_at(&mut self, keys: usize) -> bool {
+        if self.looked >= Self::LOOKED_MAX {
+            self.exceeded = Some(Error::TooManyKeysRead);
+        }
+        self.looked += keys;
+        self.exceeded.is_none()
     }
 
     /// Takes room for so many bytes, if there is.
     fn take(&mut self, bytes: usize) -> bool {
-        let Some(left) = self.bytes.filter(|_| !self.is_exceeded) else { return false };
+        let Some(left) = self.bytes.filter(|_| self.exceeded.is_none()) else { return false };
         let left = left.checked_sub(bytes);
-        self.is_exceeded = left.is_none();
+        if left.is_none() {
+            self.exceeded = Some(Error::AnswerTooLarge);
+        }
         self.bytes = Some(left.unwrap_or(0));
-        !self.is_exceeded
-    }
-
-    fn is_exceeded(&self) -> bool {
-        self.is_exceeded
+        left.is_some()
     }
 }
 
@@ -98,7 +121,7 @@ impl State {
     /// Applies a command. `time_millis` is that of its entry. What was read for the answer fits into `room`: see [`Room`].
     pub fn apply(&mut self, command: Command, time_millis: u64, scratch: &mut Vec<u8>, mut room: Room) -> Outcome {
         let outcome = self.apply_within(command, time_millis, scratch, &mut room)?;
-        if room.is_exceeded() { Err(Error::AnswerTooLarge) } else { Ok(outcome) }
+        room.exceeded.map_or(Ok(outcome), Err)
     }
 
     fn apply_within(&mut self, command: Command, time_millis: u64, scratch: &mut Vec<u8>, room: &mut Room) -> Outcome {

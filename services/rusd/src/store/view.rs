@@ -1,7 +1,7 @@
 //! What readers look at: a state as it was published, which stays as it is for as long as somebody looks.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
@@ -9,11 +9,11 @@ use arc_swap::ArcSwap;
 use super::auth::Access;
 use super::command::Caller;
 use super::counts::Counts;
+use super::effort;
 use super::error::Error;
 use super::hash::{self, KeyValueHash};
 use super::log_time::LogTime;
 use super::range::{self, Content, Found};
-use super::record::Record;
 use super::spill::Spilled;
 use super::state::{self, State};
 use super::watch;
@@ -25,6 +25,8 @@ use crate::proto::mvccpb::KeyValue;
 pub struct Reader {
     published: Arc<ArcSwap<Published>>,
     hubs: Hubs,
+    /// What the watchers of all hubs take, bytes.
+    watchers_bytes: Arc<AtomicUsize>,
     spilled: Arc<Spilled>,
     counts: Arc<Counts>,
 }
@@ -54,7 +56,7 @@ impl Reader {
     pub(super) fn of(state: State, spilled: Arc<Spilled>) -> Self {
         let published =
             Arc::new(ArcSwap::from_pointee(Published { state, applied_index: 0, log_time: LogTime::default() }));
-        Self { published, hubs: Hubs::default(), spilled, counts: Arc::default() }
+        Self { published, hubs: Hubs::default(), watchers_bytes: Arc::default(), spilled, counts: Arc::default() }
     }
 
     /// What is in files instead of in memory.
@@ -77,7 +79,7 @@ impl Reader {
         let seen = Arc::new(AtomicI64::new(0));
         // From here on the log loses nothing that is newer than the view.
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&seen));
-        watch::Hub::new(self.view(), seen, limits)
+        watch::Hub::new(self.view(), seen, Arc::clone(&self.watchers_bytes), limits)
     }
 
     /// What all hubs have seen, or need not see any more.
@@ -132,6 +134,16 @@ impl View {
         range::range(&self.keyspace, request)
     }
 
+    /// How many keys [`View::range`] looks at, about.
+    pub fn keys_looked_at(&self, request: &pb::RangeRequest) -> usize {
+        range::keys_looked_at(&self.keyspace, request)
+    }
+
+    /// How many keys a transaction looks at, about.
+    pub fn keys_looked_at_by(&self, txn: &pb::TxnRequest) -> usize {
+        effort::keys_of_txn(self, txn, true)
+    }
+
     /// Answers a transaction that only reads: see [`super::check::is_read_only`].
     pub fn read_only_txn(&self, txn: &pb::TxnRequest) -> Result<pb::TxnResponse, Error> {
         state::read_only(&self.keyspace, txn)
@@ -143,63 +155,63 @@ impl View {
     }
 
     /// Begins to answer a range request in chunks: see [`Chunks`].
-    pub fn chunks(self, request: pb::RangeRequest) -> Result<Chunks, Error> {
+    pub fn chunks(&self, request: pb::RangeRequest) -> Result<Chunks, Error> {
         let at = self.keyspace.at(request.revision)?;
-        let limit = usize::try_from(request.limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let limit = usize::try_from(request.limit).ok().filter(|limit| *limit > 0);
         let begin = request.key.to_vec();
-        Ok(Chunks { view: self, request, at, begin, left: limit, sent: 0, ended: false })
+        // What is behind the limit is counted now, where that is a look at the newest state.
+        let is_counted = limit.is_some() || request.count_only;
+        let keys = super::Keys::new(&begin, &request.range_end);
+        let total = if is_counted { self.keyspace.count(keys, at) } else { 0 };
+        let (revision, left) = (self.revision(), limit.unwrap_or(usize::MAX));
+        Ok(Chunks { request, revision, at, begin, left, total, sent: 0, ended: false })
     }
 }
 
-/// The answer to a range request in chunks: `RangeStream`. All chunks are of one view, whatever happens meanwhile.
+/// The answer to a range request in chunks: `RangeStream`. All chunks are of one revision, whatever happens meanwhile; but for what waits to be
+/// sent nothing is held, so that what was overwritten and compacted is freed, and the rest of the answer with it.
 #[derive(Clone, Debug)]
 pub struct Chunks {
-    view: View,
     request: pb::RangeRequest,
+    /// The newest one when it began.
+    revision: i64,
     at: i64,
     /// The first key of the next chunk.
     begin: Vec<u8>,
     left: usize,
+    /// How many keys there are, where that must be known.
+    total: usize,
     sent: usize,
     ended: bool,
 }
 
 impl Chunks {
-    /// The next chunk with up to so many keys; the last one has header, `more` and `count`.
-    pub fn next_chunk(&mut self, keys_max: usize) -> Option<pb::RangeResponse> {
+    /// The next chunk with up to so many keys, from this view or a newer one; the last one has header, `more` and `count`.
+    pub fn next_chunk(&mut self, view: &View, keys_max: usize) -> Result<Option<pb::RangeResponse>, Error> {
         if self.ended {
-            return None;
+            return Ok(None);
         }
-        let keys = super::Keys::new(&self.begin, &self.request.range_end);
-        let space = &self.view.keyspace;
+        let space = &view.keyspace;
+        let at = space.at(self.at)?;
         let mut response = pb::RangeResponse::default();
-        let mut last: Option<&Record> = None;
-        let mut rest = 0;
-        if self.request.count_only {
-            rest = space.count(keys, self.at);
-        } else {
+        let mut rest = self.total;
+        if !self.request.count_only {
             let content = Content::of(&self.request);
-            let mut visible = space.range(keys, self.at);
-            let kvs = visible.by_ref().take(keys_max.max(1).min(self.left)).map(|record| {
-                last = Some(record);
-                content.message(record)
-            });
+            let mut visible = space.range(super::Keys::new(&self.begin, &self.request.range_end), at);
+            let kvs = visible.by_ref().take(keys_max.max(1).min(self.left)).map(|record| content.message(record));
             response.kvs = kvs.collect::<Vec<KeyValue>>();
             self.left -= response.kvs.len();
-            if let Some(next) = visible.next() {
-                if self.left > 0 {
-                    self.sent += response.kvs.len();
-                    self.begin = next.key().to_vec();
-                    return Some(response);
-                }
-                let behind = next.key().to_vec();
-                rest = space.count(super::Keys::new(&behind, &self.request.range_end), self.at);
+            self.sent += response.kvs.len();
+            if let Some(next) = visible.next().filter(|_| self.left > 0) {
+                self.begin = next.key().to_vec();
+                return Ok(Some(response));
             }
+            rest = self.total.saturating_sub(self.sent);
         }
         self.ended = true;
-        response.header = Some(pb::ResponseHeader { revision: self.view.revision(), ..Default::default() });
+        response.header = Some(pb::ResponseHeader { revision: self.revision, ..Default::default() });
         response.more = !self.request.count_only && rest > 0;
-        response.count = (self.sent + response.kvs.len() + rest) as i64;
-        Some(response)
+        response.count = (self.sent + rest) as i64;
+        Ok(Some(response))
     }
 }

@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use super::error::Error;
 use super::keys::Keys;
@@ -46,13 +46,20 @@ pub struct Limits {
     pub catch_up_changes: usize,
     /// Messages longer than this are split for watchers who want that: `--max-request-bytes` and a little.
     pub fragment_bytes: usize,
+    /// What the watchers of all hubs may take together, with their keys; see [`Watcher::bytes`].
+    pub watchers_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { queue_bytes: 1 << 20, catch_up_changes: 2000, fragment_bytes: 2 << 20 }
+        Self { queue_bytes: 1 << 20, catch_up_changes: 2000, fragment_bytes: 2 << 20, watchers_bytes: 128 << 20 }
     }
 }
+
+/// What a watcher takes besides its keys, about: its places in the hub, its stream and the index.
+const WATCHER_BYTES: usize = 400;
+/// Why a watcher is refused that there is no memory for.
+const NO_ROOM: &str = "rusd: there is no room for this watcher: all watchers together may take 128 MiB with their keys; cancel some, or watch shorter keys";
 
 /// How many messages may wait before [`Hub::wants_requests`] says no.
 const QUEUE_ITEMS_MAX: usize = 1000;
@@ -67,6 +74,8 @@ pub struct Hub {
     view: View,
     /// The revision of `view`, for the store: what this hub has not seen, it keeps.
     seen: Arc<AtomicI64>,
+    /// What the watchers of all hubs take.
+    taken: Arc<AtomicUsize>,
     index: Index,
     watchers: HashMap<u64, Watcher>,
     streams: HashMap<StreamId, Stream>,
@@ -114,6 +123,11 @@ impl Watcher {
         Keys::new(&self.key, &self.range_end)
     }
 
+    /// How much memory it takes, about: its keys stand in the index, too.
+    fn bytes(&self) -> usize {
+        WATCHER_BYTES + 2 * (self.key.len() + self.range_end.len())
+    }
+
     fn wants(&self, record: &Record) -> bool {
         record.main() >= self.from && if record.is_tombstone() { self.wants.deletes } else { self.wants.puts }
     }
@@ -121,11 +135,12 @@ impl Watcher {
 
 impl Hub {
     /// A hub that knows a view. See [`super::Reader::hub`].
-    pub(super) fn new(view: View, seen: Arc<AtomicI64>, limits: Limits) -> Self {
+    pub(super) fn new(view: View, seen: Arc<AtomicI64>, taken: Arc<AtomicUsize>, limits: Limits) -> Self {
         seen.store(view.revision(), Ordering::Release);
         Self {
             view,
             seen,
+            taken,
             index: Index::default(),
             watchers: HashMap::new(),
             streams: HashMap::new(),
@@ -215,8 +230,6 @@ impl Hub {
             return self.refuse(id, "mvcc: duplicate watch ID provided on the WatchStream");
         };
         let revision = self.view.revision();
-        self.next += 1;
-        let number = self.next;
         let watcher = Watcher {
             stream: id,
             id: watch_id,
@@ -235,6 +248,12 @@ impl Hub {
             quiet: false,
             queued: None,
         };
+        let with = |taken: usize| Some(taken + watcher.bytes()).filter(|taken| *taken <= self.limits.watchers_bytes);
+        if self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with).is_err() {
+            return self.refuse(id, NO_ROOM);
+        }
+        self.next += 1;
+        let number = self.next;
         stream.watchers.insert(watch_id, number);
         if watcher.behind {
             stream.behind.insert(number);
@@ -325,6 +344,7 @@ impl Hub {
     fn forget(&mut self, number: u64) -> bool {
         let Some(watcher) = self.watchers.remove(&number) else { return false };
         self.index.remove(watcher.keys(), number);
+        self.taken.fetch_sub(watcher.bytes(), Ordering::Relaxed);
         if let Some(stream) = self.streams.get_mut(&watcher.stream) {
             stream.behind.remove(&number);
         }

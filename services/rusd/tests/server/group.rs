@@ -1,11 +1,12 @@
 //! Groups of several members.
 
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::{free_address, output, peer};
 
-use crate::process::{Rusd, Starting};
+use crate::process::{Rusd, Starting, rusd};
 
 const LONG: Duration = Duration::from_secs(120);
 
@@ -312,6 +313,63 @@ fn a_member_is_replaced() {
 }
 
 /// Disaster recovery: what the last member has is served again, and the group grows again. What is left of the others is refused.
+/// Both were told that the other was left, and both were removed: a group of nobody.
+#[test]
+fn of_two_that_remove_each_other_one_stays() {
+    let servers = group(2, "http", &["--strict-reconfig-check=false".into()]);
+    let ids = servers.iter().map(|server| format!("{:x}", ids(server).0)).collect::<Vec<_>>();
+    let both = thread::scope(|scope| {
+        let remove = |by: usize| servers[by].command(&["member", "remove", &ids[1 - by]]).output().unwrap();
+        let both = [0, 1].map(|by| scope.spawn(move || remove(by)));
+        both.map(|thread| thread.join().unwrap())
+    });
+    let told = both.each_ref().map(|output| String::from_utf8_lossy(&output.stderr));
+    let done: Vec<_> = (0..2).filter(|by| both[*by].status.success()).collect();
+    assert_eq!(done.len(), 1, "{told:?}");
+    let survivor = servers.into_iter().nth(done[0]).unwrap();
+    let serves = |server: &Rusd| {
+        let listed = server.etcdctl(&["member", "list"]);
+        assert!(listed.lines().count() == 1 && listed.starts_with(&ids[done[0]]), "{listed}");
+        assert_eq!(server.etcdctl(&["put", "k", "v"]), "OK\n");
+    };
+    serves(&survivor);
+    serves(&survivor.restart());
+}
+
+/// Of three members one was imported, and the others began with nothing: all were healthy, and had different data for ever.
+#[test]
+fn a_member_that_was_imported_is_refused_by_those_that_were_not() {
+    let folder = harness::folder();
+    let snapshot = folder.path().join("snapshot");
+    let source = Rusd::start(&[]);
+    source.etcdctl(&["put", "old", "v"]);
+    source.etcdctl(&["snapshot", "save", snapshot.to_str().unwrap()]);
+    let flags = flags_of_three();
+    let imported = |flags: &[String]| {
+        let directory = harness::folder();
+        let mut import = rusd();
+        import.arg("import").arg(&snapshot).arg("--data-dir").arg(directory.path().join("data")).args(flags);
+        output(&mut import);
+        directory
+    };
+    let [one, two, three] = [0, 1, 2].map(|number| flags[number].clone());
+    let alone = Rusd::spawn(imported(&one), one.clone());
+    let others = [&two, &three].map(|flags| Rusd::spawn(harness::folder(), flags.clone()));
+    let others = others.map(Starting::ready);
+    others[0].etcdctl(&["put", "new", "v"]);
+    // It says so, and is never ready.
+    let told = alone.line_with("were they founded with the same members, and with the same data?");
+    assert!(told.contains("it belongs to group"), "{told}");
+    drop(others);
+    // Where all were imported they are a group.
+    let all = flags_of_three();
+    let starting: Vec<_> = all.iter().map(|flags| Rusd::spawn(imported(flags), flags.clone())).collect();
+    let servers: Vec<_> = starting.into_iter().map(Starting::ready).collect();
+    for server in &servers {
+        assert_eq!(server.etcdctl(&["get", "old", "--print-value-only"]), "v\n");
+    }
+}
+
 #[test]
 fn the_last_of_three_is_forced_to_go_on_alone() {
     let mut servers = group(3, "http", &[]);

@@ -92,6 +92,44 @@ fn a_value_of_a_hundred_megabytes_is_refused_before_it_has_come() {
     assert!(most < 60 * MEBIBYTE as u64, "{most}");
 }
 
+/// All members make comparisons, and each again at its start: thousands of everything, side by side in nested transactions, stopped a group.
+#[test]
+fn a_transaction_has_as_many_comparisons_of_ranges_as_it_may_have_operations() {
+    let server = Rusd::start(&[]);
+    let operation = |request| pb::RequestOp { request: Some(request) };
+    let everything = pb::Compare {
+        result: pb::compare::CompareResult::Greater as i32,
+        key: Bytes::from_static(&[0]),
+        range_end: Bytes::from_static(&[0]),
+        target_union: Some(pb::compare::TargetUnion::Version(0)),
+        ..Default::default()
+    };
+    let nested = |compares| {
+        let request = pb::TxnRequest { compare: vec![everything.clone(); compares], ..Default::default() };
+        operation(pb::request_op::Request::RequestTxn(request))
+    };
+    let written = pb::PutRequest { key: "k".into(), ..Default::default() };
+    let told = |nested: Vec<pb::RequestOp>| {
+        let written = operation(pb::request_op::Request::RequestPut(written.clone()));
+        let request = pb::TxnRequest { success: [nested, vec![written]].concat(), ..Default::default() };
+        let mut told = HeaderMap::new();
+        run(async {
+            let (answer, mut stream) = call(&connect(&server).await, "KV/Txn").await;
+            assert!(send(&mut stream, grpc::encode(&request)).await);
+            stream.send_data(Bytes::new(), true).unwrap();
+            let (head, body) = answer.await.unwrap().into_parts();
+            told = trailers(body, head.headers).await;
+        });
+        told
+    };
+    let refused = told(vec![nested(64); 61]);
+    assert_eq!(refused["grpc-status"], "3", "{refused:?}");
+    assert_eq!(refused["grpc-message"], "etcdserver: too many operations in txn request");
+    assert_eq!(server.etcdctl(&["get", "k", "--keys-only"]), "");
+    assert_eq!(told(vec![nested(64); 2])["grpc-status"], "0");
+    assert_eq!(server.etcdctl(&["get", "k", "--keys-only"]), "k\n\n");
+}
+
 /// Sixteen streams watch thirty megabytes of changes, and none reads: together they would be 480.
 #[test]
 fn watchers_that_do_not_read_cost_no_memory() {

@@ -11,6 +11,12 @@ fn import(source: &Path, data: &Path) -> Output {
     rusd().arg("import").arg(source).arg("--data-dir").arg(data).output().unwrap()
 }
 
+/// What a start comes to that is refused.
+fn at_start(data: &Path, flags: &[&str]) -> Output {
+    let urls = ["--listen-client-urls=http://127.0.0.1:0", "--advertise-client-urls=http://127.0.0.1:0"];
+    rusd().arg("--data-dir").arg(data).args(urls).args(flags).output().unwrap()
+}
+
 fn said(output: &[u8]) -> String {
     String::from_utf8(output.to_vec()).unwrap()
 }
@@ -92,8 +98,7 @@ fn a_directory_that_etcdutl_restored_is_not_served_but_named() {
     server.etcdctl(&["snapshot", "save", file.to_str().unwrap()]);
     let mut restore = Command::new(peer("etcd", "etcdutl"));
     output(restore.arg("snapshot").arg("restore").arg(&file).arg("--data-dir").arg(&restored));
-    let urls = ["--listen-client-urls=http://127.0.0.1:0", "--advertise-client-urls=http://127.0.0.1:0"];
-    let output = rusd().arg("--data-dir").arg(&restored).args(urls).output().unwrap();
+    let output = at_start(&restored, &[]);
     let told = said(&output.stderr);
     assert!(told.contains("was written by etcd or etcdutl; start once with --import-in-place, which keeps what etcd wrote beside it, or take it over with rusd import"), "{told}");
     assert_eq!(output.status.code(), Some(1));
@@ -115,6 +120,61 @@ fn what_a_killed_etcd_had_only_in_its_log_is_not_left_behind() {
     let etcd = Etcd::start(&theirs);
     etcd.stop();
     assert!(import(&theirs, &directory.path().join("data")).status.success());
+}
+
+/// How much of its log was committed an etcd that is alone writes down with the next entry only, so the log of a killed one never says it of the
+/// last one; but at its next start it has that, and whoever wrote it was told so.
+#[test]
+fn the_last_write_of_a_killed_etcd_is_not_left_behind() {
+    let directory = harness::folder();
+    let (theirs, ours) = (directory.path().join("etcd"), directory.path().join("data"));
+    let etcd = Etcd::start_with(&theirs, &["--backend-batch-interval=1h"]);
+    output(&mut etcd.ctl(&["put", "k", "v"]));
+    // Now the database has everything so far.
+    output(&mut etcd.ctl(&["defrag"]));
+    output(&mut etcd.ctl(&["put", "last", "acknowledged"]));
+    drop(etcd);
+    let is_refused = |output: Output| {
+        let told = said(&output.stderr);
+        assert!(told.contains("etcd was killed") && told.contains("start it there once and stop it gently"), "{told}");
+        assert_eq!(output.status.code(), Some(1));
+    };
+    is_refused(import(&theirs, &ours));
+    is_refused(at_start(&theirs, &["--import-in-place"]));
+    let etcd = Etcd::start(&theirs);
+    assert_eq!(output(&mut etcd.ctl(&["get", "last", "--print-value-only"])), "acknowledged\n");
+    etcd.stop();
+    let imported = import(&theirs, &ours);
+    assert!(said(&imported.stdout).contains("imported revision 3: 2 keys"), "{}", said(&imported.stderr));
+}
+
+/// It was refused, but as if the data directory were not there; and with `--wal-dir` a start in its place lost sight of its own log.
+#[test]
+fn a_log_that_etcd_had_elsewhere_is_asked_for_and_can_be_elsewhere_again() {
+    let directory = harness::folder();
+    let (data, log) = (directory.path().join("data"), directory.path().join("log"));
+    let (at_home, wal_dir) = (data.join("member/wal"), format!("--wal-dir={}", log.display()));
+    let etcd = Etcd::start_with(&data, &[&wal_dir]);
+    output(&mut etcd.ctl(&["put", "k", "v"]));
+    etcd.stop();
+    let imported = import(&data, &directory.path().join("other"));
+    let told = said(&imported.stderr);
+    let expected = format!(
+        "{}: No such file or directory (os error 2); etcd's log is looked for in member/wal",
+        at_home.display()
+    );
+    assert!(told.contains(&expected) && !imported.status.success(), "{told}");
+    let told = said(&at_start(&data, &["--import-in-place", &wal_dir]).stderr);
+    assert!(told.contains("start once without --wal-dir"), "{told}");
+    // As it was told.
+    std::fs::rename(&log, &at_home).unwrap();
+    let server = Rusd::start_on(directory, &["--import-in-place"]);
+    assert_eq!(server.etcdctl(&["get", "k", "--print-value-only"]), "v\n");
+    let (directory, mut flags) = server.kill();
+    std::fs::rename(&at_home, &log).unwrap();
+    flags.push(wal_dir);
+    let server = Rusd::spawn(directory, flags).ready();
+    assert_eq!(server.etcdctl(&["get", "k", "--print-value-only"]), "v\n");
 }
 
 #[test]

@@ -17,6 +17,25 @@ fn a_member_whose_log_is_gone_does_not_begin_anew() {
     assert!(Rusd::spawn(directory, flags).refusal().contains("had a log, and it is gone"));
 }
 
+/// As a file system leaves it whose names came back without their bytes: it was taken for a log that was never begun.
+#[test]
+fn a_member_whose_log_has_lost_its_content_does_not_begin_anew() {
+    let empty = |_: usize| Vec::new();
+    let zeros = |length| vec![0; length];
+    for (emptied, more) in [(&empty as &dyn Fn(usize) -> Vec<u8>, ""), (&zeros, ""), (&zeros, "--force-new-cluster")] {
+        let server = Rusd::start(&[]);
+        server.etcdctl(&["put", "a", "1"]);
+        let (directory, mut flags) = server.kill();
+        for file in fs::read_dir(directory.path().join("data/member/wal")).unwrap() {
+            let file = file.unwrap();
+            fs::write(file.path(), emptied(file.metadata().unwrap().len() as usize)).unwrap();
+        }
+        flags.extend((!more.is_empty()).then(|| more.to_owned()));
+        let refusal = Rusd::spawn(directory, flags).refusal();
+        assert!(refusal.contains("had a log, and it is gone"), "{refusal}");
+    }
+}
+
 /// Stop C; A and B acknowledge; kill both; B loses its directory: were it to start, B and C would elect without what A alone has.
 #[test]
 fn a_member_whose_directory_is_empty_is_refused_by_those_who_know_it() {

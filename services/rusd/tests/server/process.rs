@@ -192,6 +192,16 @@ impl Starting {
 }
 
 impl Starting {
+    /// The first line with this text, of one that does not become ready before.
+    pub fn line_with(mut self, text: &str) -> String {
+        let is_it = |line: &std::io::Result<String>| {
+            let line = line.as_ref().unwrap();
+            assert!(!line.contains(READY), "it serves: {line}");
+            line.contains(text)
+        };
+        self.lines.find(is_it).unwrap_or_else(|| panic!("it ended without saying {text:?}")).unwrap()
+    }
+
     /// What it says when it ends without having been ready.
     pub fn refusal(self) -> String {
         let line = |line: std::io::Result<String>| {

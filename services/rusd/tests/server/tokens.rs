@@ -1,9 +1,17 @@
 //! What stands for users and passwords.
 
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
 
+use bytes::Bytes;
 use harness::output;
+use rusd::proto::etcdserverpb as pb;
+use service_kit::grpc;
 
+use crate::hostile::{call, connect, run, send, trailers};
 use crate::process::Rusd;
 
 fn with_users(server: &Rusd) {
@@ -39,4 +47,47 @@ fn a_mistake_in_the_keys_is_told_before_anything_is_served() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("--auth-token: /nowhere"), "{said}");
     assert!(!output.status.success());
+}
+
+/// Logins, one after the other until told otherwise: when each was answered, and whether with a token.
+fn logins(server: &Rusd, stop: &AtomicBool, name: &str, password: &str) -> Vec<(Instant, bool)> {
+    let mut answered = Vec::new();
+    run(async {
+        let connection = connect(server).await;
+        while !stop.load(Ordering::Relaxed) {
+            let (answer, mut stream) = call(&connection, "Auth/Authenticate").await;
+            let request = pb::AuthenticateRequest { name: name.into(), password: password.into() };
+            assert!(send(&mut stream, grpc::encode(&request)).await);
+            stream.send_data(Bytes::new(), true).unwrap();
+            let (head, body) = answer.await.unwrap().into_parts();
+            let told = trailers(body, head.headers).await;
+            answered.push((Instant::now(), told["grpc-status"] == "0"));
+        }
+    });
+    answered
+}
+
+/// Who was checking a password while it was changed got a token for it afterwards, and used that for ever.
+#[test]
+fn a_login_that_began_before_the_password_was_changed_has_no_token_after_it() {
+    let server = Rusd::start(&["--bcrypt-cost=11"]);
+    server.etcdctl(&["user", "add", "eve:leaked"]);
+    with_users(&server);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let eve: Vec<_> = (0..4).map(|_| scope.spawn(|| logins(&server, &stop, "eve", "leaked"))).collect();
+        let mut change = server.command(&["--user=root:secret", "user", "passwd", "eve", "--interactive=false"]);
+        let mut change = change.stdin(Stdio::piped()).spawn().unwrap();
+        change.stdin.take().unwrap().write_all(b"new\n").unwrap();
+        let output = change.wait_with_output().unwrap();
+        let changed = Instant::now();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        // By then all that had begun are answered.
+        server.etcdctl(&["--user=root:secret", "get", "k"]);
+        stop.store(true, Ordering::Relaxed);
+        let answered: Vec<_> = eve.into_iter().flat_map(|eve| eve.join().unwrap()).collect();
+        assert!(answered.iter().any(|(at, is_in)| *at < changed && *is_in), "nobody logged in before");
+        let late = answered.iter().filter(|(at, is_in)| *at > changed && *is_in).count();
+        assert_eq!(late, 0, "tokens for the old password");
+    });
 }

@@ -85,7 +85,10 @@ impl Hello {
     /// Why this cannot be for a member of that number in that group, with that log.
     pub(super) fn objection(&self, group: u64, log: u64, own: u64) -> Option<String> {
         if self.group != group {
-            return Some(format!("it belongs to group {:016x}, this member to {group:016x}", self.group));
+            let other = self.group;
+            return Some(format!(
+                "it belongs to group {other:016x}, this member to {group:016x}: were they founded with the same members, and with the same data?"
+            ));
         }
         if are_different(self.log, log) {
             return Some(other_log(self.log, log));

@@ -180,7 +180,7 @@ fn what_a_role_permits_ends_with_the_role() {
 }
 
 fn issued(user: &str, token: &str) -> IssuedToken {
-    IssuedToken { user: user.into(), token: token.into(), ttl_seconds: 10 }
+    IssuedToken { user: user.into(), token: token.into(), ttl_seconds: 10, auth_revision: 0 }
 }
 
 fn user_of(auth: &Auth, now_millis: u64) -> Option<&str> {
@@ -237,6 +237,23 @@ fn tokens_live_for_a_while_and_die_with_the_password() {
     assert_eq!(auth.authenticate(&super::tests::issued("nobody", "t"), 0), Err(Error::AuthFailed));
     auth.disable();
     assert_eq!((user_of(&auth, 0), auth.password("ann")), (None, Err(Error::AuthNotEnabled)));
+}
+
+/// A login that had checked the old password had its token after the change, and used it for ever.
+#[test]
+fn a_password_that_was_changed_while_it_was_checked_makes_no_token() {
+    let mut auth = auth();
+    let checked = IssuedToken { auth_revision: auth.revision(), ..issued("ann", "first") };
+    let hashed_password = "bmV3".to_owned();
+    let change = pb::AuthUserChangePasswordRequest { name: "ann".into(), hashed_password, ..Default::default() };
+    auth.change_password(&change).unwrap();
+    assert_eq!(auth.authenticate(&checked, 1000), Err(Error::AuthOldRevision));
+    assert_eq!(user_of(&auth, 1000), None);
+    let checked = IssuedToken { auth_revision: auth.revision(), ..checked };
+    assert_eq!(auth.authenticate(&checked, 1000), Ok(()));
+    // As an earlier release wrote it.
+    auth.authenticate(&issued("ann", "first"), 2000).unwrap();
+    assert_eq!(user_of(&auth, 2000), Some("ann"));
 }
 
 #[test]

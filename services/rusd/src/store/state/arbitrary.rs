@@ -76,6 +76,11 @@ fn compare() -> impl Strategy<Value = pb::Compare> {
     })
 }
 
+/// Mostly few, so that some transactions succeed; many share their keys.
+fn compares() -> impl Strategy<Value = Vec<pb::Compare>> {
+    prop_oneof![4 => proptest::collection::vec(compare(), 0..2), 1 => proptest::collection::vec(compare(), 2..6)]
+}
+
 pub fn txn() -> impl Strategy<Value = pb::TxnRequest> {
     let leaf = prop_oneof![
         4 => put().prop_map(Operation::RequestPut),
@@ -88,8 +93,7 @@ pub fn txn() -> impl Strategy<Value = pb::TxnRequest> {
     };
     let whole = move |operation: BoxedStrategy<Operation>| {
         let branches = (operations(operation.clone()), operations(operation));
-        (proptest::collection::vec(compare(), 0..2), branches)
-            .prop_map(|(compare, (success, failure))| pb::TxnRequest { compare, success, failure })
+        (compares(), branches).prop_map(|(compare, (success, failure))| pb::TxnRequest { compare, success, failure })
     };
     let nested = leaf.boxed().prop_recursive(2, 12, 3, move |inner| whole(inner).prop_map(Operation::RequestTxn));
     whole(nested.boxed()).prop_filter("duplicate keys", |txn| super::super::check::txn(txn, 128).is_ok())
@@ -97,6 +101,15 @@ pub fn txn() -> impl Strategy<Value = pb::TxnRequest> {
 
 fn user() -> impl Strategy<Value = String> {
     proptest::sample::select(vec!["root", "ann", "ben"]).prop_map(String::from)
+}
+
+fn issued(ttl_seconds: u64) -> impl Strategy<Value = IssuedToken> {
+    (user(), "[a-z]{4}", 0..4u64).prop_map(move |(user, token, auth_revision)| IssuedToken {
+        user,
+        token,
+        ttl_seconds,
+        auth_revision,
+    })
 }
 
 fn administration() -> impl Strategy<Value = Request> {
@@ -107,12 +120,8 @@ fn administration() -> impl Strategy<Value = Request> {
     prop_oneof![
         Just(Request::AuthEnable(pb::AuthEnableRequest {})),
         Just(Request::AuthDisable(pb::AuthDisableRequest {})),
-        (user(), "[a-z]{4}").prop_map(|(user, token)| Request::Authenticate(IssuedToken {
-            user,
-            token,
-            ttl_seconds: 5
-        })),
-        (user(), "[a-z]{4}").prop_map(|(user, token)| Request::TokenRenew(IssuedToken { user, token, ttl_seconds: 9 })),
+        issued(5).prop_map(Request::Authenticate),
+        issued(9).prop_map(Request::TokenRenew),
         user().prop_map(|name| Request::AuthUserAdd(pb::AuthUserAddRequest {
             name,
             hashed_password: "aGFzaA==".into(),

@@ -88,7 +88,7 @@ proptest! {
 
     #[test]
     fn a_state_is_the_same_whether_or_not_somebody_waits(commands in proptest::collection::vec(arbitrary::command(), 0..80)) {
-        let mut states = [Room::FULL, Room::NONE, Room { bytes: Some(40), is_exceeded: false }].map(|room| (State::default(), room));
+        let mut states = [Room::FULL, Room::NONE, Room::of(Some(40))].map(|room| (State::default(), room));
         for (time, command) in commands.into_iter().enumerate() {
             for (state, room) in &mut states {
                 drop(state.apply(command.clone(), time as u64, &mut Vec::new(), *room));
@@ -122,6 +122,86 @@ fn an_answer_has_a_bound_and_what_nobody_waits_for_is_not_read() {
     let Ok(Response::Txn(unread)) = state.apply(large, 0, &mut Vec::new(), Room::NONE) else { panic!("refused") };
     let records = |op: &pb::ResponseOp| matches!(&op.response, Some(Answer::ResponseRange(_)));
     assert!(!unread.responses.iter().any(records));
+}
+
+/// Processor time of this thread: a busy machine does not count.
+fn processor_time_of<T>(work: impl FnOnce() -> T) -> (std::time::Duration, T) {
+    let now = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    };
+    let begun = now();
+    let done = work();
+    (now() - begun, done)
+}
+
+fn with_keys(count: usize) -> State {
+    let mut state = State::default();
+    for number in 0..count {
+        run(&mut state, Request::Put(pb::PutRequest { key: format!("k{number}").into(), ..Default::default() }))
+            .unwrap();
+    }
+    state
+}
+
+/// 51 KB of comparisons that walked through everything one after the other stopped a group for a minute, and each start of each of its members.
+/// What an earlier release has let into the log is still done, and comes to the same.
+#[test]
+fn thousands_of_comparisons_of_everything_take_one_walk_and_none_is_refused_in_the_log() {
+    let mut state = with_keys(5_000);
+    let compare = |wanted| pb::Compare {
+        result: 1,
+        key: "\0".into(),
+        range_end: "\0".into(),
+        target_union: Some(TargetUnion::Version(wanted)),
+        ..Default::default()
+    };
+    // 64 in each of 61 lists, all of them different, and all hold.
+    let nested = (0..61).map(|list| {
+        let compare = (0..64).map(|number| compare(-(list * 64 + number))).collect();
+        let success = if list == 60 { vec![op(Operation::RequestPut(put("done", "v")))] } else { vec![] };
+        op(Operation::RequestTxn(pb::TxnRequest { compare, success, ..Default::default() }))
+    });
+    let one = pb::TxnRequest { compare: vec![compare(0)], ..Default::default() };
+    let many = pb::TxnRequest { success: nested.collect(), ..Default::default() };
+    let (of_one, succeeded) =
+        processor_time_of(|| (0..20).all(|_| read_only(&state.keyspace, &one).unwrap().succeeded));
+    assert!(succeeded);
+    let (of_many, outcome) = processor_time_of(|| run(&mut state, Request::Txn(many)));
+    let Ok(Response::Txn(response)) = outcome else { panic!("{outcome:?}") };
+    let succeeded = |op: &pb::ResponseOp| matches!(&op.response, Some(Answer::ResponseTxn(txn)) if txn.succeeded);
+    assert!(response.responses.iter().all(succeeded));
+    assert!(state.keyspace.get(b"done").is_some());
+    let walks = of_many.as_secs_f64() / (of_one.as_secs_f64() / 20.0);
+    assert!(walks < 1_000.0, "3904 comparisons took as long as {walks} of one each: {of_many:?}");
+}
+
+/// Each for one key only, of which the answer was small: but to find the first by another order than that of keys is to look at all.
+#[test]
+fn reads_that_look_at_everything_for_one_key_have_a_bound() {
+    let mut state = with_keys(5_000);
+    let first = pb::RangeRequest { limit: 1, sort_order: 2, sort_target: 1, ..get("\0", "\0") };
+    let of = |request: &pb::RangeRequest, count: usize| {
+        let read = op(Operation::RequestRange(request.clone()));
+        pb::TxnRequest { success: vec![read; count], ..Default::default() }
+    };
+    let with_put = |count| {
+        let mut txn = of(&first, count);
+        txn.success.push(op(Operation::RequestPut(put("k", "done"))));
+        Request::Txn(txn)
+    };
+    assert!(matches!(run(&mut state, with_put(200)), Ok(Response::Txn(txn)) if txn.responses.len() == 201));
+    assert_eq!(run(&mut state, with_put(201)), Err(Error::TooManyKeysRead));
+    assert_eq!(state.keyspace.get(b"k").unwrap().fields().version, 2, "it was done");
+    assert_eq!(read_only(&state.keyspace, &of(&first, 201)), Err(Error::TooManyKeysRead));
+    // Those that stop at their limit, or only count, look at a few.
+    let limited = pb::RangeRequest { limit: 1, ..get("\0", "\0") };
+    let counted = pb::RangeRequest { count_only: true, ..get("\0", "\0") };
+    for request in [&limited, &counted] {
+        assert_eq!(read_only(&state.keyspace, &of(request, 5_000)).unwrap().responses.len(), 5_000);
+        let of_the_past = pb::RangeRequest { revision: 4_000, ..request.clone() };
+        assert_eq!(read_only(&state.keyspace, &of(&of_the_past, 5_000)), Err(Error::TooManyKeysRead));
+    }
 }
 
 #[test]

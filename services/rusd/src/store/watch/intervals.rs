@@ -1,15 +1,23 @@
 //! Ranges of keys, and which of them a key lies in: a treap by range whose nodes know how far their subtree reaches.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use super::super::keys::Keys;
 
 /// Ranges, each with who is interested in it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Intervals {
     root: Link,
-    /// Makes priorities; a count, well stirred, is random enough for a heap.
+    /// Makes priorities: a count, well stirred. It begins where nobody knows: who knew the priorities could choose ranges that make a list of
+    /// the tree, and walks through it would need more stack than there is.
     inserted: u64,
+}
+
+impl Default for Intervals {
+    fn default() -> Self {
+        Self { root: None, inserted: rand::random() }
+    }
 }
 
 type Link = Option<Box<Node>>;
@@ -35,7 +43,8 @@ struct Range {
 /// Where a range ends: the derived order has no end behind all keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
-    Before(Box<[u8]>),
+    /// Shared by all nodes that it is the reach of.
+    Before(Arc<[u8]>),
     Never,
 }
 
@@ -51,7 +60,7 @@ impl End {
 impl Range {
     fn new(keys: Keys<'_>) -> Self {
         let end = match keys {
-            Keys::One(key) => End::Before([key, &[0]].concat().into()),
+            Keys::One(key) => End::Before(Arc::from([key, &[0]].concat())),
             Keys::Between(_, end) => End::Before(end.into()),
             Keys::From(_) => End::Never,
         };
@@ -62,7 +71,7 @@ impl Range {
 impl Intervals {
     /// Notes that somebody is interested in a range.
     pub fn insert(&mut self, keys: Keys<'_>, who: u64) {
-        self.inserted += 1;
+        self.inserted = self.inserted.wrapping_add(1);
         let range = Range::new(keys);
         let priority = stir(self.inserted);
         let (reach, left, right) = (range.end.clone(), None, None);
@@ -222,6 +231,20 @@ mod tests {
                 prop_assert_eq!(found, expected);
             }
         }
+    }
+
+    /// A client that counted along made a list of a hundred thousand nodes, and the server's stack ended on the way through it.
+    #[test]
+    fn ranges_that_were_chosen_for_their_priorities_make_no_deep_tree() {
+        let mut by_priority: Vec<u64> = (1..20_001).collect();
+        by_priority.sort_by_key(|count| std::cmp::Reverse(stir(*count)));
+        let mut place = vec![0; by_priority.len()];
+        (0..).zip(by_priority).for_each(|(at, count)| place[count as usize - 1] = at);
+        let mut intervals = Intervals::default();
+        for (who, at) in (0..).zip(place) {
+            intervals.insert(Keys::From(format!("{at:05}").as_bytes()), who);
+        }
+        assert!(depth(&intervals.root) < 80, "{}", depth(&intervals.root));
     }
 
     #[test]

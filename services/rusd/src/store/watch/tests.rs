@@ -68,7 +68,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 impl World {
     fn new() -> Self {
         let store = Store::default();
-        let limits = Limits { queue_bytes: 150, catch_up_changes: 3, fragment_bytes: 60 };
+        let limits = Limits { queue_bytes: 150, catch_up_changes: 3, fragment_bytes: 60, ..Limits::default() };
         let mut hub = store.reader().hub(limits);
         let streams = (0..STREAMS).map(|_| hub.open()).collect();
         Self { store, hub, model: Model::default(), index: 0, streams, told: Vec::new(), ever_compacted: false }
@@ -286,6 +286,31 @@ fn a_watcher_that_does_not_read_loses_nothing_and_keeps_little() {
     assert!(world.hub.streams[&world.streams[0]].bytes() < 400);
     while world.take(0) || !world.hub.take_ready().is_empty() {}
     assert_eq!(world.told[0].events.len(), 5000);
+}
+
+/// Eight hundred watchers of keys of a megabyte each took three times that, for as long as their stream was open.
+#[test]
+fn watchers_have_a_bound_for_all_hubs_together_and_who_goes_makes_room() {
+    let limits = Limits { watchers_bytes: 3_000, ..Limits::default() };
+    let reader = Store::default().reader();
+    let [mut hub, mut other] = [reader.hub(limits), reader.hub(limits)];
+    let [stream, of_other] = [hub.open(), other.open()];
+    let request = pb::WatchCreateRequest { key: vec![b'k'; 500].into(), ..Default::default() };
+    let create = |hub: &mut Hub, stream| {
+        hub.create(stream, &request);
+        let told = hub.next(stream).unwrap();
+        assert!(told.created);
+        (!told.canceled).then_some(told.watch_id).ok_or(told.cancel_reason)
+    };
+    assert_eq!([create(&mut hub, stream), create(&mut other, of_other)], [Ok(0), Ok(0)]);
+    assert_eq!([create(&mut hub, stream), create(&mut other, of_other)], [Err(NO_ROOM); 2]);
+    assert_eq!((hub.watchers(), other.watchers()), (1, 1));
+    hub.cancel(stream, 0);
+    assert!(hub.next(stream).unwrap().canceled);
+    assert!(create(&mut other, of_other).is_ok());
+    assert_eq!(create(&mut hub, stream), Err(NO_ROOM));
+    other.close(of_other);
+    assert!([(); 2].map(|()| create(&mut hub, stream)).iter().all(Result::is_ok));
 }
 
 #[test]
