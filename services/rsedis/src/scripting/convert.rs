@@ -2,7 +2,7 @@
 
 use mlua::{Function, Lua, Table, Value};
 
-use super::problem::{error_table, told, without_dashes};
+use super::problem::{error_table, without_dashes};
 use crate::number::{parse_double, parse_integer, whole};
 use crate::protocol::Reply;
 
