@@ -91,3 +91,12 @@ fn a_login_that_began_before_the_password_was_changed_has_no_token_after_it() {
         assert_eq!(late, 0, "tokens for the old password");
     });
 }
+
+/// A login with the first 72 bytes of a longer password was one.
+#[test]
+fn a_password_of_more_bytes_than_count_is_refused() {
+    let server = Rusd::start(&["--bcrypt-cost=4"]);
+    let said = server.refused(&["user", "add", &format!("eve:{}", "x".repeat(73))]);
+    assert!(said.contains("password length exceeds 72 bytes"), "{said}");
+    server.etcdctl(&["user", "add", &format!("eve:{}", "x".repeat(72))]);
+}
