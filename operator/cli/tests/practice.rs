@@ -255,31 +255,6 @@ fn how_long_a_run_measures_is_told_by_validate() {
     assert_eq!(told, "  loads its stores for 60 s to 7 min; starting, filling and checking them comes on top");
 }
 
-/// `init --value-bytes 1048576` makes a run that fills each store with 10 GiB, and nothing said so.
-#[test]
-fn what_a_run_writes_into_its_stores_is_told_and_refused_with_here_where_there_is_no_room() {
-    let world = World::new();
-    let text = one_arm(
-        "Redis",
-        harness::version("redis"),
-        "redis: { command: Get, keySpace: 10000, valueBytes: 1048576 }",
-        SHORT,
-    );
-    let file = world.write("run.yaml", &text);
-    let told = validate(&world, &[file.to_str().unwrap()]).stdout;
-    let line = "load writes up to 9.77 GiB of values into each store (keySpace × valueBytes)";
-    assert!(told.contains(line), "{told}");
-    // More than any machine has.
-    let file = world.write("run.yaml", &text.replace("keySpace: 10000", "keySpace: 10000000"));
-    let refused = validate(&world, &[file.to_str().unwrap(), "--here"]);
-    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
-    let field = "BenchmarkRun/run spec.workloads[0].redis.keySpace";
-    assert!(refused.stderr.contains(field) && refused.stderr.contains("lower one of both"), "{}", refused.stderr);
-    let little = text.replace("valueBytes: 1048576", "valueBytes: 100");
-    let told = validate(&world, &[world.write("run.yaml", &little).to_str().unwrap()]).stdout;
-    assert!(!told.contains("of values into each store"), "{told}");
-}
-
 #[test]
 fn of_a_run_that_ends_by_what_is_done_validate_says_how_much_that_is() {
     let world = World::new();

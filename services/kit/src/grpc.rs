@@ -25,6 +25,8 @@ mod memory;
 #[cfg(feature = "server")]
 mod peer;
 #[cfg(feature = "server")]
+mod pings;
+#[cfg(feature = "server")]
 mod requests;
 mod status;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What is not installed is named with the command that installs it, before anything is measured.
+//! What is not here is named with what to do about it, before anything is measured: stores that are not installed, and room for what a run
+//! writes.
 
 use crate::finished::Finished;
 use crate::two_stores;
@@ -73,4 +74,32 @@ kind: BenchmarkRun",
     let unavailable = &finished.report()["record"]["arms"][0]["unavailable"];
     assert!(unavailable["install"].as_str().unwrap().ends_with("peers/fetch kubernetes"), "{unavailable}");
     assert_eq!(unavailable["reason"], "kube-apiserver of Kubernetes 1.34.4 is not installed here");
+}
+
+/// `init --value-bytes 1048576` makes a run that fills each store with 10 GiB, and nothing said so.
+#[test]
+fn what_a_run_writes_into_its_stores_is_told_and_refused_with_here_where_there_is_no_room() {
+    let world = World::new();
+    let validate = |file: &std::path::Path, more: &[&str]| {
+        Finished::of(world.storebench().arg("validate").arg(file).args(more).output().unwrap())
+    };
+    let text = one_arm(
+        "Redis",
+        harness::version("redis"),
+        "redis: { command: Get, keySpace: 10000, valueBytes: 1048576 }",
+        "{ duration: 1s, connections: 1 }",
+    );
+    let file = world.write("run.yaml", &text);
+    let told = validate(&file, &[]).stdout;
+    let line = "load writes up to 9.77 GiB of values into each store (keySpace × valueBytes)";
+    assert!(told.contains(line), "{told}");
+    // More than any machine has.
+    let file = world.write("run.yaml", &text.replace("keySpace: 10000", "keySpace: 10000000"));
+    let refused = validate(&file, &["--here"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    let field = "BenchmarkRun/run spec.workloads[0].redis.keySpace";
+    assert!(refused.stderr.contains(field) && refused.stderr.contains("lower one of both"), "{}", refused.stderr);
+    let little = text.replace("valueBytes: 1048576", "valueBytes: 100");
+    let told = validate(&world.write("run.yaml", &little), &[]).stdout;
+    assert!(!told.contains("of values into each store"), "{told}");
 }

@@ -15,17 +15,18 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use h2::server::{Connection, SendResponse};
-use h2::{Ping, Reason, RecvStream};
+use h2::{Reason, RecvStream};
 use http::{Method, Request, StatusCode, Uri, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::grpc::call::{Caller, Responses, Sender, Service, Unary};
 use crate::grpc::cork::cork;
 use crate::grpc::header_log;
 use crate::grpc::memory::{Memory, Share, Taken};
 use crate::grpc::peer::Peer;
+use crate::grpc::pings::{Pong, Pulse};
 use crate::grpc::requests::{Coming, Left, Requests};
 use crate::grpc::status::{Code, Status};
 use crate::grpc::timeout as deadline;
@@ -38,10 +39,6 @@ const SMALL_ANSWER_BYTES: usize = 32 << 10;
 
 /// See [`Limits::answer_patience`].
 const ANSWER_PIECE_BYTES: usize = 256 << 10;
-
-/// How long the answer to a ping may wait for another answer that takes it along. Go's client pings with nearly every request,
-/// to estimate the bandwidth: an answer of its own would cost as much again as the request.
-const PONG_DELAY: Duration = Duration::from_millis(50);
 
 /// How long a client may go on to send on a stream that is answered in full; what comes is thrown away. When its stream is reset before
 /// it has read the answer, the gRPC client of the Java consensus node (on Helidon) loses that, though HTTP/2 says that it must not.
@@ -573,59 +570,5 @@ fn is_grpc(request: &Request<RecvStream>) -> Result<(), StatusCode> {
     match content_type.starts_with(b"application/grpc") {
         true => Ok(()),
         false => Err(StatusCode::UNSUPPORTED_MEDIA_TYPE),
-    }
-}
-
-/// Holds the answer to a ping back for a moment.
-#[derive(Default)]
-struct Pong {
-    /// Is left running when the answer has gone with another: setting a clock for each costs more than one that rings in vain.
-    due: Option<Pin<Box<tokio::time::Sleep>>>,
-}
-
-impl Pong {
-    /// Ready when what is held back may go.
-    fn poll_wait(&mut self, holds_only_pong: bool, context: &mut Context<'_>) -> Poll<()> {
-        if holds_only_pong && self.due.is_none() {
-            self.due = Some(Box::pin(tokio::time::sleep(PONG_DELAY)));
-        }
-        let Some(due) = &mut self.due else { return Poll::Ready(()) };
-        if due.as_mut().poll(context).is_ready() {
-            self.due = None;
-            return Poll::Ready(());
-        }
-        if holds_only_pong { Poll::Pending } else { Poll::Ready(()) }
-    }
-}
-
-/// Asks a silent client now and then whether it is there.
-struct Pulse {
-    pings: h2::PingPong,
-    interval: Interval,
-    timeout: Duration,
-    dead_at: Option<Pin<Box<tokio::time::Sleep>>>,
-}
-
-impl Pulse {
-    fn new<T: AsyncRead + AsyncWrite + Unpin>(connection: &mut Connection<T, Bytes>, limits: &Limits) -> Option<Self> {
-        let every = limits.ping_interval?;
-        let mut interval = interval_at(Instant::now() + every, every);
-        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Some(Self { pings: connection.ping_pong()?, interval, timeout: limits.ping_timeout, dead_at: None })
-    }
-
-    /// Ready when a ping was not answered in time.
-    fn poll_dead(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        while self.interval.poll_tick(context).is_ready() {
-            if self.dead_at.is_none() && self.pings.send_ping(Ping::opaque()).is_ok() {
-                self.dead_at = Some(Box::pin(tokio::time::sleep(self.timeout)));
-            }
-        }
-        let Some(dead_at) = &mut self.dead_at else { return Poll::Pending };
-        if self.pings.poll_pong(context).is_ready() {
-            self.dead_at = None;
-            return Poll::Pending;
-        }
-        dead_at.as_mut().poll(context)
     }
 }
