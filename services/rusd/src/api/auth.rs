@@ -160,11 +160,17 @@ impl Api {
     }
 }
 
+/// Longer ones bcrypt cannot tell apart.
+const PASSWORD_BYTES_MAX: usize = 72;
+
 /// The hash as it stands in a command.
 async fn hashed(node: &Node, password: String) -> Result<String, Status> {
+    if password.len() > PASSWORD_BYTES_MAX {
+        // As etcd says it.
+        return Err(Status::new(Code::Unknown, "bcrypt: password length exceeds 72 bytes"));
+    }
     let cost = node.settings.bcrypt_cost;
     let hash = node.passwords.run(move || bcrypt::hash(password, cost)).await?;
-    // bcrypt refuses what is longer than it can tell apart, and so does etcd.
     let hash = hash.map_err(|error| Status::new(Code::Unknown, format!("bcrypt: {error}")))?;
     Ok(STANDARD.encode(hash))
 }
