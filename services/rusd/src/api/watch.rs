@@ -37,10 +37,10 @@ impl Api {
             let mut has_ended = false;
             let mut progress = Progress::new(node.settings.watch_progress_interval);
             loop {
-                while let Some((frames, is_all)) = turn(&node, &watching) {
-                    if responses.send(frames).await.is_err() {
-                        return Ok(());
-                    }
+                loop {
+                    responses.turn().await;
+                    let Some((frames, is_all)) = turn(&node, &watching) else { break };
+                    responses.send_counted(frames).await?;
                     if is_all {
                         break;
                     }
