@@ -36,5 +36,5 @@ pub use compression::{Compress, Compression, accepts};
 pub use connection::{Limits, STREAMS_MAX, serve};
 pub use frame::{Deframer, FrameError, append_with, check_answer, content, encode, encode_with};
 #[cfg(feature = "server")]
-pub use memory::{Memory, Room};
+pub use memory::{Kept, Memory, Room};
 pub use status::{Code, Status};

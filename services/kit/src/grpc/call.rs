@@ -19,7 +19,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::grpc::compression::Compression;
 use crate::grpc::connection::Asking;
 use crate::grpc::frame::{Deframer, split_first};
-use crate::grpc::memory::{Share, Taken};
+use crate::grpc::memory::{Kept, Share, Taken};
 use crate::grpc::status::{Code, Status, success};
 use crate::http::{Body, Incoming};
 
@@ -218,6 +218,14 @@ impl Requests {
     /// The same; `count` is told the bytes of each message that comes.
     pub fn counted(self, count: impl Fn(usize) + 'static) -> Self {
         Self { counted: Some(Rc::new(count)), ..self }
+    }
+
+    /// Room on the connection for what is kept of requests when the next is asked for; `None`: they came another way.
+    pub fn room(&self) -> Option<Kept> {
+        match &self.source {
+            Source::Framed { memory, .. } => Some(memory.keep()),
+            Source::Messages(_) => None,
+        }
     }
 
     /// The next request; `None`: the client has sent its last. Errors: what the call must end with.

@@ -211,6 +211,11 @@ impl Share {
         }
     }
 
+    /// Room for what is kept of requests; none yet.
+    pub(crate) fn keep(&self) -> Kept {
+        Kept(Taken { share: self.clone(), bytes: 0 })
+    }
+
     /// Waits until the client has taken enough of what streams have for it. Who asked has room at once, and takes it before it waits for anything.
     pub(crate) async fn stream_turn(&self) {
         while !self.may_stream() {
@@ -312,6 +317,22 @@ impl Drop for Taken {
     }
 }
 
+/// Room on a connection for what is kept of its requests for longer than they are under way; given back when this is dropped.
+pub struct Kept(Taken);
+
+impl Kept {
+    /// Takes more, or gives back, until it is so much. An error: there is no room for it, and it stays as it is.
+    pub fn resize(&mut self, bytes: usize) -> Result<(), Status> {
+        let Self(taken) = self;
+        if bytes >= taken.bytes {
+            return taken.grow(bytes - taken.bytes);
+        }
+        let spare = std::mem::replace(&mut taken.bytes, bytes) - bytes;
+        drop(Taken { share: taken.share.clone(), bytes: spare });
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
@@ -363,6 +384,20 @@ mod tests {
         assert_eq!(memory.taken(), 50);
         assert!(one.take(50).is_ok());
         drop((one, other, second));
+        assert_eq!(memory.taken(), 0);
+    }
+
+    /// Keys of watches were kept for as long as their streams, and counted while their requests came.
+    #[test]
+    fn what_is_kept_of_requests_counts_until_it_is_given_back() {
+        let memory = Memory::with_own(100, 0);
+        let share = memory.of_connection(60);
+        let mut kept = share.keep();
+        assert!(kept.resize(50).is_ok() && memory.taken() == 50);
+        assert_eq!(kept.resize(61).err().map(|status| status.code), Some(Code::ResourceExhausted));
+        assert!(share.take(11).is_err() && memory.taken() == 50);
+        assert!(kept.resize(40).is_ok() && share.take(20).is_ok() && memory.taken() == 40);
+        drop(kept);
         assert_eq!(memory.taken(), 0);
     }
 

@@ -162,6 +162,51 @@ fn watchers_that_do_not_read_cost_no_memory() {
     assert!(most < 250 * MEBIBYTE as u64, "{most}");
 }
 
+/// Eight hundred watchers on one stream, each of a key of a megabyte, were 1.5 GB for as long as the stream was open.
+#[test]
+fn the_keys_of_watchers_have_a_bound_until_they_are_cancelled() {
+    const WATCHERS: usize = 100;
+    let server = Rusd::start(&[]);
+    run(async {
+        use pb::watch_request::RequestUnion;
+        let connection = connect(&server).await;
+        let (answer, mut stream) = call(&connection, "Watch/Watch").await;
+        let mut body = answer.await.unwrap().into_body();
+        let mut answers = grpc::Deframer::new(MEBIBYTE);
+        let mut ask = async |request: RequestUnion| {
+            assert!(send(&mut stream, grpc::encode(&pb::WatchRequest { request_union: Some(request) })).await);
+            loop {
+                if let Some(message) = answers.message().unwrap() {
+                    return pb::WatchResponse::decode(message).unwrap();
+                }
+                let chunk = body.data().await.unwrap().unwrap();
+                let _ = body.flow_control().release_capacity(chunk.len());
+                answers.push(chunk);
+            }
+        };
+        let create = |number: usize| {
+            let key = [&vec![b'k'; MEBIBYTE][..], number.to_string().as_bytes()].concat();
+            RequestUnion::CreateRequest(pb::WatchCreateRequest { key: key.into(), ..Default::default() })
+        };
+        let mut watchers = Vec::new();
+        for number in 0..WATCHERS {
+            let told = ask(create(number)).await;
+            if told.canceled {
+                assert!(told.cancel_reason.starts_with("rusd: no room for a watcher"), "{}", told.cancel_reason);
+            } else {
+                watchers.push(told.watch_id);
+            }
+        }
+        assert!((40..64).contains(&watchers.len()), "{} watchers have room", watchers.len());
+        for watch_id in watchers.drain(..2) {
+            assert!(ask(RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id })).await.canceled);
+        }
+        assert!(!ask(create(0)).await.canceled, "there is room again");
+    });
+    let most = server.resident_bytes_max();
+    assert!(most < 130 * MEBIBYTE as u64, "{most}");
+}
+
 /// A client that has many leases renews them all at once: each is a message of a few bytes, in a frame of its own.
 #[test]
 fn ten_thousand_small_requests_at_once_are_answered() {
