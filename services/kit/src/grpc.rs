@@ -46,7 +46,7 @@ pub use compression::{Compress, Compression, accepts};
 pub use connection::{Limits, STREAMS_MAX, serve};
 pub use frame::{Deframer, FrameError, append_with, check_answer, content, encode, encode_with};
 #[cfg(feature = "server")]
-pub use memory::{Memory, Room};
+pub use memory::{Kept, Memory, Room};
 #[cfg(feature = "server")]
 pub use peer::Peer;
 #[cfg(feature = "server")]

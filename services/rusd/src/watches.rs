@@ -135,6 +135,11 @@ impl Watching {
         self.watches.with(|hub| hub.wants_requests(self.id)).unwrap_or(false)
     }
 
+    /// How much memory its watchers take, about.
+    pub fn bytes(&self) -> usize {
+        self.watches.with(|hub| hub.watchers_bytes(self.id)).unwrap_or_default()
+    }
+
     /// What is to be said next.
     pub fn next(&self) -> Option<Response> {
         self.watches.with(|hub| hub.next(self.id)).flatten()

@@ -254,6 +254,11 @@ impl Share {
         }
     }
 
+    /// Room for what is kept of requests; none yet.
+    pub(crate) fn keep(&self) -> Kept {
+        Kept(Taken { share: self.clone(), bytes: 0 })
+    }
+
     /// Waits until the client has taken enough of what streams have for it. Who asked has room at once, and takes it before it waits for anything.
     pub(crate) async fn stream_turn(&self) {
         while !self.may_stream() {
@@ -472,6 +477,21 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         self.shrink(self.bytes);
+    }
+}
+
+/// Room on a connection for what is kept of its requests for longer than they are under way; given back when this is dropped.
+pub struct Kept(Taken);
+
+impl Kept {
+    /// Takes more, or gives back, until it is so much. An error: there is no room for it, and it stays as it is.
+    pub fn resize(&mut self, bytes: usize) -> Result<(), Status> {
+        let Self(taken) = self;
+        if bytes >= taken.bytes {
+            return taken.grow(bytes - taken.bytes);
+        }
+        taken.shrink(taken.bytes - bytes);
+        Ok(())
     }
 }
 

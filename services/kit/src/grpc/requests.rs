@@ -18,7 +18,7 @@ use crate::grpc::call::Decompress;
 use crate::grpc::coming::Message;
 use crate::grpc::connection::Asking;
 use crate::grpc::frame::Deframer;
-use crate::grpc::memory::{Place, Share, Taken};
+use crate::grpc::memory::{Kept, Place, Share, Taken};
 use crate::grpc::status::{Code, Status};
 use crate::grpc::unpacking::{Unpacking, at_once, elsewhere};
 
@@ -164,6 +164,14 @@ impl Requests {
     /// The same; `tell` is called whenever more has come of a message that is not whole.
     pub fn telling_of_pieces(self, tell: impl Fn() + 'static) -> Self {
         Self { pieces: Some((Box::new(tell), 0)), ..self }
+    }
+
+    /// Room on the connection for what is kept of requests when the next is asked for; `None`: they came another way.
+    pub fn room(&self) -> Option<Kept> {
+        match &self.source {
+            Source::Framed(framed) => Some(framed.memory.keep()),
+            Source::Messages(_) => None,
+        }
     }
 
     /// The next request; `None`: the client has sent its last. Errors: what the call must end with.

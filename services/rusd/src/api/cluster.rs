@@ -17,7 +17,7 @@ use crate::measured::Measured;
 use crate::node::{Done, Node, now_millis};
 use crate::proto::etcdserverpb as pb;
 use crate::settings::member_id;
-use crate::store::command::Kind;
+use crate::store::command::{Kind, MemberRemoval};
 use crate::store::{Access, Caller, Error};
 
 impl Api {
@@ -47,7 +47,7 @@ impl Api {
     }
 
     pub(super) fn member_remove(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
-        let pb::MemberRemoveRequest { id } = decode(message.clone())?;
+        let pb::MemberRemoveRequest { id } = decode(message)?;
         self.permit(call, Access::Administrate)?;
         if !self.node.reader.view().cluster.members.contains_key(&id) {
             return Ok(refuse(Error::MemberNotFound));
@@ -56,7 +56,8 @@ impl Api {
         // Who removes itself does not wait until it is out: it ends then.
         let own = self.node.member_id;
         let is_out = move |membership: &Membership| id == own || !membership.all().contains(&id);
-        Ok(self.change(Kind::MemberRemove, &message, is_out, |node, header| {
+        let removal = MemberRemoval { id, keeps_a_voter: true };
+        Ok(self.change(Kind::MemberRemove, &removal.encode_to_vec(), is_out, |node, header| {
             grpc::encode(&pb::MemberRemoveResponse { header, members: members(node) })
         }))
     }

@@ -180,6 +180,7 @@ impl Api {
             // A client that does not read holds nothing of what was.
             drop(view);
             loop {
+                responses.turn().await;
                 let next = chunks.next_chunk(&node.reader.view(), keys)?;
                 let Some(mut chunk) = next else { return Ok(()) };
                 sort(target, &mut chunk.kvs);
@@ -195,9 +196,7 @@ impl Api {
                     large if large > node.settings.request_bytes_max * 2 => (keys / 2).max(1),
                     _ => keys,
                 };
-                if responses.send(message).await.is_err() {
-                    return Ok(());
-                }
+                responses.send_counted(message).await?;
             }
         }
     }

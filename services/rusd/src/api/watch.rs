@@ -11,6 +11,7 @@ use crate::api::Api;
 use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::watch_request::RequestUnion;
+use crate::store::watch::Hub;
 use crate::store::{Access, Error, Keys};
 use crate::watches::Watching;
 
@@ -28,6 +29,10 @@ impl Api {
     ) -> impl Future<Output = Result<(), Status>> + 'static {
         let node = Arc::clone(&self.node);
         let watching = self.watches.open();
+        let mut room = match requests.room() {
+            Some(of_connection) => WatchersRoom::OfConnection(of_connection),
+            None => WatchersRoom::AsJson(self.gateway_memory().room(), 0),
+        };
         let mut lost = Box::pin(self.leader_is_lost(&call));
         async move {
             // Clients wait for the head of the answer before they go on.
@@ -37,20 +42,21 @@ impl Api {
             let mut has_ended = false;
             let mut progress = Progress::new(node.settings.watch_progress_interval);
             loop {
-                while let Some((frames, is_all)) = turn(&node, &watching) {
-                    if responses.send(frames).await.is_err() {
-                        return Ok(());
-                    }
+                loop {
+                    responses.turn().await;
+                    let Some((frames, is_all)) = turn(&node, &watching) else { break };
+                    responses.send_counted(frames).await?;
                     if is_all {
                         break;
                     }
                     tokio::task::yield_now().await;
                 }
                 let may_ask = !has_ended && watching.wants_requests();
+                room.shrink(watching.bytes());
                 tokio::select! {
                     biased;
                     request = requests.next(), if may_ask => match request? {
-                        Some(message) => act(&node, &call, &watching, &mut progress, decode(message)?),
+                        Some(message) => act(&node, &call, &watching, &mut room, &mut progress, decode(message)?),
                         // The client has said everything, and goes on listening.
                         None => has_ended = true,
                     },
@@ -78,24 +84,69 @@ fn turn(node: &Node, watching: &Watching) -> Option<(Bytes, bool)> {
     (said > 0).then(|| (frames.freeze(), is_all))
 }
 
-fn act(node: &Node, call: &grpc::Caller, watching: &Watching, progress: &mut Progress, request: pb::WatchRequest) {
+fn act(
+    node: &Node,
+    call: &grpc::Caller,
+    watching: &Watching,
+    room: &mut WatchersRoom,
+    progress: &mut Progress,
+    request: pb::WatchRequest,
+) {
     match request.request_union {
         Some(RequestUnion::CreateRequest(request)) => {
             let view = node.reader.view();
             let key: &[u8] = if request.key.is_empty() { &[0] } else { &request.key };
             let access = Access::Read(Keys::new(key, &request.range_end));
             let permitted = node.caller(call, &view).and_then(|caller| view.check(&caller, access));
-            if request.progress_notify && permitted.is_ok() {
+            let has_room = permitted.is_ok() && room.grow(watching.bytes() + Hub::bytes_of(&request));
+            if request.progress_notify && has_room {
                 progress.begin();
             }
             watching.ask(|hub, id| match permitted {
-                Ok(()) => hub.create(id, &request),
+                Ok(()) if has_room => hub.create(id, &request),
+                Ok(()) => hub.refuse(id, NO_ROOM),
                 Err(error) => hub.refuse(id, error.message()),
             });
         }
         Some(RequestUnion::CancelRequest(request)) => watching.ask(|hub, id| hub.cancel(id, request.watch_id)),
         Some(RequestUnion::ProgressRequest(_)) => watching.ask(|hub, id| hub.request_progress(id)),
         None => {}
+    }
+}
+
+/// As a watcher is refused whose keys there is no room for.
+const NO_ROOM: &str = "rusd: no room for a watcher: calls and watchers of a connection may take 64 MiB together, and all 192 MiB; cancel some, or \
+                       watch ranges";
+
+/// What the watchers of a stream take: of the connection's room, or of that of bodies as JSON.
+enum WatchersRoom {
+    OfConnection(grpc::Kept),
+    AsJson(grpc::Room, usize),
+}
+
+impl WatchersRoom {
+    /// Whether there is room for so much. What is refused later is given back by the next [`WatchersRoom::shrink`].
+    fn grow(&mut self, bytes: usize) -> bool {
+        match self {
+            Self::OfConnection(kept) => kept.resize(bytes).is_ok(),
+            Self::AsJson(room, taken) => {
+                let has_room = room.grow(bytes.saturating_sub(*taken));
+                *taken = if has_room { bytes.max(*taken) } else { *taken };
+                has_room
+            }
+        }
+    }
+
+    /// Gives back what is not taken any more.
+    fn shrink(&mut self, bytes: usize) {
+        match self {
+            // To give back always succeeds.
+            Self::OfConnection(kept) => drop(kept.resize(bytes)),
+            Self::AsJson(room, taken) => {
+                room.shrink(taken.saturating_sub(bytes));
+                *taken = bytes.min(*taken);
+            }
+        }
     }
 }
 

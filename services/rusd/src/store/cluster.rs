@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::command::MemberRemoval;
 use super::error::Error;
 use crate::proto::etcdserverpb::alarm_request::AlarmAction;
 use crate::proto::etcdserverpb::{AlarmMember, AlarmRequest, AlarmType, DowngradeInfo, Member};
@@ -79,10 +80,11 @@ impl Cluster {
     }
 
     /// The last voter stays: each of two that are removed at the same moment through the other was told that the other is left.
-    pub(super) fn remove(&mut self, id: u64) -> Result<(), Error> {
+    pub(super) fn remove(&mut self, removal: &MemberRemoval) -> Result<(), Error> {
+        let MemberRemoval { id, keeps_a_voter } = *removal;
         let leaves = self.members.get(&id).ok_or(Error::MemberNotFound)?;
         let mut others = self.members.values().filter(|other| other.id != id && !other.is_learner);
-        if !leaves.is_learner && others.next().is_none() {
+        if keeps_a_voter && !leaves.is_learner && others.next().is_none() {
             return Err(Error::MemberNotEnoughStarted);
         }
         self.members.remove(&id);
@@ -135,7 +137,15 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+
     use super::*;
+    use crate::proto::etcdserverpb as pb;
+    use crate::store::command::{self, Caller, Command, Kind, Request};
+
+    fn removal(id: u64) -> MemberRemoval {
+        MemberRemoval { id, keeps_a_voter: true }
+    }
 
     fn member(id: u64, url: &str, is_learner: bool) -> Member {
         Member { id, peer_ur_ls: vec![url.into()], is_learner, ..Member::default() }
@@ -153,7 +163,7 @@ mod tests {
         assert!(!cluster.members[&2].is_learner);
         assert_eq!(cluster.update(2, vec!["http://a:1".into()]), Err(Error::PeerUrlExists));
         assert_eq!(cluster.update(2, vec!["http://b:2".into()]), Ok(()));
-        assert_eq!((cluster.remove(2), cluster.remove(2)), (Ok(()), Err(Error::MemberNotFound)));
+        assert_eq!((cluster.remove(&removal(2)), cluster.remove(&removal(2))), (Ok(()), Err(Error::MemberNotFound)));
         assert_eq!(cluster.add(member(2, "http://b:3", true)), Err(Error::MemberNotFound), "its number is used up");
     }
 
@@ -161,8 +171,11 @@ mod tests {
     fn the_last_voter_is_never_removed() {
         let mut cluster = Cluster::of([member(1, "http://a:1", false), member(2, "http://b:1", false)]);
         cluster.add(member(3, "http://c:1", true)).unwrap();
-        assert_eq!([cluster.remove(2), cluster.remove(1)], [Ok(()), Err(Error::MemberNotEnoughStarted)]);
-        assert_eq!(cluster.remove(3), Ok(()), "a learner may go");
+        assert_eq!(
+            [cluster.remove(&removal(2)), cluster.remove(&removal(1))],
+            [Ok(()), Err(Error::MemberNotEnoughStarted)]
+        );
+        assert_eq!(cluster.remove(&removal(3)), Ok(()), "a learner may go");
         assert_eq!(cluster.members.keys().copied().collect::<Vec<_>>(), [1]);
         // As an earlier release let it happen: --force-new-cluster then.
         cluster.members.clear();
@@ -171,10 +184,25 @@ mod tests {
         assert!(cluster.members.contains_key(&1) && !cluster.removed.contains(&1));
     }
 
+    /// Such a log makes the state that it made then: etcd's message is what stands in it.
+    #[test]
+    fn what_an_older_release_has_decided_of_its_last_voter_stays() {
+        let mut cluster = Cluster::of([member(1, "http://a:1", false), member(2, "http://b:1", false)]);
+        for id in [2, 1] {
+            let request = pb::MemberRemoveRequest { id };
+            let bytes = command::encode(&Caller::Server, Kind::MemberRemove, &request.encode_to_vec());
+            let Request::MemberRemove(decided) = Command::decode(&bytes).unwrap().request else {
+                panic!("another kind")
+            };
+            assert_eq!(cluster.remove(&decided), Ok(()));
+        }
+        assert_eq!((cluster.members.len(), &cluster.removed), (0, &[1, 2].into()));
+    }
+
     #[test]
     fn who_was_removed_does_not_come_back_by_telling_its_name() {
         let mut cluster = Cluster::of([member(1, "http://a:1", false), member(2, "http://b:1", false)]);
-        cluster.remove(2).unwrap();
+        cluster.remove(&removal(2)).unwrap();
         assert_eq!(cluster.publish(&member(2, "http://b:1", false)), Err(Error::MemberNotFound));
         let told = Member { id: 1, name: "one".into(), client_ur_ls: vec!["http://c:1".into()], ..Member::default() };
         cluster.publish(&told).unwrap();

@@ -61,6 +61,17 @@ pub struct IssuedToken {
     pub auth_revision: u64,
 }
 
+/// Who is removed from the group: etcd's `MemberRemoveRequest`, and whether it is looked at who is left.
+#[derive(Clone, PartialEq, Message)]
+pub struct MemberRemoval {
+    /// The member.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Nothing is removed where no voter would be left. What releases before this field have decided stays as they did it.
+    #[prost(bool, tag = "2")]
+    pub keeps_a_voter: bool,
+}
+
 macro_rules! requests {
     ($($number:literal $name:ident $message:ty)*) => {
         /// What a command does. The numbers are in the log: they never change.
@@ -126,7 +137,7 @@ requests! {
     8 Alarm pb::AlarmRequest
     // Who a member is. Its vote is the business of the log.
     16 MemberPublish pb::Member
-    17 MemberRemove pb::MemberRemoveRequest
+    17 MemberRemove MemberRemoval
     18 ClusterVersion pb::DowngradeVersionTestRequest
     19 Downgrade pb::DowngradeInfo
     24 MemberAdd pb::Member

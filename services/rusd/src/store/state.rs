@@ -212,7 +212,7 @@ impl State {
             Request::MemberAdd(member) => cluster.add(member)?,
             Request::MemberPromote(request) => cluster.promote(request.id)?,
             Request::MemberUpdate(request) => cluster.update(request.id, request.peer_ur_ls)?,
-            Request::MemberRemove(request) => cluster.remove(request.id)?,
+            Request::MemberRemove(request) => cluster.remove(&request)?,
             Request::ClusterVersion(request) => cluster.version = request.ver,
             Request::Downgrade(downgrade) => cluster.downgrade = downgrade,
             Request::Put(_) | Request::DeleteRange(_) | Request::Txn(_) | Request::Compaction(_) => {}

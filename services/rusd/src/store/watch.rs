@@ -33,7 +33,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use index::Index;
+use index::{Index, Watched};
 pub use response::{Event, NO_WATCHER, Response};
 use stream::{Item, Stream};
 
@@ -93,8 +93,7 @@ pub struct Hub {
 struct Watcher {
     stream: StreamId,
     id: i64,
-    key: Box<[u8]>,
-    range_end: Box<[u8]>,
+    watched: Watched,
     /// Where the client wanted to begin; 0: with the next change.
     start: i64,
     /// Changes below are not told.
@@ -119,13 +118,9 @@ struct Wants {
 }
 
 impl Watcher {
-    fn keys(&self) -> Keys<'_> {
-        Keys::new(&self.key, &self.range_end)
-    }
-
-    /// How much memory it takes, about: its keys stand in the index, too.
+    /// What it takes.
     fn bytes(&self) -> usize {
-        WATCHER_BYTES + 2 * (self.key.len() + self.range_end.len())
+        WATCHER_BYTES + self.watched.bytes()
     }
 
     fn wants(&self, record: &Record) -> bool {
@@ -195,6 +190,16 @@ impl Hub {
         self.watchers.len()
     }
 
+    /// How much memory the watchers of a stream take, about.
+    pub fn watchers_bytes(&self, id: StreamId) -> usize {
+        self.streams.get(&id).map_or(0, |stream| stream.watchers_bytes)
+    }
+
+    /// How much memory a watcher will take, about.
+    pub fn bytes_of(request: &pb::WatchCreateRequest) -> usize {
+        WATCHER_BYTES + request.key.len().max(1) + request.range_end.len()
+    }
+
     /// Whether more requests should be taken from a stream: not while it leaves many answers waiting.
     pub fn wants_requests(&self, id: StreamId) -> bool {
         self.streams.get(&id).is_some_and(|stream| stream.len() < QUEUE_ITEMS_MAX)
@@ -230,11 +235,10 @@ impl Hub {
             return self.refuse(id, "mvcc: duplicate watch ID provided on the WatchStream");
         };
         let revision = self.view.revision();
-        let watcher = Watcher {
+        let mut watcher = Watcher {
             stream: id,
             id: watch_id,
-            key: key.into(),
-            range_end: (*request.range_end).into(),
+            watched: Watched::new(key, &request.range_end),
             start: request.start_revision,
             from: if request.start_revision == 0 { revision + 1 } else { request.start_revision },
             behind: (1..=revision).contains(&request.start_revision),
@@ -258,7 +262,8 @@ impl Hub {
         if watcher.behind {
             stream.behind.insert(number);
         }
-        self.index.insert(watcher.keys(), number);
+        stream.watchers_bytes += watcher.bytes();
+        self.index.insert(&mut watcher.watched, number);
         self.watchers.insert(number, watcher);
         self.say(id, Response { watch_id, revision, created: true, ..Default::default() });
     }
@@ -343,9 +348,10 @@ impl Hub {
 
     fn forget(&mut self, number: u64) -> bool {
         let Some(watcher) = self.watchers.remove(&number) else { return false };
-        self.index.remove(watcher.keys(), number);
+        self.index.remove(&watcher.watched, number);
         self.taken.fetch_sub(watcher.bytes(), Ordering::Relaxed);
         if let Some(stream) = self.streams.get_mut(&watcher.stream) {
+            stream.watchers_bytes -= watcher.bytes();
             stream.behind.remove(&number);
         }
         true
@@ -391,7 +397,7 @@ impl Hub {
         let (mut index, mut from) = (Index::default(), i64::MAX);
         for number in &stream.behind {
             if let Some(watcher) = self.watchers.get(number) {
-                index.insert(watcher.keys(), *number);
+                index.insert(&mut watcher.watched.clone(), *number);
                 from = from.min(watcher.from);
             }
         }

@@ -61,7 +61,8 @@ impl Read for Chunked {
     }
 }
 
-fn post(address: &str, path: &str, headers: &str, body: &str) -> (u16, Value) {
+/// The same, for a method that answers with one value.
+pub fn post(address: &str, path: &str, headers: &str, body: &str) -> (u16, Value) {
     let (status, mut reader) = send(address, "POST", path, headers, body);
     let mut text = String::new();
     reader.read_to_string(&mut text).unwrap();

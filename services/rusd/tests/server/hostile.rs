@@ -162,6 +162,51 @@ fn watchers_that_do_not_read_cost_no_memory() {
     assert!(most < 250 * MEBIBYTE as u64, "{most}");
 }
 
+/// Eight hundred watchers on one stream, each of a key of a megabyte, were 1.5 GB for as long as the stream was open.
+#[test]
+fn the_keys_of_watchers_have_a_bound_until_they_are_cancelled() {
+    const WATCHERS: usize = 100;
+    let server = Rusd::start(&[]);
+    run(async {
+        use pb::watch_request::RequestUnion;
+        let connection = connect(&server).await;
+        let (answer, mut stream) = call(&connection, "Watch/Watch").await;
+        let mut body = answer.await.unwrap().into_body();
+        let mut answers = grpc::Deframer::new(MEBIBYTE);
+        let mut ask = async |request: RequestUnion| {
+            assert!(send(&mut stream, grpc::encode(&pb::WatchRequest { request_union: Some(request) })).await);
+            loop {
+                if let Some(message) = answers.message().unwrap() {
+                    return pb::WatchResponse::decode(message).unwrap();
+                }
+                let chunk = body.data().await.unwrap().unwrap();
+                let _ = body.flow_control().release_capacity(chunk.len());
+                answers.push(chunk);
+            }
+        };
+        let create = |number: usize| {
+            let key = [&vec![b'k'; MEBIBYTE][..], number.to_string().as_bytes()].concat();
+            RequestUnion::CreateRequest(pb::WatchCreateRequest { key: key.into(), ..Default::default() })
+        };
+        let mut watchers = Vec::new();
+        for number in 0..WATCHERS {
+            let told = ask(create(number)).await;
+            if told.canceled {
+                assert!(told.cancel_reason.starts_with("rusd: no room for a watcher"), "{}", told.cancel_reason);
+            } else {
+                watchers.push(told.watch_id);
+            }
+        }
+        assert!((40..64).contains(&watchers.len()), "{} watchers have room", watchers.len());
+        for watch_id in watchers.drain(..2) {
+            assert!(ask(RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id })).await.canceled);
+        }
+        assert!(!ask(create(0)).await.canceled, "there is room again");
+    });
+    let most = server.resident_bytes_max();
+    assert!(most < 130 * MEBIBYTE as u64, "{most}");
+}
+
 /// A client that has many leases renews them all at once: each is a message of a few bytes, in a frame of its own.
 #[test]
 fn ten_thousand_small_requests_at_once_are_answered() {
@@ -278,4 +323,85 @@ fn connections_beyond_the_limit_on_open_files_wait_and_harm_nobody() {
         assert_eq!(server.etcdctl(&["put", "k", &number.to_string()]), "OK\n");
     }
     assert!(server.etcdctl(&["defrag"]).contains("Finished"), "files can be made");
+}
+
+/// Each answer had a bound, and all that were made and not sent yet had none: twelve small transactions took 717 MB.
+#[test]
+fn answers_have_a_bound_together_before_they_are_sent() {
+    const CALLS: usize = 12;
+    // Values in files are copied for each answer.
+    let server = Rusd::start(&["--values-memory-bytes=1048576"]);
+    run(async {
+        let writer = connect(&server).await;
+        for number in 0..8 {
+            let (answer, mut stream) = call(&writer, "KV/Put").await;
+            assert!(send(&mut stream, put(format!("k{number}"), MEBIBYTE)).await);
+            stream.send_data(Bytes::new(), true).unwrap();
+            let (head, body) = answer.await.unwrap().into_parts();
+            assert_eq!(trailers(body, head.headers).await["grpc-status"], "0");
+        }
+        let mut waiting = Vec::new();
+        for number in 0..CALLS {
+            let socket = TcpStream::connect(server.address()).await.unwrap();
+            let (unread, driver) = Builder::new().initial_window_size(0).handshake(socket).await.unwrap();
+            tokio::task::spawn_local(driver);
+            let all = pb::RangeRequest { key: "k".into(), range_end: "l".into(), ..Default::default() };
+            let done = pb::PutRequest { key: format!("done{number}").into(), ..Default::default() };
+            let reads = std::iter::repeat_n(pb::request_op::Request::RequestRange(all), 6);
+            let success = std::iter::once(pb::request_op::Request::RequestPut(done)).chain(reads);
+            let success = success.map(|request| pb::RequestOp { request: Some(request) }).collect();
+            let (answer, mut stream) = call(&unread, "KV/Txn").await;
+            stream.send_data(grpc::encode(&pb::TxnRequest { success, ..Default::default() }), true).unwrap();
+            waiting.push((unread, answer));
+        }
+        // All of them are done, whatever is told of them.
+        while server.etcdctl(&["get", "--prefix", "done", "--keys-only"]).split_whitespace().count() < CALLS {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        server.etcdctl(&["put", "k", "behind them"]);
+    });
+    let most = server.resident_bytes_max();
+    assert!(most < 450 * MEBIBYTE as u64, "{most}");
+}
+
+/// Each kept all data as they were when it began, for as long as its client liked.
+#[test]
+fn a_range_stream_that_is_not_read_keeps_nothing_as_it_was() {
+    const KEYS: usize = 256;
+    const ROUNDS: usize = 7;
+    let server = Rusd::start(&[]);
+    run(async {
+        let writer = connect(&server).await;
+        let mut unread = Vec::new();
+        let mut before = 0;
+        for round in 0..ROUNDS {
+            for number in 0..KEYS {
+                let (answer, mut stream) = call(&writer, "KV/Put").await;
+                assert!(send(&mut stream, put(format!("k{number}"), MEBIBYTE / 16)).await);
+                stream.send_data(Bytes::new(), true).unwrap();
+                let (head, body) = answer.await.unwrap().into_parts();
+                assert_eq!(trailers(body, head.headers).await["grpc-status"], "0");
+            }
+            // The window is smaller than the first message.
+            let reader = connect(&server).await;
+            let (answer, mut stream) = call(&reader, "KV/RangeStream").await;
+            let all = Bytes::from_static(&[0]);
+            let all = pb::RangeRequest { key: all.clone(), range_end: all, ..Default::default() };
+            stream.send_data(grpc::encode(&all), true).unwrap();
+            unread.push(answer.await.unwrap().into_body());
+            let revision = (1 + KEYS * (round + 1)).to_string();
+            server.etcdctl(&["compaction", "--physical", &revision]);
+            if round == 0 {
+                before = server.resident_bytes();
+            }
+        }
+        let more = server.resident_bytes().saturating_sub(before);
+        assert!(more < 48 * MEBIBYTE as u64, "{more} bytes more, of 16 MiB of data");
+        // Who goes on is told that what he reads is not there any more.
+        let mut first = unread.remove(0);
+        while let Some(chunk) = first.data().await {
+            let _ = first.flow_control().release_capacity(chunk.unwrap().len());
+        }
+        assert_eq!(first.trailers().await.unwrap().unwrap()["grpc-status"], "11");
+    });
 }

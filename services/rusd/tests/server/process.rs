@@ -93,10 +93,19 @@ impl Rusd {
         self.memory_bytes("VmHWM:")
     }
 
+    /// How many threads it has.
+    pub fn threads(&self) -> u64 {
+        self.status("Threads:")
+    }
+
     fn memory_bytes(&self, name: &str) -> u64 {
+        self.status(name) << 10
+    }
+
+    fn status(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
     }
 
     /// A place for files.

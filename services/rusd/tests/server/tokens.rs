@@ -7,10 +7,11 @@ use std::thread;
 use std::time::Instant;
 
 use bytes::Bytes;
-use harness::output;
+use harness::{Etcd, output};
 use rusd::proto::etcdserverpb as pb;
 use service_kit::grpc;
 
+use crate::gateway;
 use crate::hostile::{call, connect, run, send, trailers};
 use crate::process::Rusd;
 
@@ -92,11 +93,66 @@ fn a_login_that_began_before_the_password_was_changed_has_no_token_after_it() {
     });
 }
 
-/// A login with the first 72 bytes of a longer password was one.
+/// They were cut in silence: 72 bytes of 80 were the password.
 #[test]
-fn a_password_of_more_bytes_than_count_is_refused() {
+fn passwords_that_bcrypt_cannot_tell_apart_are_refused_as_in_etcd() {
+    let directory = harness::folder();
+    let etcd = Etcd::start(&directory.path().join("etcd"));
     let server = Rusd::start(&["--bcrypt-cost=4"]);
-    let said = server.refused(&["user", "add", &format!("eve:{}", "x".repeat(73))]);
-    assert!(said.contains("password length exceeds 72 bytes"), "{said}");
-    server.etcdctl(&["user", "add", &format!("eve:{}", "x".repeat(72))]);
+    let request = |path: &str, name: &str, length: usize| {
+        let body = format!("{{\"name\":\"{name}\",\"password\":\"{}\"}}", "x".repeat(length));
+        let answers = [etcd.address(), server.address()].map(|address| gateway::post(address, path, "", &body));
+        let [theirs, ours] = answers.map(|(status, said)| (status, said["message"].clone(), said["token"].is_string()));
+        assert_eq!(ours, theirs, "{path} with {length}");
+        ours
+    };
+    let (status, said, _) = request("/v3/auth/user/add", "root", 73);
+    assert_eq!((status, said.as_str()), (500, Some("bcrypt: password length exceeds 72 bytes")));
+    request("/v3/auth/user/add", "root", 72);
+    request("/v3/auth/user/changepw", "root", 73);
+    for address in [etcd.address(), server.address()] {
+        for (path, body) in [("/v3/auth/user/grant", r#"{"user":"root","role":"root"}"#), ("/v3/auth/enable", "{}")] {
+            assert_eq!(gateway::post(address, path, "", body).0, 200);
+        }
+    }
+    for length in [71, 72, 73, 80] {
+        request("/v3/auth/authenticate", "root", length);
+    }
+}
+
+/// Five hundred logins with a wrong password had a thread each, and honest writes went from 3,138 to 2 a second.
+#[test]
+fn a_flood_of_logins_has_a_few_threads_and_writes_go_on_beside_it() {
+    const LOGINS: usize = 200;
+    let server = Rusd::start(&["--bcrypt-cost=10"]);
+    with_users(&server);
+    let (_, answer) =
+        gateway::post(server.address(), "/v3/auth/authenticate", "", r#"{"name":"root","password":"secret"}"#);
+    let of_root = format!("Authorization: {}\r\n", answer["token"].as_str().unwrap());
+    let before = server.threads();
+    run(async {
+        let connection = connect(&server).await;
+        let wrong = grpc::encode(&pb::AuthenticateRequest { name: "root".into(), password: "wrong".into() });
+        let mut answers = Vec::new();
+        for _ in 0..LOGINS {
+            let (answer, mut stream) = call(&connection, "Auth/Authenticate").await;
+            stream.send_data(wrong.clone(), true).unwrap();
+            answers.push(answer);
+        }
+        // Two checks of the same thread are done by now, so that all have begun that may.
+        for answer in answers.drain(..2) {
+            let (head, body) = answer.await.unwrap().into_parts();
+            assert_eq!(trailers(body, head.headers).await["grpc-status"], "3");
+        }
+        let during = server.threads();
+        let processors = std::thread::available_parallelism().unwrap().get() as u64;
+        assert!(during <= before + processors + 2, "{during} threads, {before} before");
+        let (status, said) = gateway::post(server.address(), "/v3/kv/put", &of_root, r#"{"key":"a2V5"}"#);
+        assert_eq!(status, 200, "{said}");
+        // Who goes leaves the queue: the next is not the two hundredth.
+        drop((answers, connection));
+    });
+    let (status, said) =
+        gateway::post(server.address(), "/v3/auth/authenticate", "", r#"{"name":"root","password":"secret"}"#);
+    assert_eq!(status, 200, "{said}");
 }

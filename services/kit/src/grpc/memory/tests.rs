@@ -32,6 +32,20 @@ fn streams_that_nobody_reads_wait_together() {
     assert_eq!(memory.taken(), 0);
 }
 
+/// Keys of watches were kept for as long as their streams, and counted while their requests came.
+#[test]
+fn what_is_kept_of_requests_counts_until_it_is_given_back() {
+    let memory = Memory::with_own(100, 0);
+    let share = memory.of_connection(60, "a");
+    let mut kept = share.keep();
+    assert!(kept.resize(50).is_ok() && memory.taken() == 50);
+    assert_eq!(kept.resize(61).err().map(|status| status.code), Some(Code::ResourceExhausted));
+    assert!(share.take(11).is_err() && memory.taken() == 50);
+    assert!(kept.resize(40).is_ok() && share.take(20).is_ok() && memory.taken() == 40);
+    drop(kept);
+    assert_eq!(memory.taken(), 0);
+}
+
 #[test]
 fn a_connection_cannot_take_what_all_have() {
     let memory = Memory::with_own(100, 0);

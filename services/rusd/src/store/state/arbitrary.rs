@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::command::{Caller, Command, IssuedToken, Request};
+use super::super::command::{Caller, Command, IssuedToken, MemberRemoval, Request};
 use super::pb;
 use crate::proto::etcdserverpb::compare::TargetUnion;
 use crate::proto::etcdserverpb::request_op::Request as Operation;
@@ -147,7 +147,8 @@ fn administration() -> impl Strategy<Value = Request> {
             name,
             ..Default::default()
         })),
-        (1..4u64).prop_map(|id| Request::MemberRemove(pb::MemberRemoveRequest { id })),
+        (1..4u64, any::<bool>())
+            .prop_map(|(id, keeps_a_voter)| Request::MemberRemove(MemberRemoval { id, keeps_a_voter })),
     ]
 }
 

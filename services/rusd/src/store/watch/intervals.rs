@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::super::keys::Keys;
+use super::index::Watched;
 
 /// Ranges, each with who is interested in it.
 #[derive(Debug)]
@@ -36,14 +37,14 @@ struct Node {
 /// From the first, included, to the end, excluded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Range {
-    start: Box<[u8]>,
+    start: Arc<[u8]>,
     end: End,
 }
 
 /// Where a range ends: the derived order has no end behind all keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
-    /// Shared by all nodes that it is the reach of.
+    /// Shared by all nodes whose reach it is.
     Before(Arc<[u8]>),
     Never,
 }
@@ -58,29 +59,35 @@ impl End {
 }
 
 impl Range {
-    fn new(keys: Keys<'_>) -> Self {
-        let end = match keys {
-            Keys::One(key) => End::Before(Arc::from([key, &[0]].concat())),
-            Keys::Between(_, end) => End::Before(end.into()),
+    fn of(watched: &Watched) -> Self {
+        let end = match watched.keys() {
+            Keys::One(key) => End::Before([key, &[0]].concat().into()),
+            Keys::Between(..) => End::Before(Arc::clone(&watched.range_end)),
             Keys::From(_) => End::Never,
         };
-        Self { start: keys.start().into(), end }
+        Self { start: Arc::clone(&watched.key), end }
     }
 }
 
 impl Intervals {
-    /// Notes that somebody is interested in a range.
-    pub fn insert(&mut self, keys: Keys<'_>, who: u64) {
+    /// Notes that somebody is interested in a range, and lets him share its keys with whoever is, too.
+    pub fn insert(&mut self, watched: &mut Watched, who: u64) {
         self.inserted = self.inserted.wrapping_add(1);
-        let range = Range::new(keys);
+        let range = Range::of(watched);
+        if let Some(equal) = find(&self.root, &range) {
+            watched.key = Arc::clone(&equal.start);
+            if let End::Before(end) = &equal.end {
+                watched.range_end = Arc::clone(end);
+            }
+        }
         let priority = stir(self.inserted);
         let (reach, left, right) = (range.end.clone(), None, None);
         insert(&mut self.root, Box::new(Node { range, reach, priority, left, right, who: vec![who] }));
     }
 
     /// Forgets it.
-    pub fn remove(&mut self, keys: Keys<'_>, who: u64) {
-        remove(&mut self.root, &Range::new(keys), who);
+    pub fn remove(&mut self, watched: &Watched, who: u64) {
+        remove(&mut self.root, &Range::of(watched), who);
     }
 
     /// Calls `found` for everybody who is interested in a key.
@@ -104,6 +111,18 @@ impl Node {
             self.reach = reach.clone();
         }
     }
+}
+
+/// The range that is equal to this one.
+fn find<'a>(mut link: &'a Link, range: &Range) -> Option<&'a Range> {
+    while let Some(node) = link {
+        link = match range.cmp(&node.range) {
+            Ordering::Equal => return Some(&node.range),
+            Ordering::Less => &node.left,
+            Ordering::Greater => &node.right,
+        };
+    }
+    None
 }
 
 fn insert(link: &mut Link, new: Box<Node>) {
@@ -211,12 +230,12 @@ mod tests {
             let mut intervals = Intervals::default();
             let mut list: Vec<_> = ranges.iter().enumerate().collect();
             for (who, (start, end)) in &list {
-                intervals.insert(Keys::new(start.as_bytes(), end.as_bytes()), *who as u64);
+                intervals.insert(&mut Watched::new(start.as_bytes(), end.as_bytes()), *who as u64);
             }
             for at in removed {
                 if !list.is_empty() {
                     let (who, (start, end)) = list.remove(at.index(list.len()));
-                    intervals.remove(Keys::new(start.as_bytes(), end.as_bytes()), who as u64);
+                    intervals.remove(&Watched::new(start.as_bytes(), end.as_bytes()), who as u64);
                 }
             }
             for key in keys {
@@ -242,7 +261,7 @@ mod tests {
         (0..).zip(by_priority).for_each(|(at, count)| place[count as usize - 1] = at);
         let mut intervals = Intervals::default();
         for (who, at) in (0..).zip(place) {
-            intervals.insert(Keys::From(format!("{at:05}").as_bytes()), who);
+            intervals.insert(&mut Watched::new(format!("{at:05}").as_bytes(), b"\0"), who);
         }
         assert!(depth(&intervals.root) < 80, "{}", depth(&intervals.root));
     }
@@ -252,7 +271,7 @@ mod tests {
         let mut intervals = Intervals::default();
         for n in 0..10_000 {
             let key = format!("/registry/{n:05}/");
-            intervals.insert(Keys::new(key.as_bytes(), format!("/registry/{n:05}0").as_bytes()), n);
+            intervals.insert(&mut Watched::new(key.as_bytes(), format!("/registry/{n:05}0").as_bytes()), n);
         }
         assert!(depth(&intervals.root) < 60, "{}", depth(&intervals.root));
     }

@@ -11,6 +11,8 @@ pub struct Stream {
     pub watchers: BTreeMap<i64, u64>,
     /// Those that are behind.
     pub behind: BTreeSet<u64>,
+    /// What its watchers take.
+    pub watchers_bytes: usize,
     queue: VecDeque<Item>,
     /// How many items have left the queue's front: items are named by their place since the beginning.
     gone: u64,

@@ -291,7 +291,7 @@ fn a_watcher_that_does_not_read_loses_nothing_and_keeps_little() {
 /// Eight hundred watchers of keys of a megabyte each took three times that, for as long as their stream was open.
 #[test]
 fn watchers_have_a_bound_for_all_hubs_together_and_who_goes_makes_room() {
-    let limits = Limits { watchers_bytes: 3_000, ..Limits::default() };
+    let limits = Limits { watchers_bytes: 2_000, ..Limits::default() };
     let reader = Store::default().reader();
     let [mut hub, mut other] = [reader.hub(limits), reader.hub(limits)];
     let [stream, of_other] = [hub.open(), other.open()];
@@ -311,6 +311,36 @@ fn watchers_have_a_bound_for_all_hubs_together_and_who_goes_makes_room() {
     assert_eq!(create(&mut hub, stream), Err(NO_ROOM));
     other.close(of_other);
     assert!([(); 2].map(|()| create(&mut hub, stream)).iter().all(Result::is_ok));
+}
+
+/// A key of a megabyte was kept by its watcher, and again for those who look for watchers of a key.
+#[test]
+fn keys_of_watchers_are_kept_once_and_counted_until_they_end() {
+    let mut hub = Store::default().reader().hub(Limits::default());
+    let (one, other) = (hub.open(), hub.open());
+    let request = |range_end: &'static str| pb::WatchCreateRequest {
+        key: "key".into(),
+        range_end: range_end.into(),
+        ..Default::default()
+    };
+    for range_end in ["", "kez", "\0"] {
+        hub.create(one, &request(range_end));
+        hub.create(other, &request(range_end));
+    }
+    let keys = |hub: &Hub| hub.watchers.values().map(|watcher| watcher.watched.clone()).collect::<Vec<_>>();
+    for watched in keys(&hub) {
+        let equal = keys(&hub).into_iter().filter(|other| other.keys() == watched.keys());
+        assert!(equal.clone().count() == 2 && equal.clone().all(|other| Arc::ptr_eq(&other.key, &watched.key)));
+    }
+    let sum: usize = ["", "kez", "\0"].iter().map(|range_end| Hub::bytes_of(&request(range_end))).sum();
+    assert_eq!([one, other].map(|id| hub.watchers_bytes(id)), [sum, sum]);
+    let held: Vec<_> = keys(&hub).iter().map(|watched| Arc::downgrade(&watched.key)).collect();
+    for watch_id in 0..3 {
+        hub.cancel(one, watch_id);
+    }
+    assert_eq!([one, other].map(|id| hub.watchers_bytes(id)), [0, sum]);
+    hub.close(other);
+    assert!(held.iter().all(|key| key.upgrade().is_none()), "something is kept");
 }
 
 #[test]
