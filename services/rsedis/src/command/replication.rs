@@ -104,7 +104,7 @@ pub(super) fn psync(server: &mut Server, client: &mut Session, args: Args<'_>) -
     // It has applied what comes before, and its file may hold none of that: what is safe there it says itself.
     (replica.stage, replica.acknowledged, replica.heard_at) = (Stage::Online, 0, *now);
     match replica.takes_new_id {
-        true => client.reply.simple(&format!("CONTINUE {}", replication.id)),
+        true => client.reply.simple(format!("CONTINUE {}", replication.id)),
         false => client.reply.simple("CONTINUE"),
     }
     if let Some((first, second)) = replication.backlog.as_ref().and_then(|backlog| backlog.since(from)) {

@@ -131,7 +131,7 @@ fn run(server: &mut Server, slot: usize) {
             }
             Ok(None) => break,
             Err(error) => {
-                session.reply.error(&format!("ERR Protocol error: {error}"));
+                session.reply.error(format!("ERR Protocol error: {error}"));
                 session.is_closing = true;
             }
         }

@@ -417,7 +417,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    session.reply.error(&format!("ERR Protocol error: {error}"));
+                    session.reply.error(format!("ERR Protocol error: {error}"));
                     session.is_closing = true;
                 }
             }

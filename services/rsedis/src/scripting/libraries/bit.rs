@@ -10,13 +10,15 @@ fn word(number: f64) -> u32 {
     (number + BIG).to_bits() as u32
 }
 
-/// On two words of 32 bits.
+/// On a word of 32 bits.
+type Change = fn(u32) -> u32;
+/// On two of them.
 type Operation = fn(u32, u32) -> u32;
 
 pub(super) fn bit(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let signed = |bits: u32| f64::from(bits as i32);
-    let changes: [(&str, fn(u32) -> u32); 3] =
+    let changes: [(&str, Change); 3] =
         [("tobit", |bits| bits), ("bnot", |bits| !bits), ("bswap", |bits| bits.swap_bytes())];
     for (name, change) in changes {
         let function = function(lua, move |lua, numbers: Variadic<Value>| {
