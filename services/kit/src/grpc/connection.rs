@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use h2::server::{Connection, SendResponse};
+use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{Method, Request, StatusCode, Uri, header};
 use tokio::io::{AsyncRead, AsyncWrite};
