@@ -165,7 +165,8 @@ fn what_is_written_on_the_callers_thread_does_not_overtake_and_is_not_overtaken(
         fourth.recv().unwrap().unwrap();
     });
     assert_eq!(writer.sync_times().read().syncs(), 4, "each is told of, whoever wrote it");
-    drop((writer, go_on));
+    // The seal is held up as well, until nobody holds the gate.
+    drop((go_on, writer));
     let mut found = Vec::new();
     Log::open(directory, Options::default(), |record| found.push(record.index)).unwrap();
     assert_eq!(found, [1, 2, 3, 4]);
