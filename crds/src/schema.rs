@@ -1,5 +1,7 @@
 //! The CustomResourceDefinitions, as the API server and `storebench validate` both use them.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
@@ -19,6 +21,13 @@ const MEANINGS_MAX: usize = 16;
 /// Every kind's definition, with `status.observedGeneration` defaulting to −1 so that kstatus (Flux, `kubectl wait`)
 /// never takes an object for current before a controller has seen it, and with what the table of engines says.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
+    DEFINITIONS.clone()
+}
+
+/// Made once in a process: who checks a file asks for several kinds.
+static DEFINITIONS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(made);
+
+fn made() -> Vec<CustomResourceDefinition> {
     let mut service = definition::<StorageService>();
     add_engines(&mut service);
     let others = [
@@ -138,8 +147,8 @@ fn refuse_nulls(schema: &mut JSONSchemaProps) {
 
 /// The OpenAPI schema of a kind as JSON; `None` for a kind that is not ours.
 pub fn of_kind(kind: &str) -> Option<Value> {
-    let definition = definitions().into_iter().find(|definition| definition.spec.names.kind == kind)?;
-    let schema = definition.spec.versions.into_iter().next()?.schema?.open_api_v3_schema?;
+    let definition = DEFINITIONS.iter().find(|definition| definition.spec.names.kind == kind)?;
+    let schema = definition.spec.versions.first()?.schema.as_ref()?.open_api_v3_schema.as_ref()?;
     serde_json::to_value(schema).ok()
 }
 
