@@ -4,13 +4,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use ltx::Layout;
-use walsync::config::litestream::{Litestream, duration};
+use walsync::config::litestream::Litestream;
 use walsync::config::Config;
 
 fuzz_target!(|text: &str| {
     let _ = Config::parse(text).map(|config| config.settings().is_ok());
     let _ = Litestream::parse(text).is_ok();
-    let _ = duration(text);
+    let _ = service_kit::duration::of_go(text);
     let read = [Layout::Files, Layout::Objects].map(|layout| layout.parse(text).map(|(level, name)| (layout, level, name)));
     for (layout, level, name) in read.into_iter().flatten() {
         assert_eq!(layout.key(level, name), text);
