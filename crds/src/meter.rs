@@ -4,11 +4,14 @@
 //! may be absent is written as null.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::MachineUse;
+use crate::engine::Metrics;
+use crate::job::{MachineUse, SyncCounters};
 use crate::storage_service::Footprint;
 
 /// Of a store: a [`Reading`]. With `?pss=true` with the proportional set size, with `?switches=false` without context switches.
@@ -159,9 +162,56 @@ pub struct Struck {
     pub problem: Option<String>,
 }
 
+/// How a store counts the syncs of its disk, as `store-meter --syncs` is told: `PORT/PATH,NAME=COUNT,…`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Syncs {
+    port: u16,
+    path: String,
+    /// What counts them, by its name, and how many syncs one of each is.
+    counters: BTreeMap<String, u64>,
+}
+
+impl Syncs {
+    /// As the row of an engine says, whose metrics are at this port; `None`: it does not count them.
+    pub fn of(metrics: &Metrics, port: u16) -> Option<Self> {
+        let counters: BTreeMap<_, _> = metrics.syncs.iter().map(|(name, syncs)| ((*name).to_owned(), *syncs)).collect();
+        (!counters.is_empty()).then(|| Self { port, path: metrics.path.into(), counters })
+    }
+
+    /// Those of a store whose ports are at these addresses.
+    pub fn at(self, address: impl FnOnce(u16) -> String) -> SyncCounters {
+        let Self { port, path, counters } = self;
+        SyncCounters { address: address(port), path, counters }
+    }
+}
+
+impl fmt::Display for Syncs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}{}", self.port, self.path)?;
+        self.counters.iter().try_for_each(|(name, syncs)| write!(formatter, ",{name}={syncs}"))
+    }
+}
+
+impl FromStr for Syncs {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        const REMEDY: &str = "write PORT/PATH,NAME=COUNT, with a counter or more, such as 2379/metrics,syncs_total=1";
+        let (place, counters) = text.split_once(',').ok_or(REMEDY)?;
+        let (port, path) = place.split_once('/').ok_or(REMEDY)?;
+        let counter = |text: &str| {
+            let (name, syncs) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+            Some((name.to_owned(), syncs.parse().ok()?))
+        };
+        let counters = counters.split(',').map(counter).collect::<Option<_>>().ok_or(REMEDY)?;
+        Ok(Self { port: port.parse().map_err(|_| REMEDY)?, path: format!("/{path}"), counters })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::ENGINES;
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
@@ -197,6 +247,28 @@ mod tests {
         assert_eq!(check_token(&"x".repeat(32)), Ok(()));
         for text in ["", "0123456789", "0123456789abcdef 123456789abcdef"] {
             check_token(text).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn what_counts_syncs_is_read_from_the_command_line() {
+        let syncs: Syncs = "2379/metrics,log=1,commit=2".parse().unwrap();
+        let counters = BTreeMap::from([("log".to_owned(), 1), ("commit".to_owned(), 2)]);
+        assert_eq!(syncs, Syncs { port: 2379, path: "/metrics".into(), counters });
+        for wrong in
+            ["", "2379/metrics", "metrics,log=1", "70000/metrics,log=1", "1/m,", "1/m,log", "1/m,=1", "1/m,log=x"]
+        {
+            assert!(wrong.parse::<Syncs>().unwrap_err().contains("write PORT/PATH,NAME=COUNT"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_a_row_says_of_syncs_is_what_a_meter_reads() {
+        let rows = ENGINES.iter().filter_map(|engine| engine.metrics);
+        let written: Vec<Syncs> = rows.filter_map(|metrics| Syncs::of(&metrics, 2379)).collect();
+        assert!(written.len() >= 4, "{written:?}");
+        for syncs in written {
+            assert_eq!(syncs.to_string().parse(), Ok(syncs));
         }
     }
 }

@@ -23,7 +23,6 @@ pub mod start_up;
 pub mod strike;
 pub mod watch;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -35,7 +34,7 @@ use std::thread;
 
 use clap::Parser;
 use storebench_crds::job::SyncCounters;
-use storebench_crds::meter::{self, MemberReading, Reading};
+use storebench_crds::meter::{self, MemberReading, Reading, Syncs};
 
 use crate::failure::short_line;
 use crate::family::probe::{self, Protocol, Readiness};
@@ -108,7 +107,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let meter = Arc::new(StoreMeter {
         protocol: arguments.protocol,
         store: arguments.store,
-        syncs: arguments.syncs.map(|syncs| syncs.of(arguments.store)),
+        syncs: arguments.syncs.map(|syncs| counted_beside(syncs, arguments.store)),
         data: arguments.data,
         readiness: arguments.ready.of(arguments.protocol, arguments.store),
         striker: Striker::new(arguments.strike_token, Arc::clone(&watch)),
@@ -172,36 +171,9 @@ impl Question {
     }
 }
 
-/// What counts syncs, as it is written on the command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Syncs {
-    port: u16,
-    path: String,
-    counters: BTreeMap<String, u64>,
-}
-
-impl FromStr for Syncs {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        const REMEDY: &str = "write PORT/PATH,NAME=COUNT, with a counter or more, such as 2379/metrics,syncs_total=1";
-        let (place, counters) = text.split_once(',').ok_or(REMEDY)?;
-        let (port, path) = place.split_once('/').ok_or(REMEDY)?;
-        let counter = |text: &str| {
-            let (name, syncs) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
-            Some((name.to_owned(), syncs.parse().ok()?))
-        };
-        let counters = counters.split(',').map(counter).collect::<Option<_>>().ok_or(REMEDY)?;
-        Ok(Self { port: port.parse().map_err(|_| REMEDY)?, path: format!("/{path}"), counters })
-    }
-}
-
-impl Syncs {
-    /// Those of a store at this address.
-    fn of(self, store: SocketAddr) -> SyncCounters {
-        let Self { port, path, counters } = self;
-        SyncCounters { address: SocketAddr::new(store.ip(), port).to_string(), path, counters }
-    }
+/// Where a store at this address counts its syncs.
+fn counted_beside(syncs: Syncs, store: SocketAddr) -> SyncCounters {
+    syncs.at(|port| SocketAddr::new(store.ip(), port).to_string())
 }
 
 /// What the threads share.
@@ -271,6 +243,8 @@ impl StoreMeter {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use clap::CommandFactory;
 
@@ -291,16 +265,11 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_syncs_is_read_from_the_command_line() {
+    fn syncs_are_counted_where_the_store_is() {
         let syncs: Syncs = "2379/metrics,log=1,commit=2".parse().unwrap();
         let counters = BTreeMap::from([("log".to_owned(), 1), ("commit".to_owned(), 2)]);
-        let address = "[::1]:2379".into();
-        assert_eq!(syncs.of("[::1]:80".parse().unwrap()), SyncCounters { address, path: "/metrics".into(), counters });
-        for wrong in
-            ["", "2379/metrics", "metrics,log=1", "70000/metrics,log=1", "1/m,", "1/m,log", "1/m,=1", "1/m,log=x"]
-        {
-            assert!(wrong.parse::<Syncs>().unwrap_err().contains("write PORT/PATH,NAME=COUNT"), "{wrong}");
-        }
+        let expected = SyncCounters { address: "[::1]:2379".into(), path: "/metrics".into(), counters };
+        assert_eq!(counted_beside(syncs, "[::1]:80".parse().unwrap()), expected);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use rustix::process::Signal;
 use storebench_core::engine::{self, Engine, Member, Placement, ProcessPlan, Readiness, Role, RolePlan};
 use storebench_core::validate::ValidatedService;
 use storebench_crds::job::SyncCounters;
+use storebench_crds::meter::Syncs;
 use storebench_crds::storage_service::Footprint;
 
 use super::interrupt;
@@ -201,14 +202,10 @@ impl Service {
 
     /// Where the members count the syncs of their disks; empty where the engine does not.
     pub(super) fn sync_counters(&self) -> Vec<SyncCounters> {
-        let Some(metrics) = self.engine.metrics.filter(|metrics| !metrics.syncs.is_empty()) else { return Vec::new() };
+        let Some(metrics) = self.engine.metrics else { return Vec::new() };
         let ports = self.store.iter().filter_map(|member| member.plan.ports.get(metrics.port));
-        let counters = |port: &u16| SyncCounters {
-            address: format!("{LOOPBACK}:{port}"),
-            path: metrics.path.into(),
-            counters: metrics.syncs.iter().map(|(name, syncs)| ((*name).to_owned(), *syncs)).collect(),
-        };
-        ports.map(counters).collect()
+        let counted = ports.filter_map(|port| Syncs::of(&metrics, *port));
+        counted.map(|syncs| syncs.at(|port| format!("{LOOPBACK}:{port}"))).collect()
     }
 
     /// Where the companions are reached, by role.

@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use storebench_core::engine::{self, Engine, Member, Placement, ProcessPlan, Readiness, Role, RolePlan, ServicePlan};
 use storebench_core::validate::ValidatedService;
+use storebench_crds::meter::Syncs;
 use storebench_crds::storage_service::Storage;
 
 use super::{names, security, share};
@@ -312,11 +313,10 @@ fn readiness_probe() -> Probe {
     }
 }
 
-/// What counts the syncs of a member's disk, in the words of the meter's `--syncs`.
-fn syncs(engine: &Engine) -> Option<String> {
-    let metrics = engine.metrics.filter(|metrics| !metrics.syncs.is_empty())?;
-    let counters: String = metrics.syncs.iter().map(|(name, syncs)| format!(",{name}={syncs}")).collect();
-    Some(format!("{}{}{counters}", engine.port(metrics.port)?, metrics.path))
+/// How the syncs of a member's disk are counted, where they are.
+fn syncs(engine: &Engine) -> Option<Syncs> {
+    let metrics = engine.metrics?;
+    Syncs::of(&metrics, engine.port(metrics.port)?)
 }
 
 /// What the meter asks, in the words of its `--ready`.
