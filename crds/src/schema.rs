@@ -43,12 +43,16 @@ fn made() -> Vec<CustomResourceDefinition> {
 /// The definition of a kind, with what the values of its choices mean.
 fn definition<K: CustomResourceExt + JsonSchema>() -> CustomResourceDefinition {
     let mut definition = K::crd();
-    let inline = |settings: &mut SchemaSettings| settings.inline_subschemas = true;
-    let documented = SchemaSettings::openapi3().with(inline).into_generator().into_root_schema_for::<K>().to_value();
+    let documented = inline().into_generator().into_root_schema_for::<K>().to_value();
     let schemas =
         definition.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
     schemas.for_each(|schema| add_meanings(schema, &[&documented]));
     definition
+}
+
+/// Schemas that refer to no others, as those of a definition must be.
+fn inline() -> SchemaSettings {
+    SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true)
 }
 
 /// The rules about single engines, and what the fields say of them.
@@ -154,8 +158,7 @@ pub fn of_kind(kind: &str) -> Option<Value> {
 
 /// The schema of a job as JSON, of the same form as that of a kind.
 pub fn of_job() -> Value {
-    let inline = |settings: &mut SchemaSettings| settings.inline_subschemas = true;
-    let generator = SchemaSettings::openapi3().with(inline).with_transform(StructuralSchemaRewriter).into_generator();
+    let generator = inline().with_transform(StructuralSchemaRewriter).into_generator();
     let mut schema = generator.into_root_schema_for::<JobSpec>().to_value();
     refuse_nulls_in(&mut schema);
     schema
