@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::apply::StateError;
 use super::codec::{Malformed, Reader, put_number, put_small, put_string};
-use super::rows::{number, numbers, of_numbered, pair, single};
+use super::rows::{number, numbers, of_numbered, pair, read_all, single};
 use super::storage::{Rows, Storage, StorageError, Table};
 
 /// Keys of a lease at most: they end in one entry.
@@ -64,19 +64,12 @@ pub(super) fn are_keys_all(rows: &impl Rows, number: u64, is: impl Fn(&[u8]) -> 
 
 /// All of them. The row without a number is none.
 pub(super) fn each(rows: &impl Rows, mut each: impl FnMut(u64, Leased)) -> Result<(), StorageError> {
-    let mut damaged = None;
-    rows.scan(Table::Leases, &[], None, &mut |key, row| match Leased::decode(row.clone()) {
-        _ if key.is_empty() => ControlFlow::Continue(()),
-        Ok(leased) => {
-            each(numbers(key).0, leased);
-            ControlFlow::Continue(())
+    read_all(rows, Table::Leases, |key, row| {
+        if !key.is_empty() {
+            each(numbers(key).0, Leased::decode(row.clone())?);
         }
-        Err(error) => {
-            damaged = Some(StorageError(error.to_string()));
-            ControlFlow::Break(())
-        }
-    })?;
-    damaged.map_or(Ok(()), Err)
+        Ok(())
+    })
 }
 
 /// From this time on all leases last as long as they were granted for, and sessions as if they were used then. That takes one row,

@@ -2,12 +2,11 @@
 //! decoded beside the rows of the table of members, so that who asks for it does not read that.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
 use super::apply::StateError;
-use super::rows::{Known, number, numbers, single};
+use super::rows::{Known, number, numbers, read_all, single};
 use super::storage::{Rows, Storage, StorageError, Table};
 
 /// What the group knows of itself.
@@ -22,23 +21,17 @@ pub struct Roster {
 impl Roster {
     /// As it stands in a storage.
     pub fn load(rows: &dyn Rows) -> Result<Self, StorageError> {
-        let (mut roster, mut damaged) = (Self::default(), None);
-        rows.scan(Table::Members, &[], None, &mut |row, value| match Known::decode(value) {
+        let mut roster = Self::default();
+        read_all(rows, Table::Members, |row, value| {
             // The row without a number is of no member.
-            _ if row.is_empty() => {
+            if row.is_empty() {
                 roster.serial = Some(number(value));
-                ControlFlow::Continue(())
+            } else {
+                roster.members.insert(numbers(row).0, Known::decode(value)?);
             }
-            Ok(known) => {
-                roster.members.insert(numbers(row).0, known);
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                damaged = Some(StorageError(error.to_string()));
-                ControlFlow::Break(())
-            }
+            Ok(())
         })?;
-        damaged.map_or(Ok(roster), Err)
+        Ok(roster)
     }
 
     /// Whether a member was removed for good.

@@ -15,17 +15,34 @@
 //! | | nothing | which group this is (8), of those of its name and founders; not in backups: who begins with one is another group |
 //! | users | name | see `users` |
 
+use std::ops::ControlFlow;
+
 use bytes::Bytes;
 use d_engine_client::KeyValue;
 
 use super::codec::{Malformed, Reader, put_string};
 use super::command::Place;
+use super::storage::{Rows, StorageError, Table};
 
 const HEAD_BYTES: usize = 16;
 /// In the row of a key that has a lease, with its end.
 const HAS_LEASE: u64 = 1 << 63;
 /// No key or lease ends later.
 pub(super) const END_MAX: u64 = HAS_LEASE - 1;
+
+/// Reads all rows of a table, up to one that is damaged: that is the error.
+pub(super) fn read_all(
+    rows: &(impl Rows + ?Sized),
+    table: Table,
+    mut read: impl FnMut(&Bytes, &Bytes) -> Result<(), Malformed>,
+) -> Result<(), StorageError> {
+    let mut outcome = Ok(());
+    rows.scan(table, &[], None, &mut |key, row| {
+        outcome = read(key, row);
+        if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    outcome.map_err(|malformed| StorageError(malformed.to_string()))
+}
 
 /// What a key has.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::apply::Applied;
 use super::codec::{Malformed, Reader, put_list, put_number, put_string};
 use super::owners::Owners;
 use super::refusal::Refusal;
-use super::rows::{numbers, pair, single};
+use super::rows::{numbers, pair, read_all, single};
 use super::storage::{Storage, StorageError, Table};
 
 /// A session that nobody has used for so long ends, milliseconds by the clock of the log: an hour.
@@ -260,18 +260,10 @@ pub(super) fn finish(
 
 /// All of them.
 pub(super) fn each(storage: &impl Storage, mut each: impl FnMut(u64, Session)) -> Result<(), StorageError> {
-    let mut malformed = None;
-    storage.scan(Table::Sessions, &[], None, &mut |key, row| match Session::decode(row.clone()) {
-        Ok(session) => {
-            each(numbers(key).0, session);
-            ControlFlow::Continue(())
-        }
-        Err(error) => {
-            malformed = Some(damaged(error));
-            ControlFlow::Break(())
-        }
-    })?;
-    malformed.map_or(Ok(()), Err)
+    read_all(storage, Table::Sessions, |key, row| {
+        each(numbers(key).0, Session::decode(row.clone())?);
+        Ok(())
+    })
 }
 
 /// What one has is nobody's, and over: see [`RELEASED`].

@@ -6,7 +6,6 @@
 //! empty name, which no user has, says with a byte 1 that users are asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use super::apply::StateError;
 use super::codec::{Malformed, Reader, put_list, put_number, put_string};
 use super::leases;
 use super::refusal::Refusal;
+use super::rows::read_all;
 use super::storage::{Rows, Storage, StorageError, Table};
 
 /// Users at most.
@@ -195,24 +195,16 @@ pub struct Users {
 impl Users {
     /// As they stand in a storage.
     pub fn load(rows: &dyn Rows) -> Result<Self, StorageError> {
-        let (mut users, mut damaged) = (Self::default(), None);
-        rows.scan(Table::Users, &[], None, &mut |name, row| {
+        let mut users = Self::default();
+        read_all(rows, Table::Users, |name, row| {
             if name.is_empty() {
                 users.is_enabled = row[..] == [1];
-                return ControlFlow::Continue(());
+            } else {
+                users.users.insert(Bytes::copy_from_slice(name), Arc::new(User::decode(row)?));
             }
-            match User::decode(row) {
-                Ok(user) => {
-                    users.users.insert(Bytes::copy_from_slice(name), Arc::new(user));
-                    ControlFlow::Continue(())
-                }
-                Err(error) => {
-                    damaged = Some(StorageError(error.to_string()));
-                    ControlFlow::Break(())
-                }
-            }
+            Ok(())
         })?;
-        damaged.map_or(Ok(users), Err)
+        Ok(users)
     }
 
     /// Whether users are asked for.
