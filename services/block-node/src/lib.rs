@@ -24,6 +24,8 @@ pub mod messages;
 pub mod metrics;
 pub mod node;
 pub mod packer;
+#[cfg(test)]
+mod polled;
 pub mod proofs;
 pub mod publish;
 pub mod publish_stream;

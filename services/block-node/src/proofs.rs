@@ -123,16 +123,9 @@ fn as_long_as<'a>(
 mod tests {
     use std::cell::Cell;
     use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
 
     use super::*;
-
-    fn polled<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
-        match future.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(output) => Some(output),
-            Poll::Pending => None,
-        }
-    }
+    use crate::polled::polled;
 
     #[test]
     fn a_client_has_one_made_at_a_time_and_keeps_no_place_from_another() {

@@ -75,11 +75,11 @@ impl<K: Ord + Clone, T: Clone> Reading<K, T> {
 mod tests {
     use std::cell::Cell;
     use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
 
     use tokio::sync::Notify;
 
     use super::*;
+    use crate::polled::polled;
 
     /// A disk that counts, and reads when it is told to.
     #[derive(Default)]
@@ -93,13 +93,6 @@ mod tests {
             self.reads.set(self.reads.get() + 1);
             self.go.notified().await;
             result
-        }
-    }
-
-    fn polled<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
-        match future.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(output) => Some(output),
-            Poll::Pending => None,
         }
     }
 

@@ -278,6 +278,20 @@ fn damage(directory: &SimulatedDirectory, reader: &Reader<SimulatedDirectory>, n
     directory.damage(&segment, |bytes| bytes[offset + 120] ^= 1).unwrap();
 }
 
+/// A store of 30 blocks in one segment whose power went before the sync of the last batch was over: of block 12 some sectors did not arrive,
+/// and no entry of the index for those behind it.
+fn cut_off(blocks: &[Crafted]) -> (SimulatedDirectory, Options) {
+    let one_segment = Options { segment_bytes: 1 << 20, ..OPTIONS };
+    let directory = SimulatedDirectory::default();
+    let mut store = Store::open(directory.clone(), one_segment).unwrap();
+    store.append(&blocks[..10].iter().map(prepared).collect::<Vec<_>>()).unwrap();
+    store.append(&blocks[10..].iter().map(prepared).collect::<Vec<_>>()).unwrap();
+    damage(&directory, &store.reader(), 12);
+    drop(store);
+    directory.damage("00000000000000000000.index", |bytes| bytes.truncate(10 * 16)).unwrap();
+    (directory, one_segment)
+}
+
 /// Damages some blocks where they stand, quarantines them, and repairs them; how many were repaired. The last of all is damaged while the
 /// store is open, others before: at a start that one cannot be told from what a crash has left.
 fn damage_and_repair(directory: &SimulatedDirectory, blocks: &[Crafted], numbers: &[u64]) -> usize {

@@ -152,14 +152,7 @@ fn a_damaged_head_without_a_copy_is_known_from_the_segment_before_and_a_safe_one
 #[test]
 fn whole_blocks_behind_a_write_that_was_cut_off_are_kept_aside() {
     let blocks = blocks(30);
-    let one_segment = Options { segment_bytes: 1 << 20, ..OPTIONS };
-    let directory = SimulatedDirectory::default();
-    let mut store = Store::open(directory.clone(), one_segment).unwrap();
-    store.append(&blocks[..10].iter().map(prepared).collect::<Vec<_>>()).unwrap();
-    store.append(&blocks[10..].iter().map(prepared).collect::<Vec<_>>()).unwrap();
-    damage(&directory, &store.reader(), 12);
-    drop(store);
-    directory.damage("00000000000000000000.index", |bytes| bytes.truncate(10 * 16)).unwrap();
+    let (directory, one_segment) = cut_off(&blocks);
     let bytes = directory.contents(&scan::name(1)).unwrap();
     let mut store = Store::open(directory.clone(), one_segment).unwrap();
     check(&store, &blocks, 12);

@@ -42,14 +42,7 @@ fn without_room_for_the_index_all_blocks_are_served_from_the_last_segment_and_fr
 #[test]
 fn what_was_cut_off_stays_in_its_place_where_there_is_no_room_to_keep_it_aside() {
     let blocks = blocks(30);
-    let one_segment = Options { segment_bytes: 1 << 20, ..OPTIONS };
-    let directory = SimulatedDirectory::default();
-    let mut store = Store::open(directory.clone(), one_segment).unwrap();
-    store.append(&blocks[..10].iter().map(prepared).collect::<Vec<_>>()).unwrap();
-    store.append(&blocks[10..].iter().map(prepared).collect::<Vec<_>>()).unwrap();
-    damage(&directory, &store.reader(), 12);
-    drop(store);
-    directory.damage("00000000000000000000.index", |bytes| bytes.truncate(10 * 16)).unwrap();
+    let (directory, one_segment) = cut_off(&blocks);
     let before = directory.contents(&scan::name(1)).unwrap();
     directory.fail(Fault::Create, 0);
     let store = Store::open(directory.clone(), one_segment).unwrap();
