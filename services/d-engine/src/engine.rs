@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use d_engine_client::{Client, Door, Error, Leader};
 use replog::Membership;
+use replog::runtime::identity::Known;
 use replog::runtime::tcp::{Peers, Tcp, TcpOptions};
 use replog::runtime::{Forwarder, Handle, Leadership, Limits, Member, MemberError, Origin, Start, Status};
 use service_kit::grpc::{Memory, Room};
@@ -46,7 +47,7 @@ pub use counters::{Counted, Counters};
 pub(crate) use door::denied_but_to_administrators;
 pub use door::{Begun, NotLeading, Watching};
 pub use identity::IdentityError;
-use identity::{Checked, Serial};
+use identity::{Identity, Serial};
 pub use members::{MemberChange, Members};
 use opening::{backup_of, is_open, listen, open, open_storage, peers, settings};
 pub use options::{Address, Durability, Group, Options, StateStorage, check_times};
@@ -134,8 +135,8 @@ struct Inner {
     forwarder: Forwarder<Leading>,
     peers: Peers,
     serial: Arc<Serial>,
-    /// Its directory.
-    checked: Mutex<Checked>,
+    /// What its directory says of it.
+    known: Known<Identity>,
     /// Where the group's members are, as the state says.
     members: watch::Sender<Arc<Members>>,
     following: Mutex<()>,
@@ -343,8 +344,8 @@ impl Engine {
         if options.id == 0 || !group.members.contains_key(&options.id) {
             return Err(EngineError::Options(format!("member {} is not among the members of the group", options.id)));
         }
-        let mut checked = identity::check(&options, &group, serial, ask)?;
-        let serial = Arc::new(Serial::of(checked.serial()));
+        let known = identity::check(&options, &group, serial, ask)?;
+        let serial = Arc::new(Serial::of(known.identity().serial()));
         // Not before: others that begin as well shall not wait for an answer that cannot come yet.
         let listeners = listen(&options, &group)?;
         let serves_members = !listeners.is_empty();
@@ -354,9 +355,7 @@ impl Engine {
             Some(storage) => storage,
             None => open_storage(&options)?,
         };
-        let has_log = wal::is_begun(&options.directory.join(WAL))
-            .map_err(|error| EngineError::Directory(options.directory.display().to_string(), error))?;
-        if !has_log && storage.applied() > 0 {
+        if !identity::has_log_files(&options.directory)? && storage.applied() > 0 {
             return Err(EngineError::StateAlone(storage.applied(), options.directory.display().to_string()));
         }
         if let Some(found) = Roster::load(&storage)?.serial
@@ -385,14 +384,19 @@ impl Engine {
             machine,
             wal: open(WAL)?,
             snapshots: open(SNAPSHOTS)?,
-            origin: match (group.is_joined, backup) {
+            origin: known.origin(match (group.is_joined, backup) {
                 (true, _) => Origin::Join,
                 (false, None) => Origin::Found(Membership::of(group.members.keys().copied())),
                 (false, Some((_, after))) => Origin::FoundAfter(Membership::of(group.members.keys().copied()), after),
-            },
+            }),
+            begun: known.begun(),
             transport: Box::new(tcp),
+        });
+        let member = member.map_err(|error| match error {
+            MemberError::LogLost => EngineError::Identity(IdentityError::LogLost(options.directory.join(WAL))),
+            MemberError::Identity(error) => EngineError::Identity(error.into()),
+            error => EngineError::Member(error),
         })?;
-        checked.has_log()?;
         let handle = member.handle();
         let forwarder = Forwarder::new(options.id, handle.clone(), peers.clone(), Leading);
         let inner = Arc::new(Inner {
@@ -402,7 +406,7 @@ impl Engine {
             forwarder,
             peers,
             serial,
-            checked: Mutex::new(checked),
+            known,
             members: watch::Sender::new(Arc::new(group.members.clone())),
             following: Mutex::default(),
             serves_members,

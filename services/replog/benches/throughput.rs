@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use bare::{bare, cpu, median};
 use bytes::Bytes;
+use replog::runtime::identity::Begun;
 use replog::runtime::tcp::{Tcp, TcpOptions};
 use replog::runtime::{Limits, Member, Origin, Start};
 use replog::{Entry, Membership, RestoreError, Role, Settings, SnapshotView, StateMachine};
@@ -91,6 +92,7 @@ fn start(path: &Path, nodes: u64, delay: Duration) -> (Vec<Member<u64>>, Vec<Cou
             wal,
             snapshots: open("snapshots"),
             origin: Origin::Found(Membership::of(1..=nodes)),
+            begun: Begun::unwritten(),
             transport: Box::new(Tcp::new(TcpOptions::new(id, 1, vec![listener], addresses.clone()))),
         };
         members.push(Member::start(start).unwrap());

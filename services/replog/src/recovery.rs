@@ -58,6 +58,9 @@ pub enum RecoverError {
     /// The state machine cannot forget what the log lacks.
     #[error(transparent)]
     Machine(#[from] RestoreError),
+    /// Nothing is in it, and something should be.
+    #[error("nothing is in the log")]
+    Empty,
 }
 
 /// Opens a member's write-ahead log, and reads from it what `machine` and the consensus need. Entries that the machine has kept
@@ -70,6 +73,18 @@ pub fn recover<S: StateMachine, D: Directory>(
     options: wal::Options,
     settings: &Settings,
     machine: &mut S,
+) -> Result<(Log<D>, Recovered), RecoverError> {
+    recover_unless_empty(directory, options, settings, machine, true)
+}
+
+/// The same. Where nothing is in a log that may not be empty, that is an error, and the machine has forgotten nothing: its state may be all that
+/// is left.
+pub(crate) fn recover_unless_empty<S: StateMachine, D: Directory>(
+    directory: D,
+    options: wal::Options,
+    settings: &Settings,
+    machine: &mut S,
+    may_be_empty: bool,
 ) -> Result<(Log<D>, Recovered), RecoverError> {
     let read = |kept| {
         let mut recovery = Recovery::of_kept(settings, kept);
@@ -84,6 +99,9 @@ pub fn recover<S: StateMachine, D: Directory>(
         Ok::<_, RecoverError>((log, recovery.finish()?))
     };
     let (log, recovered) = read(machine.kept())?;
+    if !may_be_empty && recovered.is_empty() {
+        return Err(RecoverError::Empty);
+    }
     if machine.kept() <= recovered.last() {
         return Ok((log, recovered));
     }

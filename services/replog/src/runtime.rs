@@ -13,6 +13,8 @@
 //! ([`ProposeError::Unknown`]). When a disk fails or something is damaged the member ends, with one error
 //! ([`Member::wait`]), tells everybody who waits, and acknowledges nothing more.
 //!
+//! What a server looks at before it starts a member, so that none comes back without what it has acknowledged, is [`identity`].
+//!
 //! No async runtime: callbacks, futures that run on any, and calls that block. Only [`Forwarder`] needs tokio's timer.
 
 mod clock;
@@ -20,6 +22,7 @@ mod core;
 mod forward;
 mod handle;
 mod helpers;
+pub mod identity;
 mod inbox;
 mod member;
 mod published;

@@ -201,11 +201,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     };
     // As in etcd, it means nothing where there is nothing yet.
     let is_forced = settings.force_new_cluster && known.was_here;
-    let origin = match (is_forced, known.has_written) {
-        (true, _) => Origin::Alone,
-        (false, true) => Origin::GoOn,
-        (false, false) => origin,
-    };
+    let origin = if is_forced { Origin::Alone } else { known.kept.origin(origin) };
     if is_forced {
         tracing::warn!("--force-new-cluster: all other members are removed; start without it the next time");
     }
@@ -251,13 +247,14 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         wal,
         snapshots,
         origin,
+        begun: known.kept.begun(),
         transport: Box::new(transport),
     });
     let member = member.map_err(|error| match error {
         MemberError::LogLost => ServerError::Identity(IdentityError::LogLost(log.clone())),
+        MemberError::Identity(error) => ServerError::Identity(error.into()),
         error => error.into(),
     })?;
-    known.identity.clone().has_log(&settings)?;
     let lessor = Arc::new(Lessor::new(settings.election));
     let handle = member.handle();
     // Who joins may have a log of before it was added; who founded is in it from the first entry on.

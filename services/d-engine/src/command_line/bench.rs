@@ -110,7 +110,7 @@ impl Arguments {
 /// Runs it, and prints what came of it.
 pub(super) fn run(load: Load) -> anyhow::Result<()> {
     let runtime = super::runtime()?;
-    let (leader, before) = runtime.block_on(ctl::find_leader(&load.access, &load.endpoints))?;
+    let (leader, before) = runtime.block_on(ctl::wait_for_leader(&load.access, &load.endpoints, load::PATIENCE))?;
     console::print(format_args!(
         "leader: {leader}, members: {}, durability of acknowledged writes: {}\n",
         before.members.len(),

@@ -1,16 +1,21 @@
 //! `d-engine ctl`: looks at a group, changes who belongs to it, and changes a key.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use d_engine_client::wire::change_members_request::Change;
 use d_engine_client::{Error, ReadLevel, wire};
 use service_kit::console;
+use tokio::time::sleep;
 
 use super::access::{self, Access};
 use super::{snapshot, users};
 use crate::engine::Address;
 use crate::settings::address_of;
+
+/// Between two looks for a leader.
+const LEADER_PAUSE: Duration = Duration::from_millis(50);
 
 /// Its arguments.
 #[derive(Debug, clap::Args)]
@@ -179,17 +184,50 @@ async fn print_members(access: &Access, endpoints: &[String]) -> anyhow::Result<
     problem.map_or(Ok(()), Err)
 }
 
+/// Why nobody was found who leads.
+pub(super) struct NoLeader {
+    problem: anyhow::Error,
+    /// A member has answered: it may know one the next time.
+    may_change: bool,
+}
+
 /// The leader's address and what it says of itself, by the first of the members that knows it.
 pub(super) async fn find_leader(access: &Access, endpoints: &[String]) -> anyhow::Result<(String, wire::StatusReply)> {
-    let mut problem = anyhow::anyhow!("no address was given");
+    look_for_leader(access, endpoints).await.map_err(|NoLeader { problem, .. }| problem)
+}
+
+/// The same, for so long as members answer that know of none: there is an election now and then. Where nobody answers, that is said at once.
+pub(super) async fn wait_for_leader(
+    access: &Access,
+    endpoints: &[String],
+    patience: Duration,
+) -> anyhow::Result<(String, wire::StatusReply)> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match look_for_leader(access, endpoints).await {
+            Ok(found) => return Ok(found),
+            Err(NoLeader { problem, may_change: false }) => return Err(problem),
+            Err(NoLeader { problem, .. }) if Instant::now() >= deadline => {
+                return Err(problem.context(format!("no leader was found within {patience:?}")));
+            }
+            Err(_) => sleep(LEADER_PAUSE).await,
+        }
+    }
+}
+
+async fn look_for_leader(access: &Access, endpoints: &[String]) -> Result<(String, wire::StatusReply), NoLeader> {
+    let (mut problem, mut may_change) = (anyhow::anyhow!("no address was given"), false);
     for endpoint in endpoints {
         let found = match status(access, endpoint).await {
             Ok(found) if found.leader_id == found.member_id => return Ok((endpoint.clone(), found)),
-            Ok(found) if found.leader_address.is_empty() => {
-                problem = anyhow::anyhow!("{endpoint}: no leader is known: is a majority running?");
-                continue;
+            Ok(found) => {
+                may_change = true;
+                if found.leader_address.is_empty() {
+                    problem = anyhow::anyhow!("{endpoint}: no leader is known: is a majority running?");
+                    continue;
+                }
+                status(access, &found.leader_address).await.map(|status| (found.leader_address, status))
             }
-            Ok(found) => status(access, &found.leader_address).await.map(|status| (found.leader_address, status)),
             Err(error) => Err(error),
         };
         match found {
@@ -198,7 +236,7 @@ pub(super) async fn find_leader(access: &Access, endpoints: &[String]) -> anyhow
             Err(error) => problem = error,
         }
     }
-    Err(problem)
+    Err(NoLeader { problem, may_change })
 }
 
 /// Asks members one after the other, and whom they name, until the leader has done it.

@@ -128,8 +128,8 @@ enum Failure {
     Passing(String),
 }
 
-/// A client gives up when nothing has succeeded for so long.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A client gives up when nothing has succeeded for so long; and so does a run that finds no leader to begin with.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Before a request is made again.
 const RETRY: Duration = Duration::from_millis(10);
 

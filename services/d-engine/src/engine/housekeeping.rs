@@ -3,7 +3,7 @@
 //! decided by the time of the log.
 
 use std::io;
-use std::sync::{PoisonError, mpsc};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -143,8 +143,7 @@ async fn follow_serial(node: &Node) -> bool {
     }
     match node.shown().known().map(|known| known.serial) {
         Some(Some(serial)) => {
-            let mut checked = node.0.checked.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Err(error) = checked.is_of(serial) {
+            if let Err(error) = node.0.known.change(|identity| identity.is_of(serial)) {
                 tracing::warn!(%error, "which group this is cannot be written down");
                 return false;
             }

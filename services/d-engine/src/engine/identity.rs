@@ -1,16 +1,10 @@
 //! Who a data directory belongs to, and whether it has lost its log.
 //!
-//! A member that comes back without what it has acknowledged may not vote: it would help to elect somebody who lacks it too. What is
-//! looked at before a log is founded:
+//! What a directory that lost its log is told by, and why it is refused, is in [`replog::runtime::identity`]. Besides:
 //!
 //! - `identity.json` is of this member of this group, or there is none;
-//! - where it says that there was a log, there is one; where there is a log, it says whose;
-//! - where there is neither, there is no state on disk either: it would be of another log;
-//! - where there is nothing at all, the other members are asked. A leader writes into the log who has acknowledged entries, so that
-//!   any of them knows whether this member had some.
-//!
-//! Not covered: all members that know are down at the same time as the directory is lost; an old copy of the directory is put in
-//! its place; a member that is alone.
+//! - where there is neither that nor a log, there is no state on disk either: it would be of another log;
+//! - a leader writes into the log who has acknowledged entries, so that any of the other members knows whether this one had some.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -18,32 +12,27 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use replog::runtime::identity::{self, Known, Place, Said, Standing, Welcome};
 use replog::runtime::tcp;
 use serde::{Deserialize, Serialize};
-use service_kit::directory::{file_in_place_of, make_private, write_whole};
 
 use super::options::{Address, Group, Options};
 use super::{SNAPSHOTS, STATE, WAL};
-
-const FILE: &str = "identity.json";
-/// Between questions of one who joins.
-const JOIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a directory is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// A file stands where the directory should be.
     #[error("{0} is a file: name a directory as db_root_dir, or remove it")]
-    NoDirectory(String),
+    NoDirectory(PathBuf),
     /// It cannot be read or written.
     #[error("{0}: {1}")]
-    File(String, io::Error),
+    File(PathBuf, io::Error),
     /// Its file was changed by somebody else.
     #[error("{0}: {1}; restore it, or start with an empty directory as a new member")]
-    Content(String, serde_json::Error),
+    Content(PathBuf, String),
     /// It is of somebody else.
     #[error(
         "{path} is of member {found} of group {found_group}, not of member {wanted} of group {wanted_group}: check node_id, initial_cluster and group"
@@ -65,16 +54,17 @@ pub enum IdentityError {
     Joined(String),
     /// Its log is gone.
     #[error(
-        "{0} had a log, and it is gone: this member would forget what it acknowledged. Restore the directory, or replace the member by a new one"
+        "{0} had a log, and it is gone: this member would forget what it acknowledged. Restore the directory, or replace the member by a new one \
+         (ctl member remove, member add); a member that was alone begins anew with a backup, in an empty directory (serve --restore)"
     )]
-    LogLost(String),
+    LogLost(PathBuf),
     /// It has a state and no log.
     #[error(
         "{0} is the state of a log that is gone: it would be mixed with another one. Restore the member's directory as it was, or move {0} away to begin without it"
     )]
     StateAlone(String),
     /// It has a log and does not say whose.
-    #[error("{0} has a log and no {FILE}: restore the file")]
+    #[error("{0} has a log and no identity.json: restore the file")]
     Unnamed(String),
     /// It is empty, and should not be.
     #[error(
@@ -91,10 +81,22 @@ pub enum IdentityError {
     Join(u64, String),
 }
 
+impl From<identity::IdentityError> for IdentityError {
+    fn from(error: identity::IdentityError) -> Self {
+        use identity::IdentityError as Found;
+        match error {
+            Found::NoDirectory(path) => Self::NoDirectory(path),
+            Found::File(path, error) => Self::File(path, error),
+            Found::Content(path, error) => Self::Content(path, error),
+            Found::LogLost(log) => Self::LogLost(log),
+        }
+    }
+}
+
 /// Who a member is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Identity {
+pub struct Identity {
     /// Hexadecimal.
     group: String,
     member: u64,
@@ -109,6 +111,36 @@ struct Identity {
     /// Where the members were when this one joined them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     joined: BTreeMap<u64, Address>,
+}
+
+impl identity::Identity for Identity {
+    fn decode(bytes: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    }
+
+    fn encode(&self) -> io::Result<Vec<u8>> {
+        Ok(serde_json::to_vec_pretty(self)?)
+    }
+
+    fn has_log(&self) -> bool {
+        self.has_log
+    }
+
+    fn set_has_log(&mut self) {
+        self.has_log = true;
+    }
+}
+
+impl Identity {
+    /// Which group it is, of all of its number.
+    pub fn serial(&self) -> Option<u64> {
+        self.serial
+    }
+
+    /// It is known from now on which group it is.
+    pub fn is_of(&mut self, serial: u64) {
+        self.serial = Some(serial);
+    }
 }
 
 /// What members tell of each other.
@@ -162,10 +194,9 @@ impl Serial {
     }
 }
 
-/// A directory that may be used.
-pub struct Checked {
-    folder: PathBuf,
-    identity: Identity,
+/// Where a member's data lie that are in this directory.
+fn place(folder: &Path) -> Place {
+    Place { folder: folder.to_owned(), log: folder.join(WAL) }
 }
 
 /// The group that a member joins, and its serial number, as its members or the member's own directory say; `None`: it joins none. Members may
@@ -178,46 +209,38 @@ pub fn join(
     if options.join.is_empty() {
         return Ok(None);
     }
-    let deadline = Instant::now() + patience;
-    let refuse = |why: String| Err(IdentityError::Join(options.id, why));
-    let known = match read(&options.directory)? {
+    let refuse = |why: String| IdentityError::Join(options.id, why);
+    let known = match place(&options.directory).read()? {
         Some(Identity { group, serial, joined: members, .. }) => {
             Introduction { group, serial, members, ..Introduction::default() }
         }
-        None => loop {
-            let (mut problem, mut knows) = ("no member was named".to_owned(), None);
-            for address in &options.join {
-                match introduced(address, &ask) {
-                    Ok(answer) if answer.removed.contains(&options.id) => {
-                        let text = "a member with this number was removed: take a number that was never used";
-                        return refuse(text.into());
-                    }
-                    Ok(answer) if answer.members.contains_key(&options.id) => knows = Some(answer),
-                    Ok(_) => {
-                        problem = format!(
-                            "the member at {address} does not know it: let it be added first (d-engine ctl member add)"
-                        );
-                    }
-                    Err(error) => {
-                        // What came is no frame of ours.
-                        let is_other =
-                            matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof);
-                        let hint = ": is this its port for members, by default 1000 above that for clients?";
-                        problem = format!("{address}: {error}{}", if is_other { hint } else { "" });
-                    }
-                }
-            }
-            match knows {
-                Some(answer) => break answer,
-                None if Instant::now() >= deadline => return refuse(problem),
-                None => thread::sleep(JOIN_PAUSE),
-            }
-        },
+        None => {
+            identity::join(&options.join, patience, |address| welcome(options.id, address, &ask)).map_err(refuse)?
+        }
     };
     let Ok(number) = u64::from_str_radix(&known.group, 16) else {
-        return refuse(format!("its group's number is {:?}, which is none", known.group));
+        return Err(refuse(format!("its group's number is {:?}, which is none", known.group)));
     };
     Ok(Some((Group { number, members: known.members, restored: None, is_joined: true }, known.serial)))
+}
+
+/// What the member at an address says to this one, which joins.
+fn welcome(member: u64, address: &str, ask: &impl Fn(&str) -> io::Result<Vec<u8>>) -> Welcome<Introduction> {
+    match introduced(address, ask) {
+        Ok(answer) if answer.removed.contains(&member) => {
+            Welcome::Never("a member with this number was removed: take a number that was never used".into())
+        }
+        Ok(answer) if answer.members.contains_key(&member) => Welcome::Known(answer),
+        Ok(_) => Welcome::NotYet(format!(
+            "the member at {address} does not know it: let it be added first (d-engine ctl member add)"
+        )),
+        Err(error) => {
+            // What came is no frame of ours.
+            let is_other = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof);
+            let hint = ": is this its port for members, by default 1000 above that for clients?";
+            Welcome::NotYet(format!("{address}: {error}{}", if is_other { hint } else { "" }))
+        }
+    }
 }
 
 /// Why a member of this group, of this serial number (0: that is not known), is not at an address; `Ok`: it is, as far as who is there says.
@@ -256,27 +279,6 @@ fn understood(said: &[u8]) -> io::Result<Introduction> {
     }
 }
 
-fn refuse_file(folder: &Path) -> Result<(), IdentityError> {
-    match file_in_place_of(folder) {
-        None => Ok(()),
-        Some(file) => Err(IdentityError::NoDirectory(file.display().to_string())),
-    }
-}
-
-/// What a directory says of itself; `None`: nothing.
-fn read(folder: &Path) -> Result<Option<Identity>, IdentityError> {
-    refuse_file(folder)?;
-    let path = folder.join(FILE);
-    match fs::read(&path) {
-        Ok(bytes) => {
-            let content = |error| IdentityError::Content(path.display().to_string(), error);
-            Ok(Some(serde_json::from_slice::<Identity>(&bytes).map_err(content)?))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(IdentityError::File(path.display().to_string(), error)),
-    }
-}
-
 /// Makes the directory, and looks at whose it is. `serial` is what [`join`] has said, and of a new directory from now on. `ask` gets an address
 /// of another member and brings what that says.
 pub fn check(
@@ -284,15 +286,13 @@ pub fn check(
     group: &Group,
     serial: Option<u64>,
     ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
-) -> Result<Checked, IdentityError> {
-    let folder = options.directory.clone();
+) -> Result<Known<Identity>, IdentityError> {
+    let (folder, place) = (&options.directory, place(&options.directory));
     let shown = folder.display().to_string();
-    let file = |path: &Path, error| IdentityError::File(path.display().to_string(), error);
-    refuse_file(&folder)?;
     if !folder.exists() {
         tracing::info!(directory = %shown, "there is no such directory: it is made, and the member begins with nothing");
     }
-    make_private(&folder).map_err(|error| file(&folder, error))?;
+    place.make()?;
     let wanted = Identity {
         group: group.written(),
         member: options.id,
@@ -301,42 +301,43 @@ pub fn check(
         restored: group.restored,
         joined: if group.is_joined { group.members.clone() } else { BTreeMap::new() },
     };
-    let has_log = wal::is_begun(&folder.join(WAL)).map_err(|error| file(&folder, error))?;
-    let path = folder.join(FILE);
-    match read(&folder)? {
-        Some(found) if !found.joined.is_empty() && !group.is_joined && found.member == wanted.member => {
-            Err(IdentityError::Joined(shown))
+    let found: Option<Identity> = place.read()?;
+    if let Some(found) = &found {
+        if !found.joined.is_empty() && !group.is_joined && found.member == wanted.member {
+            return Err(IdentityError::Joined(shown));
         }
-        Some(found) if (&found.group, found.member) != (&wanted.group, wanted.member) => Err(IdentityError::Other {
-            path: shown,
-            found: found.member,
-            found_group: found.group,
-            wanted: wanted.member,
-            wanted_group: wanted.group,
-        }),
-        Some(found) if found.has_log && !has_log => Err(IdentityError::LogLost(shown)),
-        Some(found) if has_log => Ok(Checked { folder, identity: found }),
-        None if has_log => Err(IdentityError::Unnamed(shown)),
-        None if has_files(&folder.join(STATE)).map_err(|error| file(&folder.join(STATE), error))? => {
-            Err(IdentityError::StateAlone(folder.join(STATE).display().to_string()))
-        }
-        found => {
-            match who_knows(options.id, group, &ask) {
-                Ok(None) => {}
-                Ok(Some(who)) => return Err(IdentityError::Emptied(shown, options.id, who)),
-                Err(why) => return Err(IdentityError::Untold(shown, why)),
-            }
-            let serial = found.map_or(serial, |found| found.serial);
-            let wanted = Identity { serial, ..wanted };
-            for name in [WAL, SNAPSHOTS] {
-                // Safe with the name of the file: else each would have the directory synced again.
-                let made = DirBuilder::new().recursive(true).mode(0o700).create(folder.join(name));
-                made.map_err(|error| file(&folder.join(name), error))?;
-            }
-            write(&folder, &wanted).map_err(|error| file(&path, error))?;
-            Ok(Checked { folder, identity: wanted })
+        if (&found.group, found.member) != (&wanted.group, wanted.member) {
+            return Err(IdentityError::Other {
+                path: shown,
+                found: found.member,
+                found_group: found.group.clone(),
+                wanted: wanted.member,
+                wanted_group: wanted.group,
+            });
         }
     }
+    let found = match place.standing(found)? {
+        Standing::Member(known) => return Ok(known),
+        Standing::Unnamed => return Err(IdentityError::Unnamed(shown)),
+        Standing::New(found) => found,
+    };
+    let state = folder.join(STATE);
+    if found.is_none() && has_files(&state).map_err(|error| IdentityError::File(state.clone(), error))? {
+        return Err(IdentityError::StateAlone(state.display().to_string()));
+    }
+    match who_knows(options.id, group, ask) {
+        Ok(None) => {}
+        Ok(Some(who)) => return Err(IdentityError::Emptied(shown, options.id, who)),
+        Err(why) => return Err(IdentityError::Untold(shown, why)),
+    }
+    for name in [WAL, SNAPSHOTS] {
+        // Safe with the name of the file: else each would have the directory synced again.
+        let path = folder.join(name);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|error| IdentityError::File(path, error))?;
+    }
+    let serial = found.map_or(serial, |found| found.serial);
+    Ok(Known::begin(&place, Identity { serial, ..wanted })?)
 }
 
 fn has_files(folder: &Path) -> io::Result<bool> {
@@ -348,75 +349,40 @@ fn has_files(folder: &Path) -> io::Result<bool> {
 }
 
 /// The address of a member that says that this one has acknowledged entries; an error if somebody is there, and nobody who is can tell.
-/// All are asked at the same time: one that hangs takes seconds.
 fn who_knows(
     member: u64,
     group: &Group,
-    ask: &(impl Fn(&str) -> io::Result<Vec<u8>> + Sync),
+    ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
 ) -> Result<Option<String>, String> {
     let others = group.members.iter().filter(|(id, _)| **id != member);
     let others: Vec<&String> = others.map(|(_, address)| &address.peer).collect();
-    // Who is not there, or begins as well, knows nothing.
-    let said = |address: &String| ask(address).ok().map(|said| (understood(&said), address.clone()));
-    let said = &said;
-    let said: Vec<_> = thread::scope(|scope| {
-        let asked: Vec<_> = others.into_iter().map(|address| scope.spawn(move || said(address))).collect();
-        asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
-    });
     let own = group.written();
-    let (mut is_told, mut why) = (false, None);
-    for (introduction, address) in said {
-        match introduction {
-            Ok(introduction) if introduction.seen.contains(&member) => return Ok(Some(address)),
-            // What a member of another group has not seen tells nothing; who begins, too, does not say whose it is.
-            Ok(introduction) if !introduction.group.is_empty() && introduction.group != own => {}
-            Ok(_) => is_told = true,
-            Err(error) => why = Some(format!("{address}: {error}")),
-        }
-    }
-    why.filter(|_| !is_told).map_or(Ok(None), Err)
+    let says = |address: &&String| match understood(&ask(address).ok()?) {
+        Ok(introduction) if introduction.seen.contains(&member) => Some(Said::HasAcknowledged),
+        // What a member of another group has not seen tells nothing; who begins, too, does not say whose it is.
+        Ok(introduction) if !introduction.group.is_empty() && introduction.group != own => None,
+        Ok(_) => Some(Said::Nothing),
+        Err(error) => Some(Said::CannotTell(format!("{address}: {error}"))),
+    };
+    identity::who_knows(&others, says).map(|who| who.map(|address| (*address).clone()))
 }
 
-/// The checksum of the backup that the group of this directory began with; `None`: there is none yet.
+/// The checksum of the backup that the group of this directory began with; `None`: there is no log yet.
 pub fn restored(folder: &Path) -> Result<Option<Option<u32>>, IdentityError> {
-    Ok(read(folder)?.map(|identity| identity.restored))
+    match place(folder).read::<Identity>()? {
+        Some(identity) if has_log_files(folder)? => Ok(Some(identity.restored)),
+        Some(_) | None => Ok(None),
+    }
+}
+
+/// Whether there are files of a log.
+pub fn has_log_files(folder: &Path) -> Result<bool, IdentityError> {
+    Ok(place(folder).has_log_files()?)
 }
 
 /// Asks over TCP.
 pub fn ask(address: &str, tls: Option<&tcp::Tls>) -> io::Result<Vec<u8>> {
     tcp::ask(address, tls)
-}
-
-impl Checked {
-    /// There is a log from now on.
-    pub fn has_log(&mut self) -> Result<(), IdentityError> {
-        if self.identity.has_log {
-            return Ok(());
-        }
-        self.identity.has_log = true;
-        self.write()
-    }
-
-    /// Which group it is, of all of its number.
-    pub fn serial(&self) -> Option<u64> {
-        self.identity.serial
-    }
-
-    /// It is known from now on which group it is.
-    pub fn is_of(&mut self, serial: u64) -> Result<(), IdentityError> {
-        self.identity.serial = Some(serial);
-        self.write()
-    }
-
-    fn write(&self) -> Result<(), IdentityError> {
-        let path = self.folder.join(FILE);
-        write(&self.folder, &self.identity).map_err(|error| IdentityError::File(path.display().to_string(), error))
-    }
-}
-
-/// All of it or nothing, and safe when this returns.
-fn write(folder: &Path, identity: &Identity) -> io::Result<()> {
-    write_whole(&folder.join(FILE), &serde_json::to_vec_pretty(identity)?)
 }
 
 #[cfg(test)]

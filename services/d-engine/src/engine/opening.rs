@@ -9,7 +9,7 @@ use service_kit::directory::make_private;
 use wal::files::RealDirectory;
 
 use super::options::TICK;
-use super::{EngineError, Group, Options, STATE, StateStorage, WAL, check_times, identity};
+use super::{EngineError, Group, Options, STATE, StateStorage, check_times, identity};
 use crate::state::{self, Disk, Storage};
 
 /// A group that begins with a backup numbers its entries from so far behind it: what the old group wrote after the backup was taken has
@@ -21,11 +21,7 @@ pub(super) type Begin = (PathBuf, u64);
 
 /// What a group begins with, where there is no log yet; in front the checksum of the backup, or of the one that the group once began with.
 pub(super) fn backup_of(options: &Options) -> Result<(Option<u32>, Option<Begin>), EngineError> {
-    let wal = options.directory.join(WAL);
-    let said = |error| EngineError::Directory(wal.display().to_string(), error);
-    if let Some(restored) = identity::restored(&options.directory)?
-        && wal::is_begun(&wal).map_err(said)?
-    {
+    if let Some(restored) = identity::restored(&options.directory)? {
         return Ok((restored, None));
     }
     let Some(path) = options.backup.clone() else { return Ok((None, None)) };

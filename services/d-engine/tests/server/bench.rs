@@ -1,6 +1,7 @@
 //! `d-engine bench`, where members do not stay as they are.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::command_line::run;
 use crate::group::{Group, PROGRAM};
@@ -30,6 +31,33 @@ async fn a_load_follows_the_leader_when_it_changes() {
         assert!(output.status.success(), "{door}, {changes} changes of leader: {out}{error}");
         assert!(out.contains("requests: 6000"), "{door}: {out}");
     }
+}
+
+/// It asked once, and met an election now and then.
+#[tokio::test]
+async fn a_load_waits_for_a_leader_and_says_so_when_there_is_none() {
+    let mut group = Group::start(3);
+    group.leader().await;
+    group.kill(2);
+    group.kill(3);
+    while group.status(1).await.unwrap().leader_id != 0 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let addresses = group.addresses.join(",");
+    let load = || {
+        let mut load = Command::new(PROGRAM);
+        load.args(["bench", "put", "--total", "100", "--endpoints", &addresses]);
+        load.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let output = load().wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("no leader was found within 10s: "), "{error}");
+    let waits = load();
+    // It has asked by then, most of the time.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    group.start_member(2);
+    let output = waits.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ mod forwarding;
 mod group;
 mod kills;
 mod locks;
+mod lost_data;
 mod many_keys;
 mod members;
 mod replies;

@@ -16,6 +16,7 @@ use wal::files::Directory;
 use super::clock;
 use super::handle::{ChangeDone, Committed, LeaderWatcher, ProposeError, ReadError, RequestError, Shared};
 use super::helpers::Helper;
+use super::identity::Begun;
 use super::inbox::{Inputs, Limits, Proposal, ProposeDone, Read, ReadDone, Request, tell};
 use super::member::MemberError;
 use super::status::Leadership;
@@ -66,6 +67,8 @@ pub(crate) struct Core<S: StateMachine, D: Directory> {
     transport: Box<dyn Transport>,
     shared: Arc<Shared<S::Reply>>,
     limits: Limits,
+    /// Of a member that has nothing in its log.
+    begun: Option<Begun>,
     /// Proposals that wait for their result, in the order of their index.
     in_flight: VecDeque<InFlight<S::Reply>>,
     in_flight_bytes: usize,
@@ -100,6 +103,7 @@ where
         transport: Box<dyn Transport>,
         shared: Arc<Shared<S::Reply>>,
         limits: Limits,
+        begun: Option<Begun>,
     ) -> Self {
         Self {
             log,
@@ -107,6 +111,7 @@ where
             transport,
             shared,
             limits,
+            begun,
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
             held: VecDeque::new(),
@@ -169,7 +174,7 @@ where
             while let Some(batch) = self.unsafe_batches.pop_front_if(|batch| batch.token <= token) {
                 self.unsafe_bytes -= batch.bytes;
             }
-            self.log.persisted(token);
+            self.persisted(token)?;
         }
         self.last_tick = now.boot_micros / self.log.node().settings().tick_micros;
         self.log.tick(now);
@@ -336,8 +341,7 @@ where
             && let Some(written) = self.writer.commit_here(&records)
         {
             written?;
-            self.log.persisted(token);
-            return Ok(());
+            return self.persisted(token);
         }
         let bytes = records.iter().map(|record| record.payload.len()).sum();
         self.unsafe_batches.push_back(Unsafe { token, bytes });
@@ -345,6 +349,15 @@ where
         let shared = Arc::clone(&self.shared);
         let done = Box::new(move |result| shared.inbox.committed(token, result));
         self.writer.submit(records, done).map_err(MemberError::Refused)
+    }
+
+    /// A batch is safe, and what waited for that may be said. Before anything is: that there is something in the log.
+    fn persisted(&mut self, token: Token) -> Result<(), MemberError> {
+        if let Some(begun) = self.begun.take() {
+            begun.write()?;
+        }
+        self.log.persisted(token);
+        Ok(())
     }
 
     /// Tells who proposed an entry what came of it; who is to be woken for it, behind others.

@@ -15,6 +15,7 @@ use wal::{CommitError, Log, OpenError, Writer, WriterOptions};
 use super::clock;
 use super::core::Core;
 use super::handle::{Handle, Shared};
+use super::identity::{Begun, IdentityError};
 use super::inbox::{Inbox, Limits};
 use super::published::Published;
 use super::status::{Board, Counters};
@@ -23,7 +24,7 @@ use crate::alone;
 use crate::consensus::Role;
 use crate::machine::StateMachine;
 use crate::membership::Membership;
-use crate::recovery::{RecoverError, Recovered, RecoveryError, recover};
+use crate::recovery::{RecoverError, Recovered, RecoveryError, recover_unless_empty};
 use crate::replica::{Fatal, ReplicatedLog};
 use crate::settings::Settings;
 
@@ -37,7 +38,8 @@ pub enum Origin {
     FoundAfter(Membership, u64),
     /// This member was, or will be, added to a group that exists; it waits to hear from it.
     Join,
-    /// This member has been in its group before, and has had a log: it goes on with that. Refused where nothing is in the log.
+    /// This member has been in its group before, and has had a log: it goes on with that. Refused where nothing is in the log: see
+    /// [`super::identity`].
     GoOn,
     /// The others are lost for good, and this member goes on as the only one, with all that its log has, decided or not. Should the
     /// others come back with what they have, there are two groups. Refused where nothing is in the log, and to a state machine that keeps
@@ -63,6 +65,8 @@ pub struct Start<S, D> {
     pub snapshots: D,
     /// Looked at only where there is no log yet; but for [`Origin::GoOn`] and [`Origin::Alone`].
     pub origin: Origin,
+    /// Where it is written down that there is something in the log, so that the next start goes on with it.
+    pub begun: Begun,
     /// The member's side of the network.
     pub transport: Box<dyn Transport>,
 }
@@ -100,6 +104,9 @@ pub enum MemberError {
          remove this member from the group and add a new one"
     )]
     LogLost,
+    /// That there is something in the log cannot be written down.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// A thread cannot be started.
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
@@ -117,6 +124,7 @@ impl From<RecoverError> for MemberError {
             RecoverError::Open(error) => Self::Open(error),
             RecoverError::Log(error) => Self::Recovery(error),
             RecoverError::Machine(error) => Self::Fatal(error.into()),
+            RecoverError::Empty => Self::LogLost,
         }
     }
 }
@@ -143,8 +151,17 @@ impl<R: Send + 'static> Member<R> {
         S: StateMachine<Reply = R> + Send + 'static,
         D: Directory,
     {
-        let Start { id, settings, limits, wal_options, mut machine, wal, snapshots, origin, mut transport } = start;
+        let Start { id, settings, limits, wal_options, mut machine, wal, snapshots, origin, begun, mut transport } =
+            start;
         let (wal, recovered) = open(id, wal, wal_options, &settings, &mut machine, &snapshots, origin)?;
+        // Who joins has nothing in its log before a leader or a candidate is heard.
+        let begun = match recovered.is_empty() {
+            true => Some(begun),
+            false => {
+                begun.write()?;
+                None
+            }
+        };
         let (reads_max, command_bytes_max) = (settings.reads_max, settings.command_bytes_max);
         // More than may be unsafe never waits: see `Core::room` and what a follower is sent at most.
         let queue_bytes_max = limits.unsafe_bytes_max.saturating_mul(8);
@@ -165,7 +182,7 @@ impl<R: Send + 'static> Member<R> {
         let deliver = Arc::new(move |message| messages.inbox.deliver(message));
         let closed = Arc::new(move |member| ends.inbox.closed(member));
         transport.start(deliver, closed).map_err(MemberError::Transport)?;
-        let core = Core::new(log, writer, transport, Arc::clone(&shared), limits);
+        let core = Core::new(log, writer, transport, Arc::clone(&shared), limits, begun);
         let end = Arc::new(End::default());
         let (of_thread, shown) = (Arc::clone(&end), Arc::clone(&shared));
         let name = format!("member-{id}");
@@ -254,10 +271,10 @@ fn open<S: StateMachine, D: Directory>(
     snapshots: &D,
     origin: Origin,
 ) -> Result<(Log<D>, Recovered), MemberError> {
-    let (mut wal, recovered) = recover(directory, options, settings, machine)?;
+    // Files without content, as a file system may leave them, are no log.
+    let may_be_empty = !matches!(origin, Origin::GoOn | Origin::Alone);
+    let (mut wal, recovered) = recover_unless_empty(directory, options, settings, machine, may_be_empty)?;
     match origin {
-        // Files without content, as a file system may leave them, are no log.
-        Origin::GoOn | Origin::Alone if recovered.is_empty() => Err(MemberError::LogLost),
         // Everything in the log would be applied, decided or not, before the log says that it is.
         Origin::Alone if machine.kept() > 0 => Err(MemberError::KeepsItself),
         Origin::Alone => {

@@ -44,10 +44,9 @@ pub trait Host: Send + Sync + 'static {
     fn is_removed(&self, member: u64) -> bool;
 
     /// Which log this member has, of all that groups of this number ([`TcpOptions::group`]) have: members that say another one refuse each
-    /// other. 0: that is not known, or not yet; once it is, see [`Peers::log_is_known`].
-    fn log(&self) -> u64 {
-        0
-    }
+    /// other. 0: that is not known, or not yet; once it is, see [`Peers::log_is_known`]. A server that never knows says so, and what its members
+    /// of two such groups do to each other is its own concern.
+    fn log(&self) -> u64;
 }
 
 /// How a member is reached, and how it reaches others.

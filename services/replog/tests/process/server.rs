@@ -19,6 +19,7 @@ use std::{env, fs, process, thread};
 
 use bytes::Bytes;
 use futures::executor::block_on;
+use replog::runtime::identity::Begun;
 use replog::runtime::tcp::{Peers, Tcp, TcpOptions};
 use replog::runtime::{Committed, Handle, Limits, Member, Origin, ProposeError, Start};
 use replog::{Entry, Membership, ReadLevel, RestoreError, Settings, SnapshotView, StateMachine};
@@ -122,6 +123,7 @@ fn run(root: &Path, id: u64, members: u64) -> String {
         wal,
         snapshots,
         origin: Origin::Found(Membership::of(1..=members)),
+        begun: Begun::unwritten(),
         transport: Box::new(transport),
     });
     let member = match started {

@@ -1,17 +1,21 @@
 //! Disks that fail, logs that are lost, queues that are full: nothing is acknowledged that is not safe, and everybody who waits is
 //! told.
 
-use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::{fs, thread};
 
 use futures::executor::block_on;
 use replog::Membership;
-use replog::runtime::{Limits, LocalNetwork, MemberError, Origin, ProposeError, ReadError, RequestError};
+use replog::runtime::identity::Begun;
+use replog::runtime::{
+    Limits, LocalNetwork, Member, MemberError, Origin, ProposeError, ReadError, RequestError, Start,
+};
 use replog::{Change, ReadLevel, Settings};
 use wal::files::{Fault, SimulatedDirectory};
 
-use crate::group::{Group, LONG, Running, settings, start_in};
+use crate::group::{Group, LONG, Running, WAL_OPTIONS, settings, start_in};
+use crate::machine::{KeptList, List};
 
 fn alone(wal: &SimulatedDirectory, limits: Limits) -> Running {
     let directories = (wal.clone(), SimulatedDirectory::default());
@@ -41,8 +45,23 @@ fn a_member_that_had_a_log_does_not_go_on_without_one() {
     for origin in [Origin::GoOn, Origin::Alone] {
         let directories = (SimulatedDirectory::default(), SimulatedDirectory::default());
         let network = LocalNetwork::default().join(1);
-        let refused = start_in(1, settings(), Limits::default(), directories, origin, network);
+        let refused = start_in(1, settings(), Limits::default(), directories, origin.clone(), network);
         assert!(matches!(refused, Err(MemberError::LogLost)));
+        let kept = Arc::new(Mutex::new(7));
+        let refused = Member::start(Start {
+            id: 1,
+            settings: settings(),
+            limits: Limits::default(),
+            wal_options: WAL_OPTIONS,
+            machine: KeptList { list: List::new(&Arc::default()), kept: Arc::clone(&kept) },
+            wal: SimulatedDirectory::default(),
+            snapshots: SimulatedDirectory::default(),
+            origin,
+            begun: Begun::unwritten(),
+            transport: LocalNetwork::default().join(1),
+        });
+        assert!(matches!(refused, Err(MemberError::LogLost)));
+        assert_eq!(*kept.lock().unwrap(), 7, "what may be all that is left was forgotten");
     }
     let (wal, snapshots) = (SimulatedDirectory::default(), SimulatedDirectory::default());
     let start = |origin| {

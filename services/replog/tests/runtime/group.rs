@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use replog::runtime::identity::Begun;
 use replog::runtime::{
     Committed, Handle, Limits, LocalNetwork, Member, MemberError, Origin, ProposeError, Start, Transport,
 };
@@ -41,7 +42,8 @@ pub fn start_in<D: Directory>(
 ) -> Result<Running, MemberError> {
     let seen = Arc::default();
     let machine = List::new(&seen);
-    let start = Start { id, settings, limits, wal_options: WAL_OPTIONS, machine, wal, snapshots, origin, transport };
+    let (wal_options, begun) = (WAL_OPTIONS, Begun::unwritten());
+    let start = Start { id, settings, limits, wal_options, machine, wal, snapshots, origin, begun, transport };
     let member = Member::start(start)?;
     Ok(Running { id, handle: member.handle(), member, seen })
 }

@@ -7,6 +7,7 @@ mod counts;
 mod failures;
 mod forward;
 mod group;
+mod identity;
 mod long_steps;
 mod machine;
 mod members;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::executor::block_on;
+use replog::runtime::identity::Begun;
 use replog::runtime::{Limits, Member, MemberError, Origin, ProposeError, Start};
 use replog::{Change, Role, Settings};
 
@@ -139,6 +140,7 @@ fn a_member_whose_state_keeps_itself_is_not_let_go_on_alone_and_nothing_is_chang
             wal,
             snapshots,
             origin: Origin::Alone,
+            begun: Begun::unwritten(),
             transport: group.network.join(2),
         });
         assert!(matches!(refused, Err(MemberError::KeepsItself)));

@@ -30,6 +30,10 @@ impl Host for Server {
     fn is_removed(&self, member: u64) -> bool {
         member == self.removed
     }
+
+    fn log(&self) -> u64 {
+        0
+    }
 }
 
 struct Side {

@@ -1,29 +1,22 @@
 //! Who a member is: founded with numbers that follow from the flags, or learned from the group that it joins. Written down before
 //! anything else, so that flags no longer matter once there are data.
 //!
-//! A member that comes back without what it has acknowledged may not vote: it would help to elect somebody who lacks it too. So
-//! it does not begin anew where its file says that there was a log, and there is none; nor where its directory is empty and another member
-//! says that this one has served already. etcd asks its peers the same at bootstrap (`server/etcdserver/bootstrap.go`,
-//! `isMemberBootstrapped`).
-//!
-//! Not covered: no other member answers when it starts; an old copy of the directory is put in its place.
+//! What a directory that lost its log is told by, and why it is refused, is in [`replog::runtime::identity`]. Another member says that this one has
+//! served already, as etcd asks its peers at bootstrap (`server/etcdserver/bootstrap.go`, `isMemberBootstrapped`).
 
-use std::fs;
 use std::io;
 use std::path::PathBuf;
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prost::Message;
+use replog::runtime::identity::{self, Known as Kept, Place, Said, Standing, Welcome};
 use replog::runtime::tcp::{self, Tls};
 use serde::{Deserialize, Serialize};
-use service_kit::directory::{file_in_place_of, make_private, write_whole};
 use service_kit::url::Url;
 
 use crate::proto::etcdserverpb as pb;
 use crate::settings::{Founder, Settings, cluster_id};
 
-const FILE: &str = "identity.json";
 /// How long the group that is joined may take to know of this member.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -35,10 +28,10 @@ pub enum IdentityError {
     NoDirectory(PathBuf),
     /// Its file.
     #[error("{0}: {1}")]
-    File(String, io::Error),
+    File(PathBuf, io::Error),
     /// The content of its file.
     #[error("{0}: {1}; it was changed by somebody else: restore it, or remove this member and add a new one")]
-    Content(String, serde_json::Error),
+    Content(PathBuf, String),
     /// The group that it shall join.
     #[error("--initial-cluster-state=existing: {0}")]
     Join(String),
@@ -63,6 +56,18 @@ pub enum IdentityError {
     },
 }
 
+impl From<identity::IdentityError> for IdentityError {
+    fn from(error: identity::IdentityError) -> Self {
+        use identity::IdentityError as Found;
+        match error {
+            Found::NoDirectory(path) => Self::NoDirectory(path),
+            Found::File(path, error) => Self::File(path, error),
+            Found::Content(path, error) => Self::Content(path, error),
+            Found::LogLost(log) => Self::LogLost(log),
+        }
+    }
+}
+
 /// Who a member is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -81,16 +86,36 @@ fn yes() -> bool {
     true
 }
 
+impl identity::Identity for Identity {
+    fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let identity: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        identity.numbers().ok_or("a number is not hexadecimal")?;
+        Ok(identity)
+    }
+
+    fn encode(&self) -> io::Result<Vec<u8>> {
+        Ok(serde_json::to_vec_pretty(self)?)
+    }
+
+    fn has_log(&self) -> bool {
+        self.has_log
+    }
+
+    fn set_has_log(&mut self) {
+        self.has_log = true;
+    }
+}
+
 /// An identity, and where others are as far as flags or the group said.
 pub struct Known {
     /// Who it is.
     pub identity: Identity,
+    /// Where that is written down.
+    pub kept: Kept<Identity>,
     /// The members, to begin with.
     pub members: Vec<pb::Member>,
     /// It has a log, of an earlier start.
     pub was_here: bool,
-    /// There has been something in that log.
-    pub has_written: bool,
 }
 
 impl Identity {
@@ -116,80 +141,44 @@ impl Identity {
 
     /// What was written down, or what follows from the flags, which is written down then, and from what is taken over, if anything is.
     pub fn find(settings: &Settings, tls: Option<&Tls>, taken: Option<u32>) -> Result<Known, IdentityError> {
-        let folder = folder(settings);
-        let path = folder.join(FILE);
-        let file = |error| IdentityError::File(path.display().to_string(), error);
-        if let Some(found) = file_in_place_of(&folder) {
-            return Err(IdentityError::NoDirectory(found.to_owned()));
-        }
-        make_private(&folder).map_err(file)?;
+        let place = Place { folder: settings.data_directory.join("member"), log: settings.log_directory() };
+        place.make()?;
         let founders = settings.founders.iter().map(|founder| member(founder, &settings.token)).collect();
-        let log = settings.log_directory();
-        let has_log = wal::is_begun(&log).map_err(|error| IdentityError::File(log.display().to_string(), error))?;
-        let found = match fs::read(&path) {
-            Ok(bytes) => {
-                let content = |error| IdentityError::Content(path.display().to_string(), error);
-                let identity: Self = serde_json::from_slice(&bytes).map_err(content)?;
-                let wrong = || content(serde::de::Error::custom("a number is not hexadecimal"));
-                identity.numbers().ok_or_else(wrong)?;
-                Some(identity)
+        let is_new = match place.standing(place.read::<Self>()?)? {
+            Standing::Member(kept) => {
+                return Ok(Known { identity: kept.identity(), kept, members: founders, was_here: true });
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(file(error)),
+            Standing::Unnamed => false,
+            Standing::New(_) => true,
         };
-        if let Some(identity) = found.filter(|identity| identity.has_log || has_log) {
-            return match has_log {
-                true => Ok(Known { has_written: identity.has_log, identity, members: founders, was_here: true }),
-                false => Err(IdentityError::LogLost(log)),
-            };
-        }
-        // One that was killed before it had a log begins again.
-        let known = if settings.joins { join(settings, tls)? } else { found_group(settings, founders, taken) };
-        if !has_log && let Some(by) = who_knows(settings, known.identity.member_id(), tls) {
-            let id = known.identity.member_id();
+        // One that was killed before it had a log begins again; and whose a log is that says nothing, shows when it is opened.
+        let (identity, members) =
+            if settings.joins { join(settings, tls)? } else { found_group(settings, founders, taken) };
+        let id = identity.member_id();
+        if is_new && let Some(by) = who_knows(settings, id, tls) {
             return Err(IdentityError::Emptied { id, by, directory: settings.data_directory.clone() });
         }
-        known.identity.write(settings)?;
-        Ok(known)
-    }
-
-    /// There is a log from now on.
-    pub fn has_log(mut self, settings: &Settings) -> Result<(), IdentityError> {
-        if self.has_log {
-            return Ok(());
-        }
-        self.has_log = true;
-        self.write(settings)
-    }
-
-    fn write(&self, settings: &Settings) -> Result<(), IdentityError> {
-        let path = folder(settings).join(FILE);
-        let written =
-            serde_json::to_vec_pretty(self).map_err(io::Error::other).and_then(|text| write_whole(&path, &text));
-        written.map_err(|error| IdentityError::File(path.display().to_string(), error))
+        let kept = Kept::begin(&place, identity.clone())?;
+        Ok(Known { identity, kept, members, was_here: false })
     }
 }
 
-fn folder(settings: &Settings) -> PathBuf {
-    settings.data_directory.join("member")
-}
-
-/// The member, by its URL, that says that this one has served: that its clients know where it is was in the log. All are asked at the
-/// same time: one that hangs takes seconds.
+/// The member, by its URL, that says that this one has served: that its clients know where it is was in the log.
 fn who_knows(settings: &Settings, id: u64, tls: Option<&Tls>) -> Option<String> {
     let others = settings.founders.iter().filter(|founder| founder.name != settings.name);
     let urls: Vec<_> = others.flat_map(|founder| &founder.peer_urls).collect();
     // Who is not there, or begins as well, knows nothing.
-    let knows = |url: &Url| {
-        let (_, members) = introduction(&format!("{}:{}", url.host, url.port), tls).ok()?;
+    let says = |url: &&Url| {
+        let (_, members) = introduction(&address(url), tls).ok()?;
         let has_served = |member: &pb::Member| member.id == id && !member.client_ur_ls.is_empty();
-        members.iter().any(has_served).then(|| url.to_string())
+        Some(if members.iter().any(has_served) { Said::HasAcknowledged } else { Said::Nothing })
     };
-    let knows = &knows;
-    thread::scope(|scope| {
-        let asked: Vec<_> = urls.into_iter().map(|url| scope.spawn(move || knows(url))).collect();
-        asked.into_iter().find_map(|thread| thread.join().ok().flatten())
-    })
+    // None of them says that it cannot tell.
+    identity::who_knows(&urls, says).ok().flatten().map(ToString::to_string)
+}
+
+fn address(url: &Url) -> String {
+    format!("{}:{}", url.host, url.port)
 }
 
 fn member(founder: &Founder, token: &str) -> pb::Member {
@@ -197,42 +186,33 @@ fn member(founder: &Founder, token: &str) -> pb::Member {
     pb::Member { id: founder.id(token), name: founder.name.clone(), peer_ur_ls, ..Default::default() }
 }
 
-fn found_group(settings: &Settings, members: Vec<pb::Member>, taken: Option<u32>) -> Known {
+fn found_group(settings: &Settings, members: Vec<pb::Member>, taken: Option<u32>) -> (Identity, Vec<pb::Member>) {
     let own = settings.founders.iter().find(|founder| founder.name == settings.name);
     let member_id = own.map_or(0, |founder| founder.id(&settings.token));
-    let identity = Identity::new(cluster_id(&settings.founders, &settings.token, taken), member_id, true);
-    Known { identity, members, was_here: false, has_written: false }
+    (Identity::new(cluster_id(&settings.founders, &settings.token, taken), member_id, true), members)
 }
 
 /// Asks the members that the flags name, until one of them knows this one.
-fn join(settings: &Settings, tls: Option<&Tls>) -> Result<Known, IdentityError> {
+fn join(settings: &Settings, tls: Option<&Tls>) -> Result<(Identity, Vec<pb::Member>), IdentityError> {
     let (own, others): (Vec<_>, Vec<_>) = settings.founders.iter().partition(|founder| founder.name == settings.name);
     let own = own.iter().flat_map(|founder| &founder.peer_urls).map(ToString::to_string).collect::<Vec<_>>();
     if others.is_empty() {
         return Err(IdentityError::Join("--initial-cluster names no other member to ask".into()));
     }
-    let deadline = Instant::now() + PATIENCE;
-    let mut problem = String::new();
-    loop {
-        for url in others.iter().flat_map(|founder| &founder.peer_urls) {
-            match introduction(&format!("{}:{}", url.host, url.port), tls) {
-                Ok((cluster_id, members)) => {
-                    let itself = members.iter().find(|member| member.peer_ur_ls.iter().any(|url| own.contains(url)));
-                    if let Some(itself) = itself {
-                        let identity = Identity::new(cluster_id, itself.id, false);
-                        return Ok(Known { identity, members, was_here: false, has_written: false });
-                    }
-                    problem =
-                        format!("{url} knows no member at {}: add it first, with etcdctl member add", own.join(","));
-                }
-                Err(error) => problem = format!("{url}: {error}"),
+    let urls: Vec<_> = others.iter().flat_map(|founder| &founder.peer_urls).collect();
+    let ask = |url: &&Url| match introduction(&address(url), tls) {
+        Ok((cluster_id, members)) => {
+            match members.iter().find(|member| member.peer_ur_ls.iter().any(|url| own.contains(url))) {
+                Some(itself) => Welcome::Known((Identity::new(cluster_id, itself.id, false), members)),
+                None => Welcome::NotYet(format!(
+                    "{url} knows no member at {}: add it first, with etcdctl member add",
+                    own.join(",")
+                )),
             }
         }
-        if Instant::now() >= deadline {
-            return Err(IdentityError::Join(problem));
-        }
-        sleep(Duration::from_millis(200));
-    }
+        Err(error) => Welcome::NotYet(format!("{url}: {error}")),
+    };
+    identity::join(&urls, PATIENCE, ask).map_err(IdentityError::Join)
 }
 
 fn introduction(address: &str, tls: Option<&Tls>) -> io::Result<(u64, Vec<pb::Member>)> {
@@ -241,5 +221,28 @@ fn introduction(address: &str, tls: Option<&Tls>) -> io::Result<(u64, Vec<pb::Me
     match list.header {
         Some(header) if header.cluster_id != 0 => Ok((header.cluster_id, list.members)),
         _ => Err(io::Error::other("it does not know its group yet")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use replog::runtime::identity::Identity as _;
+
+    use super::*;
+
+    /// It had a log, and is refused without.
+    #[test]
+    fn what_earlier_releases_wrote_is_read() {
+        let first = br#"{"cluster_id": "a", "member_id": "b", "is_founder": true}"#;
+        let identity = Identity::decode(first).unwrap();
+        assert_eq!((identity.cluster_id(), identity.member_id(), identity.has_log()), (10, 11, true));
+        let before =
+            b"{\n  \"cluster_id\": \"a\",\n  \"member_id\": \"b\",\n  \"is_founder\": true,\n  \"has_log\": true\n}";
+        assert_eq!(Identity::decode(before).unwrap(), identity);
+        assert_eq!(identity.encode().unwrap(), before, "an earlier release reads it");
+        assert_eq!(
+            Identity::decode(br#"{"cluster_id": "a", "member_id": "x", "is_founder": true}"#).unwrap_err(),
+            "a number is not hexadecimal"
+        );
     }
 }

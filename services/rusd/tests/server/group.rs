@@ -69,6 +69,11 @@ fn ids(server: &Rusd) -> (u64, u64) {
     (status["header"]["member_id"].as_u64().unwrap(), status["leader"].as_u64().unwrap_or(0))
 }
 
+/// Whether it knows of a leader.
+pub fn knows_a_leader(server: &Rusd) -> bool {
+    ids(server).1 != 0
+}
+
 pub fn leader_of(servers: &[Rusd]) -> usize {
     let deadline = Instant::now() + LONG;
     loop {
@@ -237,6 +242,15 @@ fn promote(server: &Rusd, id: &str) {
         assert!(output.status.success() || said.contains("in sync with leader"), "{said}");
         output.status.success()
     });
+}
+
+/// The flags of so many members whose groups may be changed however short a time they are together, and of one that joins them.
+pub fn flags_of_founders_and_another(founders: usize) -> (Vec<Vec<String>>, Vec<String>) {
+    let mut addresses = free_addresses(founders + 1);
+    let other = addresses.pop().unwrap();
+    let founders = flags("http", &addresses, &["--strict-reconfig-check=false".into()]);
+    let other = joining(&founders[0], "other", &other);
+    (founders, other)
 }
 
 /// The flags of a member that was added.

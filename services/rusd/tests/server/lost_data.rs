@@ -3,8 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
-use crate::group::flags_of_three;
+use crate::group::{flags_of_founders_and_another, flags_of_three, knows_a_leader};
 use crate::process::{Rusd, Starting};
 
 #[test]
@@ -48,6 +50,31 @@ fn a_member_whose_directory_is_empty_is_refused_by_those_who_know_it() {
     // Only a member that knows can tell; it has no majority, and needs none.
     let refusal = Rusd::spawn(harness::folder(), flags).refusal();
     assert!(refusal.contains("has already been bootstrapped, says http://127.0.0.1:"), "{refusal}");
+}
+
+/// It was refused as one that had lost its log, although nobody had sent it anything yet.
+#[test]
+fn a_member_that_joined_and_heard_nothing_yet_starts_again() {
+    let (founders, joins) = flags_of_founders_and_another(2);
+    let started: Vec<_> = founders.iter().map(|flags| Rusd::spawn(harness::folder(), flags.clone())).collect();
+    let mut members: Vec<_> = started.into_iter().map(Starting::ready).collect();
+    let url = joins.iter().find_map(|flag| flag.strip_prefix("--initial-advertise-peer-urls=")).unwrap();
+    members[0].etcdctl(&["member", "add", "other", "--learner", &format!("--peer-urls={url}")]);
+    harness::until("all know it", || members[1].etcdctl(&["member", "list"]).contains(url));
+    // Without a majority nobody leads, and who has just joined is sent nothing.
+    let (directory, flags) = members.remove(0).kill();
+    harness::until("nobody leads", || !knows_a_leader(&members[0]));
+    let mut joined = Rusd::spawn(harness::folder(), joins);
+    for _ in 0..2 {
+        let log = joined.directory().join("data/member/wal");
+        harness::until("it has a log", || log.read_dir().is_ok_and(|files| files.count() > 0));
+        // What it does with that is done by then, most of the time.
+        thread::sleep(Duration::from_millis(300));
+        let (directory, flags) = joined.kill();
+        joined = Rusd::spawn(directory, flags);
+    }
+    let _back = Rusd::spawn(directory, flags).ready();
+    joined.ready();
 }
 
 #[test]

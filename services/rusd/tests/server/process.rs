@@ -211,6 +211,16 @@ impl Starting {
         self.lines.find(is_it).unwrap_or_else(|| panic!("it ended without saying {text:?}")).unwrap()
     }
 
+    /// A place for files.
+    pub fn directory(&self) -> &Path {
+        self.rusd.directory()
+    }
+
+    /// Kills it; what is left can be started again.
+    pub fn kill(self) -> (TempDir, Vec<String>) {
+        self.rusd.kill()
+    }
+
     /// What it says when it ends without having been ready.
     pub fn refusal(self) -> String {
         let line = |line: std::io::Result<String>| {

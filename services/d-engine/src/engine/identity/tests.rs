@@ -2,9 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use replog::runtime::Origin;
+
 use super::*;
-use crate::engine::Address;
-use std::collections::BTreeMap;
+
+const FILE: &str = "identity.json";
 
 fn options(directory: &Path) -> Options {
     let address = |port| Address { client: format!("a:{port}"), peer: format!("b:{port}") };
@@ -17,7 +19,7 @@ fn check(
     options: &Options,
     serial: Option<u64>,
     ask: impl Fn(&str) -> io::Result<Vec<u8>> + Sync,
-) -> Result<Checked, IdentityError> {
+) -> Result<Known<Identity>, IdentityError> {
     super::check(options, &options.founded(None), serial, ask)
 }
 
@@ -28,6 +30,11 @@ fn nobody(_: &str) -> io::Result<Vec<u8>> {
 fn make_log(options: &Options) {
     fs::create_dir_all(options.directory.join("wal")).unwrap();
     fs::write(options.directory.join("wal/00000000000000000001.wal"), "").unwrap();
+}
+
+/// As a member says of itself that has something in its log.
+fn has_log(known: &Known<Identity>) {
+    known.change(identity::Identity::set_has_log).unwrap();
 }
 
 #[test]
@@ -58,7 +65,7 @@ fn a_file_as_directory_is_refused_by_its_name() {
 fn a_member_that_lost_its_log_is_refused() {
     let root = harness::folder();
     let options = options(root.path());
-    check(&options, Some(0), nobody).unwrap().has_log().unwrap();
+    has_log(&check(&options, Some(0), nobody).unwrap());
     assert!(matches!(check(&options, Some(0), nobody), Err(IdentityError::LogLost(_))));
     make_log(&options);
     check(&options, Some(0), nobody).unwrap();
@@ -144,7 +151,7 @@ fn who_joins_learns_who_the_members_are_and_remembers() {
     let options = joiner();
     let (group, serial) = join(&options, Duration::ZERO, said(introduction)).unwrap().unwrap();
     assert_eq!((group.number, group.members.len(), serial), (0xabc, 2, Some(77)));
-    super::check(&options, &group, serial, nobody).unwrap().has_log().unwrap();
+    has_log(&super::check(&options, &group, serial, nobody).unwrap());
     make_log(&options);
     // Nobody needs to be asked again.
     let again = join(&options, Duration::ZERO, nobody).unwrap().unwrap();
@@ -159,14 +166,14 @@ fn who_joins_learns_who_the_members_are_and_remembers() {
 fn which_group_it_is_stays_and_one_of_an_earlier_release_has_no_serial_number() {
     let root = harness::folder();
     let options = options(root.path());
-    let mut checked = check(&options, Some(0), nobody).unwrap();
-    assert_eq!(checked.serial(), Some(0));
-    checked.is_of(7).unwrap();
-    assert_eq!(check(&options, Some(0), nobody).unwrap().serial(), Some(7));
+    let known = check(&options, Some(0), nobody).unwrap();
+    assert_eq!(known.identity().serial(), Some(0));
+    known.change(|identity| identity.is_of(7)).unwrap();
+    assert_eq!(check(&options, Some(0), nobody).unwrap().identity().serial(), Some(7));
     let path = options.directory.join(FILE);
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("\"serial\": 7,", "")).unwrap();
-    assert_eq!(check(&options, Some(0), nobody).unwrap().serial(), None);
+    assert_eq!(check(&options, Some(0), nobody).unwrap().identity().serial(), None);
     // Nor has who joins such a group.
     let none: Introduction = serde_json::from_str("{\"seen\":[1],\"group\":\"abc\"}").unwrap();
     assert_eq!(none.serial, None);
@@ -200,4 +207,27 @@ fn a_directory_of_somebody_else_is_refused() {
     }
     fs::write(options.directory.join(FILE), "{").unwrap();
     assert!(matches!(check(&options, Some(0), nobody), Err(IdentityError::Content(..))));
+}
+
+/// It had a log, and is refused without; and it goes on where it has one.
+#[test]
+fn what_earlier_releases_wrote_is_read_and_earlier_releases_read_what_this_one_writes() {
+    let root = harness::folder();
+    let options = options(root.path());
+    let group = options.founded(None).written();
+    let (path, text) = (options.directory.join(FILE), |serial: &str| {
+        format!("{{\n  \"group\": \"{group}\",\n  \"member\": 1,\n{serial}  \"has_log\": true\n}}")
+    });
+    fs::create_dir_all(&options.directory).unwrap();
+    for (serial, number) in [("", None), ("  \"serial\": 7,\n", Some(7))] {
+        fs::write(&path, text(serial)).unwrap();
+        assert!(matches!(check(&options, Some(0), nobody), Err(IdentityError::LogLost(_))));
+        make_log(&options);
+        let known = check(&options, Some(0), nobody).unwrap();
+        assert_eq!(known.origin(Origin::Join), Origin::GoOn);
+        assert_eq!(known.identity().serial(), number);
+        has_log(&known);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text(serial));
+        fs::remove_dir_all(options.directory.join("wal")).unwrap();
+    }
 }
