@@ -10,8 +10,8 @@ use std::time::Instant;
 use block_node::craft::{Crafter, Shape, Traffic};
 use zstd::bulk::{Compressor, Decompressor};
 
-/// Head of a record, and its entry in the index.
-const RECORD_BYTES: usize = 88 + 16;
+/// Head of a record, the digest in it, its entry in the index, and the digest beside that.
+const RECORD_BYTES: usize = 88 + 44 + 16 + 36;
 const FILE_SYSTEM_BLOCK: usize = 4_096;
 
 /// Compresses groups of so many blocks, those behind the samples.

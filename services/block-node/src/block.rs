@@ -6,6 +6,7 @@
 mod address_book;
 mod builder;
 mod chain;
+mod digest;
 mod filtered;
 mod proof;
 mod record_file;
@@ -13,6 +14,7 @@ mod record_file;
 pub use address_book::{AddressBookError, AddressBooks, Nodes, RsaKey};
 pub use builder::{Builder, BuilderError, Limits, Verified};
 pub use chain::{Chain, ChainError};
+pub use digest::{DIGEST_BYTES, Digest};
 pub use filtered::FilteredItem;
 pub use proof::{
     Evidence, HashOnly, OldProof, ProofError, ProofRules, Proven, SignatureVerifier, Verdict, dummy, signature_of,

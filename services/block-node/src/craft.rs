@@ -12,7 +12,7 @@ use rand::{Rng as _, RngExt as _, SeedableRng as _};
 
 use crate::block::{Chain, FOOTER_FIELD, Footer, HEADER_FIELD, ITEMS_FIELD, Item, PROOF_FIELD, Version, dummy};
 use crate::hash::{Era, HASH_BYTES, Hash, RootHasher};
-use crate::messages::proto;
+use crate::messages::{items, proto};
 use crate::wire::put_bytes;
 
 /// The version of its protocol that a crafted block names; its rules are today's.
@@ -187,6 +187,19 @@ fn proof(number: u64, footer: &Footer, root: &Hash) -> Vec<u8> {
             proto::BlockProof { block: number, signed_block_proof: Some(signed) }.encode_to_vec()
         }
     }
+}
+
+/// A crafted block of today's era with this in its signature's place.
+pub fn signed(block: &[u8], number: u64, signature: &[u8]) -> Vec<u8> {
+    let block_signature = Bytes::copy_from_slice(signature);
+    let signed = proto::SignedBlockProof { block_signature };
+    let proof = proto::BlockProof { block: number, signed_block_proof: Some(signed) }.encode_to_vec();
+    let mut items: Vec<&[u8]> = items(block).filter_map(Result::ok).collect();
+    items.pop();
+    let mut bytes = Vec::with_capacity(block.len() + signature.len());
+    items.iter().for_each(|item| put_bytes(&mut bytes, ITEMS_FIELD, item));
+    put_bytes(&mut bytes, ITEMS_FIELD, &field(PROOF_FIELD, &proof));
+    bytes
 }
 
 fn timestamp(number: u64) -> proto::Timestamp {

@@ -1,6 +1,7 @@
 //! What all threads of a server share: who publishes, what is safe, what is in memory.
 
 mod reads;
+mod repairs;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -15,6 +16,7 @@ use wal::files::RealDirectory;
 
 pub use self::reads::Held;
 use self::reads::Reads;
+pub use self::repairs::RepairError;
 use crate::block::{Limits, ProofRules, Verified};
 use crate::budget::{Budget, Used, Wait};
 use crate::compressed::Compressed;
@@ -34,8 +36,6 @@ use crate::wire::WireError;
 const STORE: &str = "store";
 /// The check that fails when it is not known which block was the last.
 const LAST_BLOCK: &str = "last-block";
-/// How long the repair of a block may take, others being written before it.
-const REPAIR_PATIENCE: Duration = Duration::from_secs(30);
 /// A block that is no longer is compressed by who has received it, where none is before it: that takes some microseconds at the levels of zstd below …
 const SHORT_BYTES: usize = 4 << 10;
 /// … this one.
@@ -62,22 +62,6 @@ struct Written {
     shared: Arc<Shared>,
     stored_bytes: usize,
     received: Instant,
-}
-
-/// Why a damaged block is not replaced.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RepairError {
-    /// Nothing to compare it with.
-    #[error(
-        "block {0}: nothing here has its root hash, and the block behind it is not whole: nothing tells whether it is the right one"
-    )]
-    Alone(u64),
-    /// A block of another history.
-    #[error("block {0} is not the one that was stored here, or does not stand between those beside it")]
-    Another(u64),
-    /// The store.
-    #[error("block {0} was not written")]
-    NotWritten(u64),
 }
 
 /// What no peer fills: none has brought this block, and the nearest one that one of them has is that.
@@ -170,10 +154,7 @@ impl Node {
         readiness.is_there(STORE);
         if !publishing.knows_last() {
             let last = publishing.next().0.saturating_sub(1);
-            let why = format!(
-                "block {last} is damaged together with its root hash: none is taken behind it, since nothing tells what it must continue. Start \
-                 with --backfill-peers whom you trust, and --trust-peers-with-last-block"
-            );
+            let why = repairs::last_is_lost(last, reader.digest(last).is_some());
             tracing::error!("{why}");
             metrics.accepting.set(0);
             readiness.wait_for(LAST_BLOCK, why);
@@ -456,64 +437,6 @@ impl Node {
         if begins {
             // It ends with the node.
             let _ = tip.wait_for(|tip| tip.next != before || tip.is_stopping).await;
-        }
-    }
-
-    /// Takes a block of which the copy here is damaged, and waits until it is safe. It must have the root hash of that; where this is not
-    /// known, the block behind it must name it, and it must continue the one before if that is here.
-    pub async fn repair(self: &Arc<Self>, verified: Verified) -> Result<(), RepairError> {
-        let node = Arc::clone(self);
-        let number = verified.number;
-        let prepare = move || {
-            node.fits(&verified)?;
-            // By itself: what is current for the newest blocks is nothing to an older one.
-            Ok(Prepared::with(&verified, None, node.settings.compression_level))
-        };
-        let prepared = match tokio::task::spawn_blocking(prepare).await {
-            Ok(prepared) => prepared?,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        };
-        let mut tip = self.tip();
-        if !locked(&self.writer).as_ref().is_some_and(|writer| writer.repair(prepared)) {
-            return Err(RepairError::NotWritten(number));
-        }
-        let is_over = |tip: &Tip| !self.reader.is_quarantined(number) || tip.is_stopping;
-        let written = tokio::time::timeout(REPAIR_PATIENCE, tip.wait_for(is_over)).await;
-        match written {
-            Ok(Ok(tip)) if !tip.is_stopping => Ok(()),
-            _ => Err(RepairError::NotWritten(number)),
-        }
-    }
-
-    /// Whether a block is the one that was stored: it has its root hash, or that which the block behind it names. That it continues the one before
-    /// proves nothing: whoever knows that can make many which do, and proofs for them.
-    fn fits(&self, verified: &Verified) -> Result<(), RepairError> {
-        let number = verified.number;
-        // The root hash that it was stored with names one block, whatever proofs are accepted today.
-        match self.reader.root(number) {
-            Some(root) if root == verified.root => return Ok(()),
-            Some(_) => return Err(RepairError::Another(number)),
-            None => {}
-        }
-        let before = number.checked_sub(1).and_then(|before| self.reader.root(before));
-        if before.is_some_and(|root| root != verified.footer.previous_root) {
-            return Err(RepairError::Another(number));
-        }
-        let (next, last_root) = self.with(|publishing| publishing.next());
-        let behind = self.reader.read(number + 1).ok();
-        let behind = behind
-            .and_then(|behind| Verified::of(&behind.bytes, self.block_limits(), &ProofRules::accepted_before()).ok());
-        let named = match behind {
-            Some(behind) => Some(behind.footer.previous_root),
-            // What comes next will continue the block that stood here.
-            None if next == number + 1 => last_root,
-            None => None,
-        };
-        match named {
-            Some(root) if root == verified.root => Ok(()),
-            Some(_) => Err(RepairError::Another(number)),
-            None if next == number + 1 && self.settings.trusts_peers_with_last_block => Ok(()),
-            None => Err(RepairError::Alone(number)),
         }
     }
 

@@ -30,7 +30,7 @@ use crate::messages::{EndCode, NO_BLOCK, PublishResponse};
 pub type PublisherId = u64;
 
 /// Acknowledgements that are handed out at a time.
-const ACKNOWLEDGEMENTS_MAX: u64 = 256;
+pub(crate) const ACKNOWLEDGEMENTS_MAX: u64 = 256;
 
 /// How long an acknowledgement may wait for another message to a publisher that has not sent the block, …
 const OWED_MICROS_MAX: u64 = 20_000;

@@ -21,7 +21,7 @@ use crate::budget::Budget;
 use crate::clients::Call;
 use crate::messages::{EndCode, EndStreamCode, PublishRequest, PublishResponse, item_ranges, items};
 use crate::node::{Node, OnItsWay};
-use crate::publish::{PublisherId, Publishing, Room, Verdict};
+use crate::publish::{ACKNOWLEDGEMENTS_MAX, PublisherId, Publishing, Room, Verdict};
 use crate::wire::Fields;
 
 /// More than this is hashed on a thread of its own, and after so many bytes others have their turn, so that other clients of this one need
@@ -123,6 +123,8 @@ async fn tell(session: &Session, responses: &Responses) -> Result<Told, Status> 
         if told.is_empty() {
             return Ok(result);
         }
+        // Or there may be more, which is looked for behind these; what comes later rings the bell.
+        let is_all = told.len() < ACKNOWLEDGEMENTS_MAX as usize;
         let era = session.node.settings.wire_era;
         let is_over = told.last().is_some_and(|response| response.ends_stream(era));
         let mut frames = BytesMut::new();
@@ -147,6 +149,9 @@ async fn tell(session: &Session, responses: &Responses) -> Result<Told, Status> 
             return Ok(Told::Over);
         }
         result = Told::Something;
+        if is_all {
+            return Ok(result);
+        }
     }
 }
 

@@ -52,6 +52,7 @@ struct Looked {
 /// Reads blocks of this range until about so many bytes are together, or [`PIECE_BLOCKS`] blocks.
 fn look<D: Directory>(reader: &Reader<D>, range: Range<u64>, bytes_max: u64) -> Looked {
     let mut looked = Looked { next: range.start, ..Looked::default() };
+    let mut digests = Vec::new();
     let end = range.end.min(range.start.max(reader.first()).saturating_add(PIECE_BLOCKS));
     while looked.next < end && looked.bytes < bytes_max {
         let number = looked.next.max(reader.first());
@@ -60,7 +61,10 @@ fn look<D: Directory>(reader: &Reader<D>, range: Range<u64>, bytes_max: u64) -> 
             continue;
         }
         match reader.read(number) {
-            Ok(stored) => looked.bytes += stored.bytes.len() as u64,
+            Ok(stored) => {
+                looked.bytes += stored.bytes.len() as u64;
+                digests.extend(stored.digest.map(|digest| (number, digest)));
+            }
             // It went meanwhile, with the oldest ones.
             Err(ReadError::NotStored(_)) => continue,
             Err(error) => {
@@ -69,6 +73,11 @@ fn look<D: Directory>(reader: &Reader<D>, range: Range<u64>, bytes_max: u64) -> 
             }
         }
         looked.blocks += 1;
+    }
+    match reader.restore_digests(&digests) {
+        Ok(0) => {}
+        Ok(digests) => tracing::error!(digests, "digests were damaged in their second place, and are written again"),
+        Err(error) => tracing::warn!(%error, "digests are damaged in their second place, and cannot be written again"),
     }
     looked
 }
@@ -147,8 +156,8 @@ mod tests {
         for _ in 0..BLOCKS {
             let block = crafter.next(Shape { items: 3, item_bytes: 300 });
             let footer = Footer { previous_root: [0; 48], all_previous_root: Some([0; 48]), state_root: None };
-            let (number, bytes, root) = (block.number, block.bytes, block.root);
-            let verified = Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 };
+            let (number, bytes, root, digest) = (block.number, block.bytes, block.root, [7; 32]);
+            let verified = Verified { number, bytes, root, digest, footer, evidence: Evidence::Dummy, items: 0 };
             store.append(&[Prepared::of(&verified)]).unwrap();
         }
         (directory, store.reader())
@@ -170,6 +179,19 @@ mod tests {
         assert_eq!(reader.quarantined_blocks(u64::MAX, 9), [12, 7]);
         let again = look(&reader, 0..BLOCKS, u64::MAX);
         assert_eq!((again.blocks, again.wrong.len()), (BLOCKS - 2, 0), "what is known already is not counted again");
+    }
+
+    #[test]
+    fn digests_that_rot_in_their_second_place_are_written_again() {
+        let (directory, reader) = stored();
+        let name = "00000000000000000000.digests";
+        let whole = directory.contents(name).unwrap();
+        directory.damage(name, |bytes| [3, 100, 500].iter().for_each(|place| bytes[*place] ^= 1)).unwrap();
+        assert_eq!(look(&reader, 0..BLOCKS, u64::MAX).wrong.len(), 0);
+        assert_eq!(directory.contents(name).unwrap(), whole);
+        let operations = directory.operations();
+        look(&reader, 0..BLOCKS, u64::MAX);
+        assert_eq!(directory.operations(), operations, "nothing is written when nothing is lost");
     }
 
     #[test]

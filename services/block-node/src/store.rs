@@ -16,7 +16,7 @@
 //! | 12 | 1 | kind | 1 segment head, 2 block, 3 block of an earlier number that was damaged and is written once more, 4 dictionary |
 //! | 13 | 1 | encoding | 0 as it is, 1 a zstd frame, 2 offsets of the two copies of a dictionary in this segment (4 bytes each) and a zstd frame that needs it; 3 and up are for frames of several blocks |
 //! | 14 | 1 | evidence | 0 dummy proof, 1 signature unchecked, 2 signature valid |
-//! | 15 | 1 | zero | |
+//! | 15 | 1 | digest | 1: what is stored ends with the digest of the block; 0: a release has written it that kept none, or it is no block |
 //! | 16 | 8 | batch | offset at which the write that holds this record began |
 //! | 24 | 8 | number | of the block, or of the segment; of a dictionary the beginning of its hash |
 //! | 32 | 4 | stored length | |
@@ -24,6 +24,13 @@
 //! | 40 | 48 | root hash | |
 //! | 88 | stored length | | |
 //! | | 0 to 7 | zeros | up to a multiple of 8 |
+//!
+//! Behind a block, and counted to what is stored, stands its digest ([`crate::block::Digest`]), which says what the block is byte for byte: 8 bytes that
+//! begin a zstd frame to be passed over (so that releases before read the block all the same, unless it is stored as it is), the digest (32), and the
+//! CRC-32C of salt, segment number, offset of the record and digest (4). Its own checksum holds where the block before it is damaged. For what takes the
+//! record away, or its head, the digest stands a second time: `00000000000000000000.digests` and up have 36 bytes for each of 65,536 block numbers, the
+//! digest and the CRC-32C of block number and digest. These files are written and made safe where the index is, and tell as much as its entries of what was
+//! safe.
 //!
 //! The first record is the segment's head: it holds the store's salt (8) and what the first block of the segment continues
 //! ([`crate::block::Chain`]), so that a start reads the last segment alone. The head's own checksum has the salt 0. The salt is
@@ -40,17 +47,17 @@
 //!
 //! A *batch* is one write followed by one sync. The next is written only when the sync has returned: a record with a valid head tells, by
 //! its `batch`, that everything before that offset was once safe. A valid entry of the index tells the same of the block that it names, and
-//! so of all of its batch.
+//! so of all of its batch; a valid digest in the second file tells that there was such a block, and not where.
 //!
 //! - **Killed between write and sync, or power lost**: the first record that is not valid, and of which nothing tells that it was safe, is
 //!   the end. What stands behind it is overwritten with zeros, the last batch is written again, and both are synced, before anything is shown
 //!   or written. Blocks that are whole behind the cut are set aside first, as `00000000000000000001.blocks.torn-1`, and the log says so:
-//!   they are what was never acknowledged, unless an index that was not synced was lost together with damage to the same batch.
+//!   they are what was never acknowledged, unless index and digests that were not synced were lost together with damage to the same batch.
 //! - **Between the creation of a segment and its first sync**: neither its head nor the index tells that anything in it was safe; it is
 //!   removed, and what looks like records is set aside as well.
 //! - **Not a crash**: a record that is not valid, but was safe. The block is quarantined: it is not served, status tells the gap, and the rest
 //!   goes on; also the last block of all, and blocks of which a file that was cut has nothing left. Where the head of its record is whole, its
-//!   root hash is still known. Fetched again, it is appended as a record of its
+//!   root hash is still known, and its digest where one of both places is. Fetched again, byte for byte the same, it is appended as a record of its
 //!   own kind, to which the index points from then on. Of two records of a block the later one counts; one that was repaired keeps its
 //!   number where no whole block stands behind it.
 //! - **A head that is not valid** is taken from its copy, or made again of the segment before, and written again. An entry of the index
@@ -58,7 +65,7 @@
 //!   and copy of its only segment are damaged, or all segments are gone of which the index tells.
 //!
 //! - **Between the removals of old segments** ([`Options::keep_blocks`]): they go one by one, the oldest first. The store begins with
-//!   the first segment that is left; an index, a head or what was set aside without its segment is removed with the next one.
+//!   the first segment that is left; an index, digests, a head or what was set aside without its segment is removed with the next one.
 //!
 //! A failed write or sync ends the store: nothing more is written, and what was not safe is not acknowledged. Reading goes on. So it is from the
 //! start on where the disk has no room for what an opening writes: entries of the index are kept in memory then, and what is cut off stays in its place.
@@ -66,6 +73,7 @@
 mod compress;
 mod contexts;
 mod dictionary;
+mod digests;
 mod format;
 mod heads;
 mod index;
@@ -74,6 +82,7 @@ mod open;
 mod reader;
 mod replay;
 mod retention;
+mod rows;
 mod scan;
 mod segments;
 mod writer;
@@ -143,7 +152,8 @@ pub struct AppendError {
 
 /// Whether a file of this name is one of a store's.
 pub fn is_file_name(name: &str) -> bool {
-    scan::number(name).is_some() || index::is_index(name) || heads::is_head(name)
+    let has_rows = rows::has::<index::Entry>(name) || rows::has::<digests::Acknowledged>(name);
+    scan::number(name).is_some() || has_rows || heads::is_head(name)
 }
 
 /// Whether there is no room for what was written: what is stored can be read all the same.

@@ -1,5 +1,5 @@
 //! `block-node verify`: reads every block of a directory and checks what a publisher's block is checked for: checksums, root hash, proof,
-//! and that it continues the blocks before it. For a directory that no server has open.
+//! and that it continues the blocks before it; and that it is byte for byte what was acknowledged, by its digest. For a directory that no server has open.
 
 use std::error::Error;
 use std::ops::RangeInclusive;
@@ -105,6 +105,9 @@ pub(crate) fn check(stored: &Stored, chain: &Chain) -> Result<Verified, String> 
     if (verified.number, verified.root) != (stored.number, stored.root) {
         return Err("its root hash is not the one that it was stored with".into());
     }
+    if stored.digest.is_some_and(|digest| digest != verified.digest) {
+        return Err("it is not byte for byte the block that was acknowledged: its signature may be another one".into());
+    }
     chain.check(verified.number, &verified.footer).map_err(|error| said(&error))?;
     Ok(verified)
 }
@@ -113,7 +116,7 @@ pub(crate) fn check(stored: &Stored, chain: &Chain) -> Result<Verified, String> 
 mod tests {
     use super::*;
     use crate::block::{Evidence, Footer};
-    use crate::craft::{Crafted, Crafter, Shape};
+    use crate::craft::{Crafted, Crafter, Shape, signed};
     use crate::store::{Options, Prepared};
     use wal::files::SimulatedDirectory;
 
@@ -122,7 +125,9 @@ mod tests {
         for block in blocks {
             let footer = Footer { previous_root: [0; 48], all_previous_root: Some([0; 48]), state_root: None };
             let Crafted { number, bytes, root } = block.clone();
-            let verified = Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 };
+            let whole = Verified::of(&bytes, Limits { block_bytes_max: usize::MAX }, &ProofRules::accepted_before());
+            let digest = whole.map_or([7; 32], |whole| whole.digest);
+            let verified = Verified { number, bytes, root, digest, footer, evidence: Evidence::Dummy, items: 0 };
             store.append(&[Prepared::of(&verified)]).unwrap();
         }
         store
@@ -155,5 +160,26 @@ mod tests {
         assert_eq!(numbers, [4, 7], "{wrong:?}");
         assert!(wrong[0].1.contains("names another root hash of the block before"), "{wrong:?}");
         assert!(wrong[1].1.contains("signature"), "{wrong:?}");
+    }
+
+    /// Its checksums and its root hash are right.
+    #[test]
+    fn a_block_with_another_signature_than_was_acknowledged_is_told() {
+        let mut blocks = chain(1);
+        for (number, block) in (0..).zip(&mut blocks) {
+            block.bytes = signed(&block.bytes, number, &[1; 2_920]);
+        }
+        let mut store = Store::open(SimulatedDirectory::default(), Options::default()).unwrap();
+        for block in &blocks {
+            let limits = Limits { block_bytes_max: usize::MAX };
+            let acknowledged = Verified::of(&block.bytes, limits, &ProofRules::accepted_before()).unwrap();
+            let bytes = match block.number {
+                3 => signed(&block.bytes, 3, &[2; 2_920]),
+                _ => acknowledged.bytes.clone(),
+            };
+            store.append(&[Prepared::of(&Verified { bytes, ..acknowledged })]).unwrap();
+        }
+        let wrong = verify(&store.reader()).wrong;
+        assert!(wrong.len() == 1 && wrong[0].0 == 3 && wrong[0].1.contains("byte for byte"), "{wrong:?}");
     }
 }

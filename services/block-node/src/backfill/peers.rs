@@ -29,11 +29,22 @@ pub(super) struct Peer {
     looks_in_vain: u32,
     /// How often it did not send what it said it had, since it last sent a block.
     broken_words: u32,
+    /// Rounds of repairs in which it offered another block than the one that was stored here, since it last repaired one and offered no other. It may be
+    /// honest all the same, and have another signature: it is asked behind others, and left alone for no time.
+    other_blocks: u32,
 }
 
 impl Peer {
     pub(super) fn new(address: Url) -> Peer {
-        Peer { address, failures: 0, rests_until: None, begins_behind: None, looks_in_vain: 0, broken_words: 0 }
+        Peer {
+            address,
+            failures: 0,
+            rests_until: None,
+            begins_behind: None,
+            looks_in_vain: 0,
+            broken_words: 0,
+            other_blocks: 0,
+        }
     }
 
     pub(super) fn is_resting(&self) -> bool {
@@ -42,7 +53,19 @@ impl Peer {
 
     /// Peers are asked in this order.
     pub(super) fn rank(&self) -> u32 {
-        self.failures.max(self.broken_words)
+        self.failures.max(self.broken_words).max(self.other_blocks)
+    }
+
+    /// Another block was offered for one that is damaged here.
+    pub(super) fn offered_another(&mut self) {
+        self.other_blocks = self.other_blocks.saturating_add(1);
+    }
+
+    /// It has repaired so many damaged blocks, and offered no other.
+    pub(super) fn repaired(&mut self, blocks: usize) {
+        if blocks > 0 {
+            self.other_blocks = 0;
+        }
     }
 
     /// So many blocks have come from it.
@@ -193,6 +216,18 @@ mod tests {
         honest.failed(&FetchError::Range(2, 1));
         honest.begins_behind(300, 900);
         assert_eq!(honest.broken_words, 0);
+    }
+
+    #[test]
+    fn who_offers_another_block_than_the_damaged_one_is_asked_last_until_it_repairs_one_and_rests_for_no_time() {
+        let mut peer = peer();
+        peer.offered_another();
+        assert_eq!((peer.rank(), peer.is_resting()), (1, false));
+        peer.sent(3);
+        peer.repaired(0);
+        assert_eq!(peer.rank(), 1, "blocks that are missing are no repair");
+        peer.repaired(1);
+        assert_eq!(peer.rank(), 0);
     }
 
     #[test]

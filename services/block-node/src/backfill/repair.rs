@@ -1,7 +1,8 @@
 //! Blocks of which the copy here is damaged, from peers that have them right.
 //!
-//! A damaged block is asked for by its number, from one peer after the other, and must have the root hash that it was stored with or that the block
-//! behind it names; so of several in a row the last comes first. One that no peer has right keeps neither other blocks from being repaired nor what is missing from being fetched: damaged blocks have their turn, and when
+//! A damaged block is asked for by its number, from one peer after the other, and must be byte for byte the one that was acknowledged, by its digest.
+//! What was stored by a release that kept none must have the root hash that it was stored with or that the block behind it names; so of several in a
+//! row the last comes first. Who offers another one is asked behind those who do not. One that no peer has right keeps neither other blocks from being repaired nor what is missing from being fetched: damaged blocks have their turn, and when
 //! all were asked for in vain, they are asked for less and less often, too.
 
 use std::sync::Arc;
@@ -33,6 +34,17 @@ enum UnfitError {
     Weaker(u64),
     #[error("{0}")]
     Repair(#[from] RepairError),
+}
+
+impl UnfitError {
+    /// Whether the peer has offered something else than what was stored here.
+    fn is_another_block(&self) -> bool {
+        use RepairError::{Alone, Another, Differs, NotWritten};
+        match self {
+            Self::Wrong(..) | Self::Weaker(_) | Self::Repair(Another(_) | Differs(_)) => true,
+            Self::Call(..) | Self::Repair(Alone(_) | NotWritten(_)) => false,
+        }
+    }
 }
 
 /// Which damaged blocks are asked for next, and when.
@@ -98,8 +110,11 @@ pub(super) async fn repair_from(node: &Arc<Node>, peers: &mut [Peer], tls: Optio
             tracing::info!(peer = %peer.address, blocks, "repaired blocks");
         }
         match result {
-            Ok(None) => {}
+            Ok(None) => peer.repaired(blocks),
             Ok(Some(error)) => {
+                if error.is_another_block() {
+                    peer.offered_another();
+                }
                 node.metrics.backfill_failures.inc();
                 tracing::warn!(peer = %peer.address, "not everything that it has repairs what is damaged here: {error}");
             }
@@ -153,21 +168,29 @@ async fn repair(
 async fn repair_one(node: &Arc<Node>, channel: &mut Channel, number: u64) -> Result<bool, UnfitError> {
     let block = get_block(node, channel, number).await.map_err(|error| UnfitError::Call(number, error))?;
     let Some(block) = block else { return Ok(false) };
-    let (limits, rules, stored) = (node.block_limits(), node.proof_rules(), node.reader.stored_as(number));
-    // It may have been accepted by other rules than those of today: its root hash must be the one that is known here. But where nothing tells by which,
+    let (limits, rules) = (node.block_limits(), node.proof_rules());
+    let (stored, digest) = (node.reader.stored_as(number), node.reader.digest(number));
+    // It may have been accepted by other rules than those of today: it must be the one that is known here. But where nothing tells by which,
     // proofs are as good as any that is published: the root hash says nothing of them.
+    let is_known = stored.is_some() || digest.is_some();
     let verify = move || match Verified::of(&block, limits, &rules) {
-        Err(_) if stored.is_some() => Verified::of(&block, limits, &ProofRules::accepted_before()),
+        Err(_) if is_known => Verified::of(&block, limits, &ProofRules::accepted_before()),
         verified => verified,
     };
-    let verified = aside(verify).await.map_err(|error| UnfitError::Wrong(number, error.to_string()))?;
+    let mut verified = aside(verify).await.map_err(|error| UnfitError::Wrong(number, error.to_string()))?;
     if verified.number != number {
         return Err(UnfitError::Wrong(number, format!("its header says {}", verified.number)));
     }
-    // Or whoever has the items alone could take a signature away for good.
-    let is_as_stored = |(evidence, bytes)| verified.evidence.is_as_strong_as(evidence) && verified.bytes.len() == bytes;
-    if !stored.is_none_or(is_as_stored) {
-        return Err(UnfitError::Weaker(number));
+    match (digest, stored) {
+        // What was known of its signature still is, whatever is checked today.
+        (Some(_), Some((evidence, _))) => verified.evidence = verified.evidence.stronger(evidence),
+        // Or whoever has the items alone could take a signature away for good.
+        (None, Some((evidence, bytes)))
+            if !verified.evidence.is_as_strong_as(evidence) || verified.bytes.len() != bytes =>
+        {
+            return Err(UnfitError::Weaker(number));
+        }
+        _ => {}
     }
     match node.repair(verified).await {
         Ok(()) => Ok(true),

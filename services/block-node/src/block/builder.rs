@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::block::digest::{Digest, Digester};
 use crate::block::{BLOCK_NUMBERS_END, ITEMS_FIELD};
 use crate::block::{Evidence, FilteredItem, Footer, Header, Item, ItemError, Kind, OldProof, ProofError, ProofRules};
 use crate::block::{Proven, record_file_hash};
@@ -74,6 +75,8 @@ pub struct Verified {
     pub bytes: Vec<u8>,
     /// Its root hash.
     pub root: Hash,
+    /// What `bytes` are, which the root hash does not tell.
+    pub digest: Digest,
     /// What it says of the blocks before.
     pub footer: Footer,
     /// What is known of its signature.
@@ -118,6 +121,7 @@ pub struct Builder {
     timestamp: Vec<u8>,
     era: Era,
     hasher: RootHasher,
+    digester: Digester,
     bytes: Vec<u8>,
     items: usize,
     has_record_file: bool,
@@ -143,6 +147,7 @@ impl Builder {
             timestamp: header.timestamp.unwrap_or_default(),
             era,
             hasher: RootHasher::new(era),
+            digester: Digester::default(),
             bytes: Vec::new(),
             items: 0,
             has_record_file: false,
@@ -202,6 +207,7 @@ impl Builder {
         if !self.hasher.add_leaf(item.category, item.hash) {
             return Err(ItemError::Incomplete(FilteredItem::FIELD).into());
         }
+        self.digester.add_whole(bytes);
         self.put(bytes)
     }
 
@@ -211,6 +217,7 @@ impl Builder {
         }
         self.put(bytes)?;
         self.hasher.add(item.category, bytes);
+        self.digester.add(item.category, bytes);
         if item.kind() == Kind::Proof {
             // It is the only field of its item, which was put last.
             self.proofs.push(self.bytes.len() - item.content.len()..self.bytes.len());
@@ -257,7 +264,8 @@ impl Builder {
         let footer = proof.footer;
         let root = self.hasher.root(&self.timestamp, &footer);
         let evidence = rules.check_old(&proof, self.number, &root)?;
-        Ok(Verified { number: self.number, bytes: self.bytes, root, footer, evidence, items: self.items })
+        let (digest, bytes) = (self.digester.finish(&root), self.bytes);
+        Ok(Verified { number: self.number, bytes, root, digest, footer, evidence, items: self.items })
     }
 
     fn finish_with_footer(self, rules: &ProofRules) -> Result<Verified, BuilderError> {
@@ -272,7 +280,8 @@ impl Builder {
             evidence = Some(evidence.map_or(found, |before| before.stronger(found)));
         }
         let evidence = evidence.ok_or(BuilderError::Missing("proof"))?;
-        Ok(Verified { number: self.number, bytes: self.bytes, root, footer, evidence, items: self.items })
+        let (digest, bytes) = (self.digester.finish(&root), self.bytes);
+        Ok(Verified { number: self.number, bytes, root, digest, footer, evidence, items: self.items })
     }
 }
 

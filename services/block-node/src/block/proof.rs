@@ -54,7 +54,7 @@ impl Evidence {
     }
 
     /// Of two proofs of a block what proves more.
-    pub(super) fn stronger(self, other: Self) -> Self {
+    pub fn stronger(self, other: Self) -> Self {
         if other.strength() > self.strength() { other } else { self }
     }
 }

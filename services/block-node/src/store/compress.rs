@@ -6,7 +6,7 @@ use zstd::dict::DecoderDictionary;
 
 use super::contexts;
 use super::dictionary::Dictionary;
-use crate::block::{Evidence, Verified};
+use crate::block::{Digest, Evidence, Verified};
 use crate::hash::Hash;
 
 /// How hard zstd tries, where nothing else is said: fast, and as the Java node's files, so that sizes can be compared.
@@ -41,13 +41,15 @@ pub struct Prepared {
     pub number: u64,
     /// Its root hash.
     pub root: Hash,
+    /// What it is byte for byte.
+    pub digest: Digest,
     /// What is known of its signature.
     pub evidence: Evidence,
     /// Length of its `Block` message.
     pub plain_bytes: u32,
     /// How it is stored.
     pub encoding: StoredAs,
-    /// What is stored; where the dictionary is, is put before it when it is written.
+    /// What is stored; where the dictionary is, is put before it when it is written, and the digest behind it.
     pub stored: Vec<u8>,
     /// What it needs to be read again.
     pub dictionary: Option<Arc<Dictionary>>,
@@ -78,6 +80,7 @@ impl Prepared {
         Self {
             number: block.number,
             root: block.root,
+            digest: block.digest,
             evidence: block.evidence,
             plain_bytes: plain.len() as u32,
             encoding,

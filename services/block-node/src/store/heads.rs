@@ -5,7 +5,8 @@ use std::io;
 
 use wal::files::{Directory, File};
 
-use super::index;
+use super::index::Entry;
+use super::rows;
 use super::scan::{self, SegmentHead};
 use super::segments::OpenFiles;
 
@@ -71,7 +72,7 @@ pub(super) fn first_block<D: Directory>(files: &OpenFiles<D>, segment: u64, salt
     let Some(file) = missing_is_none(directory.open(&scan::name(segment)))? else { return Ok(None) };
     let Some(mut first) = scan::first_block(segment, salt, &file.read()?) else { return Ok(None) };
     while let Some(before) = first.checked_sub(1)
-        && index::find(files, before)?.is_some_and(|entry| u64::from(entry.segment) == segment)
+        && rows::find::<Entry, _>(files, before)?.is_some_and(|entry| u64::from(entry.segment) == segment)
     {
         first = before;
     }

@@ -1,4 +1,4 @@
-//! Entries of the index that are damaged, or lost with a whole file of it: what they said is in the segments, too.
+//! Entries of the index that are damaged, or lost with a whole file of it, and digests in the second file: what they said is in the segments, too.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,9 +6,11 @@ use std::sync::PoisonError;
 
 use wal::files::{Directory, File};
 
-use super::index::{Entry, IndexWriter};
+use super::digests::Acknowledged;
+use super::index::Entry;
 use super::is_full;
 use super::reader::Shown;
+use super::rows::RowWriter;
 use super::scan::{self, SegmentHead};
 use crate::block::Chain;
 
@@ -37,7 +39,7 @@ impl<D: Directory> Shown<D> {
                 *known = entry;
             }
         }
-        let mut writer = IndexWriter::new(self.files().directory().clone());
+        let mut writer = RowWriter::new(self.files().directory().clone());
         let (mut written, mut damaged) = (0, 0);
         for missing in begin..end.unwrap_or(next).min(next) {
             // Whoever repairs a block writes its entry meanwhile.
@@ -62,6 +64,16 @@ impl<D: Directory> Shown<D> {
         }
         tracing::error!(segment, written, damaged, "entries of the index were damaged, and are written again");
         self.entry(number)
+    }
+
+    /// Writes digests of blocks into the second file once more.
+    pub(super) fn mend_digests(&self, digests: &[(u64, Acknowledged)]) -> io::Result<()> {
+        let mut writer = RowWriter::new(self.files().directory().clone());
+        {
+            let _alone = self.index();
+            writer.write_all(digests)?;
+        }
+        writer.sync()
     }
 
     /// The segment that a block was first written to, and the first block behind it.

@@ -1,6 +1,5 @@
 //! Opens a store, and appends to it.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -9,14 +8,16 @@ use wal::files::{Directory, File};
 
 use super::compress::Prepared;
 use super::dictionary::Dictionary;
-use super::format::{Head, Kind, Place, record_bytes};
-use super::index::{Entry, IndexWriter};
+use super::digests::Acknowledged;
+use super::format::{DIGEST_FRAME_BYTES, Head, Kind, Place, checksum, record_bytes};
+use super::index::Entry;
 use super::reader::{Reader, Shown};
 use super::replay::{Replayed, replay};
 use super::retention::Retention;
+use super::rows::{self, RowWriter};
 use super::scan::{self, Record, Scan, SegmentHead};
 use super::segments::OpenFiles;
-use super::{AppendError, OpenError, Options, failed, heads, index, is_full};
+use super::{AppendError, OpenError, Options, failed, heads, is_full};
 use crate::block::Chain;
 
 /// Offsets in the index have 32 bits.
@@ -40,7 +41,7 @@ impl<F> Current<F> {
         let head = dictionary_head(dictionary, batch);
         let copies = [(); 2].map(|()| {
             let offset = batch + bytes.len() as u64;
-            head.encode(Place { salt, segment: self.number, offset }, dictionary.bytes(), bytes);
+            head.encode(Place { salt, segment: self.number, offset }, &[dictionary.bytes()], bytes);
             offset as u32
         });
         self.dictionaries.insert(dictionary.id(), copies);
@@ -54,7 +55,8 @@ pub struct Store<D: Directory> {
     options: Options,
     /// None until something is written to a new store.
     current: Option<Current<D::File>>,
-    index: IndexWriter<D>,
+    index: RowWriter<D, Entry>,
+    digests: RowWriter<D, Acknowledged>,
     salt: u64,
     /// What the next block continues.
     chain: Chain,
@@ -78,7 +80,8 @@ impl<D: Directory> Store<D> {
         let chain = Chain::from(options.first_block);
         let shown = Arc::new(Shown::new(files, options.first_block));
         let mut store = Self {
-            index: IndexWriter::new(directory.clone()),
+            index: RowWriter::new(directory.clone()),
+            digests: RowWriter::new(directory.clone()),
             options: Options { segment_bytes: options.segment_bytes.min(SEGMENT_BYTES_MAX), ..options },
             directory,
             current: None,
@@ -97,10 +100,10 @@ impl<D: Directory> Store<D> {
                 return Ok(store);
             }
         }
-        match index::all(&store.directory).map_err(failed("read the index"))?.first() {
+        match rows::all::<Entry, _>(&store.directory).map_err(failed("read the index"))?.first() {
             Some((block, _)) => {
                 let what = format!("it names block {block}, but no segment is there");
-                Err(OpenError::Damaged { file: index::name(*block), offset: 0, what })
+                Err(OpenError::Damaged { file: rows::name::<Entry>(*block), offset: 0, what })
             }
             None => Ok(store),
         }
@@ -115,7 +118,9 @@ impl<D: Directory> Store<D> {
             self.refuse_if_safe(number, &bytes)?;
             return self.remove(number, &bytes).map(|()| false);
         };
-        let entries = index::entries(&self.directory, head.chain.next()).map_err(failed("read the index"))?;
+        let begin = head.chain.next();
+        let entries = rows::from::<Entry, _>(&self.directory, begin).map_err(failed("read the index"))?;
+        let digests_end = rows::end::<Acknowledged, _>(&self.directory, begin).map_err(failed("read the digests"))?;
         let of_segment = entries.iter().filter(|(_, entry)| u64::from(entry.segment) == number);
         let safe_end = of_segment.map(|(_, entry)| entry.end()).max().unwrap_or(0);
         let scan = scan::scan(number, head, &bytes, safe_end);
@@ -127,9 +132,11 @@ impl<D: Directory> Store<D> {
         }
         self.salt = scan.head.salt;
         let first = self.first_block(earlier).map_err(failed("read heads of segments"))?;
-        self.adopt(number, &scan, first, entries.last().map_or(0, |(last, _)| last + 1))?;
+        // A block that is known to one of them was acknowledged.
+        let end = entries.last().map_or(0, |(last, _)| last + 1).max(digests_end);
+        self.adopt(number, &scan, first, end)?;
         let mut dictionaries = BTreeMap::new();
-        for Record { offset, head } in &scan.dictionaries {
+        for Record { offset, head, .. } in &scan.dictionaries {
             // Of a copy that is damaged the other one stands in for both.
             let copies = dictionaries.entry(head.number).or_insert([*offset as u32; 2]);
             copies[1] = *offset as u32;
@@ -169,7 +176,7 @@ impl<D: Directory> Store<D> {
 
     /// An error where a segment whose head is lost was safe.
     fn refuse_if_safe(&self, number: u64, bytes: &[u8]) -> Result<(), OpenError> {
-        let entries = index::all(&self.directory).map_err(failed("read the index"))?;
+        let entries = rows::all::<Entry, _>(&self.directory).map_err(failed("read the index"))?;
         let indexed = entries.iter().find(|(_, entry)| u64::from(entry.segment) == number);
         match later_batch(bytes).or(indexed.map(|(_, entry)| entry.offset as usize)) {
             Some(offset) => {
@@ -298,19 +305,14 @@ impl<D: Directory> Store<D> {
         Ok(())
     }
 
-    /// Writes the entries of a segment's blocks, each row of consecutive numbers at once: a segment may have hundreds of thousands. Then
-    /// come those that were repaired.
+    /// Writes the entries of a segment's blocks, and their digests as far as they are known. Then come those that were repaired.
     fn write_index(&mut self, segment: u64, scan: &Scan) -> io::Result<()> {
         let (blocks, repaired) = scan.indexed();
-        for row in blocks.chunk_by(|one, next| one.head.number.checked_add(1) == Some(next.head.number)) {
-            let Some(first) = row.first() else { continue };
-            let entries: Vec<Entry> = row.iter().map(|record| entry(segment, record.offset, &record.head)).collect();
-            self.index.write(first.head.number, &entries)?;
-        }
-        repaired.into_iter().try_for_each(|record| {
-            let entry = entry(segment, record.offset, &record.head);
-            self.index.write(record.head.number, &[entry])
-        })
+        let records: Vec<&Record> = blocks.into_iter().chain(repaired).collect();
+        let entry = |record: &&Record| (record.head.number, entry(segment, record.offset, &record.head));
+        self.index.write_all(&records.iter().map(entry).collect::<Vec<_>>())?;
+        let digest = |record: &&Record| Some((record.head.number, Acknowledged(record.digest?)));
+        self.digests.write_all(&records.iter().filter_map(digest).collect::<Vec<_>>())
     }
 
     /// The first block of all is this one, as long as there is none.
@@ -422,7 +424,7 @@ impl<D: Directory> Store<D> {
         let Some(first) = blocks.first() else { return Ok(()) };
         let is_new = self.is_full();
         // Without dictionaries and a head, which come seldom.
-        let bytes_about = blocks.iter().map(|block| record_bytes(block.stored.len() + 8)).sum();
+        let bytes_about = blocks.iter().map(|block| record_bytes(block.stored.len() + 8 + DIGEST_FRAME_BYTES)).sum();
         let mut bytes = Vec::with_capacity(bytes_about);
         if is_new {
             self.begin_segment(&mut bytes)?;
@@ -433,16 +435,16 @@ impl<D: Directory> Store<D> {
         let batch = current.end;
         let mut entries = Vec::with_capacity(blocks.len());
         for block in blocks {
-            let stored = match &block.dictionary {
-                None => Cow::Borrowed(&block.stored),
-                Some(dictionary) => {
-                    let copies = current.copies(dictionary, self.salt, batch, &mut bytes);
-                    Cow::Owned([&copies[0].to_le_bytes()[..], &copies[1].to_le_bytes(), &block.stored].concat())
-                }
-            };
+            let mut copies = Vec::new();
+            if let Some(dictionary) = &block.dictionary {
+                let places = current.copies(dictionary, self.salt, batch, &mut bytes);
+                copies.extend(places.iter().flat_map(|place| place.to_le_bytes()));
+            }
             let offset = batch + bytes.len() as u64;
-            let head = head(block, kind, batch, &stored);
             let place = Place { salt: self.salt, segment: current.number, offset };
+            let digest = place.digest_frame(&block.digest);
+            let stored = [&copies[..], &block.stored, &digest];
+            let head = head(block, kind, batch, &stored);
             head.encode(place, &stored, &mut bytes);
             entries.push(entry(current.number, offset, &head));
         }
@@ -454,13 +456,16 @@ impl<D: Directory> Store<D> {
         }
         current.end = batch + bytes.len() as u64;
         let _alone = self.shown.index();
-        self.index.write(first.number, &entries).map_err(|error| ("a write of the index", error))
+        self.index.write(first.number, &entries).map_err(|error| ("a write of the index", error))?;
+        let digests: Vec<_> = blocks.iter().map(|block| Acknowledged(block.digest)).collect();
+        self.digests.write(first.number, &digests).map_err(|error| ("a write of the digests", error))
     }
 
-    /// Makes the index safe, which is a start's best witness of what was acknowledged, and the root hash of the last block, by the copy of the head
-    /// that the next segment would have now.
+    /// Makes index and digests safe, which are a start's best witnesses of what was acknowledged, and the root hash of the last block, by the
+    /// copy of the head that the next segment would have now.
     pub fn close(&mut self) -> io::Result<()> {
         self.index.sync()?;
+        self.digests.sync()?;
         self.directory.sync()?;
         if let (Some(current), true) = (&self.current, self.knows_last()) {
             let mut head = Vec::new();
@@ -492,6 +497,7 @@ impl<D: Directory> Store<D> {
         SegmentHead { salt: self.salt, chain: self.chain.clone() }.encode(number, &mut head);
         if self.prepared != head {
             self.index.sync().map_err(|error| ("a sync of the index", error))?;
+            self.digests.sync().map_err(|error| ("a sync of the digests", error))?;
             let written = heads::write(&self.directory, number, &head);
             written.map_err(|error| ("the creation of a segment", error))?;
             self.directory.sync().map_err(|error| ("a sync of names", error))?;
@@ -519,6 +525,7 @@ fn dictionary_head(dictionary: &Dictionary, batch: u64) -> Head {
         kind: Kind::Dictionary,
         encoding: 0,
         evidence: 0,
+        has_digest: false,
         batch,
         number: dictionary.id(),
         stored_bytes: bytes,
@@ -528,17 +535,18 @@ fn dictionary_head(dictionary: &Dictionary, batch: u64) -> Head {
     }
 }
 
-fn head(block: &Prepared, kind: Kind, batch: u64, stored: &[u8]) -> Head {
+fn head(block: &Prepared, kind: Kind, batch: u64, stored: &[&[u8]]) -> Head {
     Head {
         kind,
         encoding: block.encoding as u8,
         evidence: block.evidence as u8,
+        has_digest: true,
         batch,
         number: block.number,
-        stored_bytes: stored.len() as u32,
+        stored_bytes: stored.iter().map(|piece| piece.len() as u32).sum(),
         plain_bytes: block.plain_bytes,
         root: block.root,
-        stored_checksum: crc32c::crc32c(stored),
+        stored_checksum: checksum(stored),
     }
 }
 

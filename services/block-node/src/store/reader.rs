@@ -11,11 +11,12 @@ use wal::files::{Directory, File};
 use zstd::dict::DecoderDictionary;
 
 use super::compress::{SharedDictionary, StoredAs, UnpackError, unpack};
-use super::format::{HEAD_BYTES, Head, Kind, Place};
+use super::digests::Acknowledged;
+use super::format::{DIGEST_FRAME_BYTES, HEAD_BYTES, Head, Kind, Place};
 use super::index::Entry;
 use super::segments::OpenFiles;
-use super::{heads, index, scan};
-use crate::block::{Chain, Evidence};
+use super::{heads, rows, scan};
+use crate::block::{Chain, Digest, Evidence};
 use crate::hash::Hash;
 
 /// Dictionaries that are kept for readers.
@@ -63,7 +64,7 @@ impl<D: Directory> Shown<D> {
     pub(super) fn entry(&self, number: u64) -> io::Result<Option<Entry>> {
         match self.unwritten().get(&number) {
             Some(entry) => Ok(Some(*entry)),
-            None => index::find(&self.files, number),
+            None => rows::find(&self.files, number),
         }
     }
 
@@ -130,6 +131,8 @@ pub struct Stored {
     pub bytes: Vec<u8>,
     /// Its root hash.
     pub root: Hash,
+    /// Which block was acknowledged, byte for byte; `None`: it was stored by a release that kept no digests.
+    pub digest: Option<Digest>,
 }
 
 /// Why a block cannot be read.
@@ -289,19 +292,65 @@ impl<D: Directory> Reader<D> {
         Some((Evidence::stored(head.evidence)?, head.plain_bytes as usize))
     }
 
+    /// Which block was acknowledged, byte for byte, also where it is damaged: the digest stands in its record, behind the block, and in a second file.
+    /// `None`: it was stored by a release that kept no digests, or both are damaged.
+    pub fn digest(&self, number: u64) -> Option<Digest> {
+        match self.record(number) {
+            Some((_, head)) if !head.has_digest => None,
+            Some((entry, head)) => self.digest_of(entry, &head).or_else(|| self.acknowledged(number)),
+            None => self.acknowledged(number),
+        }
+    }
+
+    /// The digest in a block's record.
+    fn digest_of(&self, entry: Entry, head: &Head) -> Option<Digest> {
+        let mut frame = [0; DIGEST_FRAME_BYTES];
+        let place = u64::from(entry.offset) + head.digest_place()?.start as u64;
+        let file = self.shown.files.file(&scan::name(entry.segment.into())).ok()?;
+        file.read_at(&mut frame, place).ok()?;
+        self.place_in(entry).digest(&frame)
+    }
+
+    /// Writes digests of blocks that were just read into the second file, as far as it has lost them; how many.
+    pub fn restore_digests(&self, read: &[(u64, Digest)]) -> io::Result<usize> {
+        let is_lost = |(number, _): &&(u64, Digest)| *number >= self.first() && self.acknowledged(*number).is_none();
+        let lost: Vec<_> =
+            read.iter().filter(is_lost).map(|(number, digest)| (*number, Acknowledged(*digest))).collect();
+        if !lost.is_empty() {
+            self.shown.mend_digests(&lost)?;
+        }
+        Ok(lost.len())
+    }
+
+    /// The digest in the second file.
+    pub(super) fn acknowledged(&self, number: u64) -> Option<Digest> {
+        let stored = number >= self.first() && number < self.next();
+        let found = rows::find(&self.shown.files, number).ok().flatten().filter(|_| stored);
+        found.map(|Acknowledged(digest)| digest)
+    }
+
     /// The head of a block's record, if it is whole.
     fn whole_head(&self, number: u64) -> Option<Head> {
+        self.record(number).map(|(_, head)| head)
+    }
+
+    /// Where a block's record stands, and its head, if it is whole.
+    fn record(&self, number: u64) -> Option<(Entry, Head)> {
         let entry = self.shown.entry(number).ok().flatten()?;
         let mut record = [0; HEAD_BYTES];
         let file = self.shown.files.file(&scan::name(entry.segment.into())).ok()?;
         file.read_at(&mut record, entry.offset.into()).ok()?;
-        self.head(number, entry, &record)
+        Some((entry, self.head(number, entry, &record)?))
+    }
+
+    /// What the checksums of a record know of it.
+    fn place_in(&self, entry: Entry) -> Place {
+        Place { salt: self.shown.salt(), segment: entry.segment.into(), offset: entry.offset.into() }
     }
 
     /// The head of a block's record, of these bytes, if it is whole.
     fn head(&self, number: u64, entry: Entry, record: &[u8]) -> Option<Head> {
-        let place = Place { salt: self.shown.salt(), segment: entry.segment.into(), offset: entry.offset.into() };
-        Head::decode(place, record)
+        Head::decode(self.place_in(entry), record)
             .filter(|head| matches!(head.kind, Kind::Block | Kind::Repaired) && head.number == number)
     }
 
@@ -313,15 +362,7 @@ impl<D: Directory> Reader<D> {
 
     /// How long a block is, bytes, by the head of its record; 0 where that cannot be read.
     pub fn plain_bytes(&self, number: u64) -> usize {
-        let head = || {
-            let entry = self.shown.entry(number).ok()??;
-            let mut head = vec![0; HEAD_BYTES];
-            let file = self.shown.files.file(&scan::name(entry.segment.into())).ok()?;
-            file.read_at(&mut head, entry.offset.into()).ok()?;
-            let salt = self.shown.salt();
-            Head::decode(Place { salt, segment: entry.segment.into(), offset: entry.offset.into() }, &head)
-        };
-        head().map_or(0, |head| head.plain_bytes as usize)
+        self.whole_head(number).map_or(0, |head| head.plain_bytes as usize)
     }
 
     /// The file of a block's record, and where in it that begins.
@@ -355,6 +396,12 @@ impl<D: Directory> Reader<D> {
         let head = self.head(number, entry, &record);
         let head = head.ok_or_else(|| Wrong::Damage("its head is not valid".into()))?;
         let stored = head.stored(&record).ok_or_else(|| Wrong::Damage("its checksum is wrong".into()))?;
+        let digest = head.digest(self.place_in(entry), &record);
+        // What was stored without one has none to be parted from.
+        let stored = match head.digest_place() {
+            Some(place) => &stored[..place.start - HEAD_BYTES],
+            None => stored,
+        };
         let encoding = StoredAs::of(head.encoding);
         let encoding = encoding.ok_or_else(|| Wrong::Damage(format!("encoding {} is unknown", head.encoding)))?;
         // A copy that cannot be read for now is not damaged.
@@ -371,7 +418,7 @@ impl<D: Directory> Reader<D> {
         };
         let unpacked = unpack(encoding, stored, head.plain_bytes, dictionary);
         let bytes = unpacked.map_err(|error| unread.map_or_else(|| error.into(), Wrong::Files))?;
-        Ok(Stored { number, bytes, root: head.root })
+        Ok(Stored { number, bytes, root: head.root, digest })
     }
 
     /// A copy of a dictionary.

@@ -9,8 +9,11 @@ use std::io;
 
 use wal::files::Directory;
 
+use super::digests::Acknowledged;
+use super::index::Entry;
 use super::reader::Shown;
-use super::{heads, index, scan};
+use super::rows::is_before;
+use super::{heads, scan};
 
 /// The segments of a store, and how many blocks must stay.
 pub(super) struct Retention {
@@ -69,8 +72,11 @@ impl Retention {
         if removed > 0 {
             // What stays behind after a crash names no block that is stored, and goes with the next segment.
             let oldest = self.segments.front().copied().unwrap_or_default();
+            let first = shown.first();
             let is_old = |name: &String| {
-                index::is_before(name, shown.first()) || heads::beside(name).is_some_and(|segment| segment < oldest)
+                is_before::<Entry>(name, first)
+                    || is_before::<Acknowledged>(name, first)
+                    || heads::beside(name).is_some_and(|segment| segment < oldest)
             };
             for name in directory.names()?.into_iter().filter(is_old) {
                 directory.remove(&name)?;

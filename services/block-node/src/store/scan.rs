@@ -1,7 +1,7 @@
 //! What a segment's bytes hold, and how they end. Pure.
 
 use super::format::{ALIGNMENT, Head, Kind, Place, has_magic};
-use crate::block::Chain;
+use crate::block::{Chain, Digest};
 
 const SUFFIX: &str = ".blocks";
 pub(super) const DIGITS: usize = 20;
@@ -39,6 +39,7 @@ impl SegmentHead {
             kind: Kind::SegmentHead,
             encoding: 0,
             evidence: 0,
+            has_digest: false,
             batch: 0,
             number: segment,
             stored_bytes: stored.len() as u32,
@@ -46,7 +47,7 @@ impl SegmentHead {
             root: [0; 48],
             stored_checksum: crc32c::crc32c(&stored),
         };
-        head.encode(Place { salt: 0, segment, offset: 0 }, &stored, out);
+        head.encode(Place { salt: 0, segment, offset: 0 }, &[&stored], out);
     }
 
     /// Of a segment that begins with these bytes, and its length.
@@ -64,6 +65,15 @@ impl SegmentHead {
 pub(super) struct Record {
     pub(super) offset: u64,
     pub(super) head: Head,
+    /// Of the block, as far as it stands there and is whole.
+    pub(super) digest: Option<Digest>,
+}
+
+impl Record {
+    fn of(place: Place, head: Head, bytes: &[u8]) -> Self {
+        let digest = bytes.get(place.offset as usize..).and_then(|record| head.digest(place, record));
+        Self { offset: place.offset, head, digest }
+    }
 }
 
 /// What a segment holds.
@@ -109,6 +119,7 @@ pub(super) fn scan(segment: u64, head: SegmentHead, bytes: &[u8], safe_end: u64)
         cut_off: 0,
     };
     let mut offset = SegmentHead::decode(segment, bytes).map_or(0, |(_, head_bytes)| head_bytes);
+    let record = |offset: usize, head| Record::of(Place { salt, segment, offset: offset as u64 }, head, bytes);
     while offset < bytes.len() {
         if let Some(head) = whole(salt, segment, bytes, offset) {
             let record_bytes = head.record_bytes();
@@ -118,13 +129,13 @@ pub(super) fn scan(segment: u64, head: SegmentHead, bytes: &[u8], safe_end: u64)
                 Kind::Dictionary => &mut scan.dictionaries,
                 Kind::Block | Kind::SegmentHead => &mut scan.blocks,
             };
-            records.push(Record { offset: offset as u64, head });
+            records.push(record(offset, head));
             offset += record_bytes;
             continue;
         }
         let Some(next) = behind_damage(salt, segment, bytes, offset, safe_end) else { break };
         if let Some(head) = valid(salt, segment, bytes, offset).filter(|head| head.kind == Kind::Block) {
-            scan.damaged.push(Record { offset: offset as u64, head });
+            scan.damaged.push(record(offset, head));
         }
         offset = next;
     }

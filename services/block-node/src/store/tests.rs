@@ -1,6 +1,7 @@
 //! The store on a disk that loses power, fails and rots.
 
 mod damage;
+mod digests;
 mod full;
 mod rot;
 
@@ -15,20 +16,29 @@ use wal::files::{CountingDirectory, Directory as _, Fault, HeldDirectory, Simula
 use super::*;
 use crate::block::{Evidence, Footer, Verified};
 use crate::craft::{Crafted, Crafter, Shape, Traffic};
+use crate::hash::sha384;
+
+const DIGESTS: &str = "00000000000000000000.digests";
 
 /// Some batches to a segment, some blocks to a batch.
 const OPTIONS: Options =
-    Options { segment_bytes: 6_000, first_block: 0, keep_blocks: None, salt: 77, compression_level: LEVEL };
+    Options { segment_bytes: 6_375, first_block: 0, keep_blocks: None, salt: 77, compression_level: LEVEL };
 
 fn blocks(count: usize) -> Vec<Crafted> {
     let mut crafter = Crafter::new(1, 0);
     (0..count).map(|index| crafter.next(Shape { items: 3 + index % 5, item_bytes: 100 })).collect()
 }
 
-fn prepared(block: &Crafted) -> Prepared {
+/// A block as it is verified, with a digest of its own.
+fn verified(block: &Crafted) -> Verified {
     let footer = Footer { previous_root: [0; 48], all_previous_root: Some([0; 48]), state_root: None };
     let (number, bytes, root) = (block.number, block.bytes.clone(), block.root);
-    Prepared::of(&Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 })
+    let digest = *sha384(&[&bytes]).first_chunk().unwrap();
+    Verified { number, bytes, root, digest, footer, evidence: Evidence::Dummy, items: 0 }
+}
+
+fn prepared(block: &Crafted) -> Prepared {
+    Prepared::of(&verified(block))
 }
 
 /// Appends batches of 1, 2, 3, 1, 2, 3 … blocks until the end or an error; how many were acknowledged.
@@ -58,6 +68,11 @@ fn check(store: &Store<SimulatedDirectory>, blocks: &[Crafted], acknowledged: us
     for block in &blocks[..next] {
         let found = reader.read(block.number).unwrap();
         assert_eq!((found.bytes, found.root), (block.bytes.clone(), block.root), "block {}", block.number);
+        let digest = Some(verified(block).digest);
+        assert_eq!((found.digest, reader.digest(block.number)), (digest, digest), "block {}", block.number);
+        // Without room none is written there.
+        let beside = reader.acknowledged(block.number);
+        assert!(beside == digest || store.failed().is_some(), "block {}", block.number);
     }
     assert!(matches!(reader.read(next as u64), Err(ReadError::NotStored(_))));
     let expected = if next == 0 { vec![] } else { vec![0..=next as u64 - 1] };
@@ -279,7 +294,7 @@ fn damage(directory: &SimulatedDirectory, reader: &Reader<SimulatedDirectory>, n
 }
 
 /// A store of 30 blocks in one segment whose power went before the sync of the last batch was over: of block 12 some sectors did not arrive,
-/// and no entry of the index for those behind it.
+/// and neither an entry of the index nor a digest of those behind it.
 fn cut_off(blocks: &[Crafted]) -> (SimulatedDirectory, Options) {
     let one_segment = Options { segment_bytes: 1 << 20, ..OPTIONS };
     let directory = SimulatedDirectory::default();
@@ -288,8 +303,14 @@ fn cut_off(blocks: &[Crafted]) -> (SimulatedDirectory, Options) {
     store.append(&blocks[10..].iter().map(prepared).collect::<Vec<_>>()).unwrap();
     damage(&directory, &store.reader(), 12);
     drop(store);
-    directory.damage("00000000000000000000.index", |bytes| bytes.truncate(10 * 16)).unwrap();
+    forget_from(&directory, 10);
     (directory, one_segment)
+}
+
+/// As if neither entries of the index nor digests of this block and later ones had been written out.
+fn forget_from(directory: &SimulatedDirectory, number: usize) {
+    directory.damage("00000000000000000000.index", |bytes| bytes.truncate(number * 16)).unwrap();
+    directory.damage(DIGESTS, |bytes| bytes.truncate(number * 36)).unwrap();
 }
 
 /// Damages some blocks where they stand, quarantines them, and repairs them; how many were repaired. The last of all is damaged while the
@@ -386,10 +407,7 @@ fn alike(count: usize) -> (Vec<Crafted>, Arc<Dictionary>) {
 }
 
 fn prepared_with(block: &Crafted, dictionary: &Arc<Dictionary>) -> Prepared {
-    let footer = Footer { previous_root: [0; 48], all_previous_root: Some([0; 48]), state_root: None };
-    let (number, bytes, root) = (block.number, block.bytes.clone(), block.root);
-    let verified = Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 0 };
-    let prepared = Prepared::with(&verified, Some(Arc::clone(dictionary)), LEVEL);
+    let prepared = Prepared::with(&verified(block), Some(Arc::clone(dictionary)), LEVEL);
     assert_eq!(prepared.encoding, StoredAs::Dictionary);
     prepared
 }

@@ -242,6 +242,7 @@ mod tests {
             number,
             bytes: vec![7; 100],
             root: [0; 48],
+            digest: [7; 32],
             footer,
             evidence: Evidence::Dummy,
             items: 0,

@@ -25,5 +25,6 @@ fn block(number: u64) -> Prepared {
     let footer = Footer { previous_root: root, all_previous_root: Some(root), state_root: None };
     // One item, which is a transaction.
     let bytes = [&[0x0a, 129, 1][..], &[0x22, 127], &root, &root, &[7; 31]].concat();
-    Prepared::with(&Verified { number, bytes, root, footer, evidence: Evidence::Dummy, items: 1 }, None, LEVEL)
+    let digest = *root.first_chunk().unwrap();
+    Prepared::with(&Verified { number, bytes, root, digest, footer, evidence: Evidence::Dummy, items: 1 }, None, LEVEL)
 }

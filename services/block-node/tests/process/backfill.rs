@@ -162,9 +162,10 @@ fn a_damaged_block_that_no_peer_has_right_ends_neither_other_repairs_nor_fetchin
     let mut bytes = std::fs::read(&segment).unwrap();
     let places = records(&bytes);
     assert_eq!(places.len(), 31);
-    // Of block 10 the root hash is damaged, too: what is beside it must tell.
+    // Of block 10 the root hash is damaged, too, and the digest lost: what is beside it must tell.
     [(10, 50), (20, 100)].iter().for_each(|(number, place)| bytes[places[number + 1] + place] ^= 1);
     std::fs::write(&segment, bytes).unwrap();
+    std::fs::remove_file(ours.path().join("00000000000000000000.digests")).unwrap();
     run(async {
         publish(&publisher(&peer, 0, 60)).await.unwrap();
         let server = Server::start(ours.path(), &["--backfill-peers", &peer.address]);

@@ -24,6 +24,7 @@ mod refusals;
 mod scrub;
 mod server;
 mod shared_reads;
+mod signatures;
 mod simulator;
 mod status;
 mod stopping;

@@ -148,7 +148,7 @@ fn an_address_book_that_is_none_is_told_at_the_start() {
 }
 
 /// Stores these blocks as a node does that does not look at proofs.
-fn store_all(directory: &Path, blocks: &[Vec<u8>]) {
+pub fn store_all(directory: &Path, blocks: &[Vec<u8>]) {
     let mut store = Store::open(block_node::data_directory::open(directory).unwrap(), Default::default()).unwrap();
     for block in blocks {
         let verified = Verified::of(block, Limits { block_bytes_max: 1 << 20 }, &ProofRules::accepted_before());

@@ -68,7 +68,7 @@ fn a_segment_whose_first_write_was_cut_off_waits_for_room_to_be_kept_aside() {
     // Of the first write nothing is left of head and first record, and no entry of the index.
     directory.damage(&scan::name(2), |bytes| bytes[..300].fill(0)).unwrap();
     directory.remove("00000000000000000002.head").unwrap();
-    directory.damage("00000000000000000000.index", |bytes| bytes.truncate(count * 16)).unwrap();
+    forget_from(&directory, count);
     directory.fail(Fault::Create, 0);
     is_served_and_takes_nothing(&directory, OPTIONS, &blocks, count);
 }
