@@ -3,6 +3,7 @@
 // Each test program uses its own part of this.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod lines;
 pub mod node;
 pub mod programs;
 pub mod templates;
