@@ -7,6 +7,7 @@ pub mod lines;
 pub mod node;
 pub mod programs;
 pub mod templates;
+pub mod words;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
