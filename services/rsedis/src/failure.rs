@@ -1,4 +1,4 @@
-//! Errors that commands answer with, in Redis's own words. What a client has sent is in them byte for byte, text or not.
+//! Errors that commands answer with, in Redis's own words. What a client has sent is in them byte for byte, text or not, up to a zero.
 
 use std::borrow::Cow;
 
@@ -21,9 +21,9 @@ impl Failure {
         Self(Cow::Owned(text.into_bytes()))
     }
 
-    /// Words of ours, and between them what a client has sent.
+    /// Words of ours, and between them what a client has sent, up to its first zero: Redis makes its errors as C makes text.
     pub fn joined(parts: &[&[u8]]) -> Self {
-        Self(Cow::Owned(parts.concat()))
+        Self(Cow::Owned(parts.iter().copied().map(up_to_zero).collect::<Vec<_>>().concat()))
     }
 
     /// Too few or too many arguments.
@@ -41,6 +41,11 @@ impl Failure {
     pub fn expire_time(command: &str) -> Self {
         Self::text(format!("ERR invalid expire time in '{command}' command"))
     }
+}
+
+/// What C takes for the text.
+pub fn up_to_zero(bytes: &[u8]) -> &[u8] {
+    memchr::memchr(0, bytes).map_or(bytes, |end| &bytes[..end])
 }
 
 /// The key holds something else.

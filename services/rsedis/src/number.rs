@@ -61,6 +61,19 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
     }
 }
 
+/// The same as C reads one where nobody asks whether it is in range: up to a zero, with spaces before it, nothing as 0, and what is too large
+/// as infinite.
+pub fn double_in_c(text: &[u8]) -> Option<f64> {
+    let text = crate::failure::up_to_zero(text);
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let spaces = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
+    let text = &text[spaces..];
+    let value = std::str::from_utf8(text).ok()?.parse::<f64>().ok().or_else(|| hexadecimal::double(text))?;
+    (!value.is_nan()).then_some(value)
+}
+
 /// A double as `%.17g` writes it; infinities as `inf` and `-inf`.
 pub fn push_double(out: &mut Vec<u8>, value: f64) {
     if value.is_nan() {

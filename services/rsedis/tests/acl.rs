@@ -15,6 +15,30 @@ fn compare(ours: &mut Client, theirs: &mut Client, lines: &[&str]) {
     }
 }
 
+/// A bracket within an open one begins the selector anew, and is the one that is told of.
+#[test]
+fn of_two_open_brackets_the_last_one_counts() {
+    let directories = [harness::folder(), harness::folder()];
+    let ours = start(rsedis_program(), directories[0].path(), &[]);
+    let theirs = start(&redis_program("redis-server"), directories[1].path(), &[]);
+    compare(
+        &mut ours.client(),
+        &mut theirs.client(),
+        &[
+            "ACL SETUSER someone (+get",
+            "ACL SETUSER someone on (+get",
+            "ACL SETUSER someone on nopass (+get",
+            "ACL SETUSER someone on nopass ~a (+get",
+            "ACL SETUSER someone on nopass ~a (+get ~b +@all (+set",
+            "ACL GETUSER someone",
+            "ACL SETUSER someone (+get on (+set ~x)",
+            "ACL SETUSER someone (+get (+@foo )",
+            "ACL SETUSER someone ( +get ~y )",
+            "ACL GETUSER someone",
+        ],
+    );
+}
+
 #[test]
 fn users_rules_and_refusals_are_those_of_redis() {
     let directories = [harness::folder(), harness::folder()];

@@ -2,21 +2,88 @@
 //!
 //! What has no order (members of a set, fields of a hash) is sorted first. What is random by its nature is only asked for whole. At the end
 //! of each seed all that both servers hold is compared as well: digests, and what DUMP says of each value that has an order.
-//! `RSEDIS_SEEDS=1000 cargo test --release -p rsedis --test differential random_commands -- --nocapture` tries more, and says how many.
+//! `RSEDIS_SEEDS=1000 cargo test --release -p rsedis --test differential random_commands -- --nocapture` tries more, and says how many;
+//! `RSEDIS_GROUPS=users,scripts` tries these groups alone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
 use harness::Random;
+use support::edges::{self, NOT_COMPARED};
 use support::programs::{self, fill};
 use support::templates::TEMPLATES;
 use support::{Client, elements, encode, redis_program, rsedis_program, start};
 
 const COMMANDS_EACH: usize = 1_000;
 
-const UNORDERED: &[&str] =
-    &["KEYS", "SMEMBERS", "SUNION", "SINTER", "SDIFF", "SPOP", "SRANDMEMBER", "HKEYS", "HVALS", "HRANDFIELD", "CONFIG"];
+const UNORDERED: &[&str] = &[
+    "KEYS",
+    "SMEMBERS",
+    "SUNION",
+    "SINTER",
+    "SDIFF",
+    "SPOP",
+    "SRANDMEMBER",
+    "HKEYS",
+    "HVALS",
+    "HRANDFIELD",
+    "ZRANDMEMBER",
+    "CONFIG",
+];
+
+/// Where each server has times, numbers or words of its own: what is compared is of which kinds the parts are, and what is below zero.
+const SHAPED: &[&str] = &[
+    "CLIENT ID",
+    "HELLO",
+    "LASTSAVE",
+    "MEMORY USAGE",
+    "OBJECT IDLETIME",
+    "PTTL",
+    "RANDOMKEY",
+    "ROLE",
+    "SLOWLOG LEN",
+    "TIME",
+    "TTL",
+    "XINFO CONSUMERS",
+    "XINFO STREAM",
+    "XPENDING",
+];
+
+/// Where they have as many parts as they like.
+const KINDS: &[&str] = &[
+    "ACL GENPASS",
+    "ACL LOG",
+    "CLIENT INFO",
+    "CLIENT LIST",
+    "FUNCTION DUMP",
+    "INFO",
+    "MEMORY DOCTOR",
+    "MEMORY MALLOC-STATS",
+    "MEMORY STATS",
+    "SLOWLOG GET",
+];
+
+/// How DUMP calls a sorted set, as a tree and packed.
+const ZSET: u8 = 5;
+const ZSET_LISTPACK: u8 = 17;
+
+/// How many differences of a group are told.
+const TOLD_MAX: usize = 3;
+
+/// A reply's kinds all the way down. Errors are as they are.
+fn shape(reply: &[u8]) -> Vec<u8> {
+    match reply {
+        [b':', rest @ ..] if !rest.starts_with(b"-") => b":".to_vec(),
+        [kind @ (b'$' | b'=' | b','), rest @ ..] if !rest.starts_with(b"-") => vec![*kind],
+        [b'*' | b'~' | b'%' | b'>', ..] => {
+            let parts = elements(reply);
+            let head = reply.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            [head.to_vec(), parts.into_iter().flat_map(shape).collect()].concat()
+        }
+        _ => reply.to_vec(),
+    }
+}
 
 /// A reply in a form in which order does not count where there is none.
 fn comparable(template: &str, reply: &[u8]) -> Vec<Vec<u8>> {
@@ -30,19 +97,35 @@ fn comparable(template: &str, reply: &[u8]) -> Vec<Vec<u8>> {
         words.sort();
         return words;
     }
+    let is_one_of = |commands: &[&str]| {
+        commands.iter().any(|command| {
+            template.strip_prefix(command).is_some_and(|rest| matches!(rest.as_bytes(), [] | [b' ', ..]))
+        })
+    };
+    if is_one_of(SHAPED) {
+        return vec![shape(reply)];
+    }
+    if is_one_of(KINDS) && !reply.starts_with(b"-") {
+        return vec![reply[..1].to_vec()];
+    }
+    if command == "DUMP" && matches!(payload_kind(reply), Some(2 | 4)) {
+        // A table has no order.
+        return vec![reply.split(|byte| *byte == b'\n').next().unwrap_or_default().to_vec()];
+    }
     let parts = elements(reply);
     let is_paired = command == "HGETALL" || template.contains(" 1000 WITH");
     let size = if is_paired { 2 } else { 1 };
     let is_scan = command.ends_with("SCAN");
     // Places that are equally far have no order; which are near is in Redis's own tests.
     let is_near = command.starts_with("GEOSEARCH") || command.starts_with("GEORADIUS");
-    if parts.is_empty() || !(size == 2 || UNORDERED.contains(&command) || is_scan || is_near) {
+    let is_listed = template.starts_with("COMMAND LIST") || template.starts_with("PUBSUB");
+    if parts.is_empty() || !(size == 2 || UNORDERED.contains(&command) || is_scan || is_near || is_listed) {
         return vec![reply.to_vec()];
     }
     if is_scan {
         let inner = elements(parts[1]);
         let mut found: Vec<Vec<u8>> =
-            inner.chunks(if command == "SSCAN" { 1 } else { 2 }).map(<[&[u8]]>::concat).collect();
+            inner.chunks(if matches!(command, "SCAN" | "SSCAN") { 1 } else { 2 }).map(<[&[u8]]>::concat).collect();
         found.sort();
         found.insert(0, parts[0].to_vec());
         return found;
@@ -53,6 +136,11 @@ fn comparable(template: &str, reply: &[u8]) -> Vec<Vec<u8>> {
     sorted.sort();
     sorted.insert(0, reply[..1].to_vec());
     sorted
+}
+
+/// The first byte of what DUMP says.
+fn payload_kind(reply: &[u8]) -> Option<u8> {
+    reply.iter().position(|byte| *byte == b'\n').and_then(|end| reply.get(end + 1)).copied()
 }
 
 /// A command of a template, filled in.
@@ -81,7 +169,7 @@ fn compare(clients: [&mut Client; 2], group: &str, templates: &[String], seed: u
     let entries = ["hash-max-listpack-entries", "zset-max-listpack-entries", "set-max-intset-entries"];
     // Small tables, so that both encodings of everything are met.
     let is_small = seed % 2 == 1;
-    let has_sort = matches!(group, "sort and restore" | "scripts");
+    let has_sort = matches!(group, "sort and restore" | "scripts" | "edges");
     let resp = if seed % 3 == 2 { "HELLO 3" } else { "HELLO 2" };
     let mut history = vec![resp.to_owned()];
     for client in [&mut *ours, &mut *theirs] {
@@ -110,6 +198,15 @@ fn compare(clients: [&mut Client; 2], group: &str, templates: &[String], seed: u
             if has_sort && is_unpacked(&mine[index]) && is_unpacked(&other[index]) {
                 continue;
             }
+            let is_packing = |reply: &[u8]| matches!(payload_kind(reply), Some(ZSET | ZSET_LISTPACK));
+            if has_sort && template.contains("DUMP ") && is_packing(&mine[index]) && is_packing(&other[index]) {
+                continue;
+            }
+            // Redis's SORT asks whether a number was out of range, and that may have been one of a command before it.
+            let is_remembered = other[index].starts_with(b"-ERR One or more scores can't be converted into double");
+            if is_remembered && template.contains("SORT") && !template.contains("STORE") {
+                continue;
+            }
             if comparable(template, &mine[index]) != comparable(template, &other[index]) {
                 return Err(differ(&history, &mine[index], &other[index]));
             }
@@ -117,9 +214,7 @@ fn compare(clients: [&mut Client; 2], group: &str, templates: &[String], seed: u
         compared += picked.len();
     }
     for client in [&mut *ours, &mut *theirs] {
-        client.call("DISCARD");
-        client.call("HELLO 2");
-        client.call("SELECT 0");
+        assert_eq!(client.call("RESET"), "+RESET\r\n");
     }
     for client in [&mut *ours, &mut *theirs] {
         // What has expired goes when it is looked at, and counts until then.
@@ -167,30 +262,60 @@ fn bulk(reply: &[u8]) -> Vec<u8> {
 fn random_commands_have_the_replies_of_redis() {
     let seeds: u64 = std::env::var("RSEDIS_SEEDS").map_or(2, |text| text.parse().unwrap());
     let directories = [harness::folder(), harness::folder()];
-    // Compressed strings may be the same in several ways.
-    let options = ["--enable-debug-command", "yes", "--rdbcompression", "no"];
+    // Compressed strings may be the same in several ways. Redis ends waits as often as it looks at its clients.
+    let options = ["--enable-debug-command", "yes", "--rdbcompression", "no", "--hz", "500"];
     let ours = start(rsedis_program(), directories[0].path(), &options);
     let theirs = start(&redis_program("redis-server"), directories[1].path(), &options);
-    let mut groups = programs::groups();
-    groups.extend(
-        TEMPLATES.iter().map(|(group, templates)| (*group, templates.iter().map(|&text| text.into()).collect())),
-    );
+    let wanted = std::env::var("RSEDIS_GROUPS");
+    let is_wanted = |group: &str| wanted.as_ref().map_or(true, |wanted| wanted.split(',').any(|one| one == group));
+    let groups: Vec<_> = programs::groups().into_iter().filter(|(group, _)| is_wanted(group)).collect();
     let mut compared = 0;
     let mut failures = Vec::new();
     for (group, templates) in &groups {
+        let mut told = 0;
         for seed in 1..=seeds {
             match compare([&mut ours.client(), &mut theirs.client()], group, templates, seed) {
                 Ok(count) => compared += count,
                 Err(difference) => {
                     failures.push(difference);
-                    break;
+                    told += 1;
                 }
+            }
+            if told == TOLD_MAX {
+                break;
             }
         }
     }
-    assert!(failures.is_empty(), "{} groups differ:\n\n{}", failures.len(), failures.join("\n\n"));
+    assert!(failures.is_empty(), "{} differences:\n\n{}", failures.len(), failures.join("\n\n"));
     println!("{compared} commands of {} groups over {seeds} seeds", groups.len());
     assert!(compared >= groups.len() * seeds as usize * COMMANDS_EACH);
+}
+
+/// A command that comes to the table comes to the random commands, or says why not.
+#[test]
+fn every_command_of_the_table_is_generated_or_has_a_reason_not_to_be() {
+    let mut groups = programs::groups();
+    // Which arguments a command has there is left to chance: that alone is thin.
+    assert_eq!(groups.pop().unwrap().0, "edges");
+    let templates: Vec<String> = groups.into_iter().flat_map(|(_, templates)| templates).collect();
+    let called: Vec<_> = rsedis::command::all().iter().filter(|command| edges::is_called(command)).collect();
+    for command in &called {
+        let is_generated = templates.iter().any(|template| edges::is_of(template, command));
+        let has_reason = NOT_COMPARED.iter().any(|(name, _)| *name == command.name);
+        assert!(is_generated != has_reason, "{}: generated: {is_generated}, an exception: {has_reason}", command.name);
+    }
+    println!("{} commands, {} of them exceptions, {} templates", called.len(), NOT_COMPARED.len(), templates.len());
+}
+
+#[test]
+fn too_few_and_too_many_arguments_are_refused_as_by_redis() {
+    let directories = [harness::folder(), harness::folder()];
+    let ours = start(rsedis_program(), directories[0].path(), &["--enable-debug-command", "yes"]);
+    let theirs = start(&redis_program("redis-server"), directories[1].path(), &["--enable-debug-command", "yes"]);
+    let (mut ours, mut theirs) = (ours.client(), theirs.client());
+    for line in edges::wrong_counts() {
+        assert_eq!(ours.call(&line), theirs.call(&line), "{line}");
+    }
 }
 
 /// COMMAND INFO: name, arity, flags, keys, categories, hints, key specifications.

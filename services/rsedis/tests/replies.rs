@@ -4,17 +4,8 @@
 
 mod support;
 
+use support::lines::{compare, compare_with, without_text};
 use support::node::Node;
-
-/// A line's words; `''` is an empty one, `_` stands for a space, and `¿` for a byte that is no text.
-fn words(line: &str) -> Vec<Vec<u8>> {
-    let word = |word: &str| if word == "''" { String::new() } else { word.replace('_', " ") };
-    line.split(' ').map(|text| without_text(&word(text))).collect()
-}
-
-fn without_text(text: &str) -> Vec<u8> {
-    text.chars().flat_map(|letter| if letter == '¿' { vec![255] } else { letter.to_string().into_bytes() }).collect()
-}
 
 /// What both answer to scripts without keys.
 #[track_caller]
@@ -25,37 +16,6 @@ fn compare_scripts(scripts: &[&str]) {
             client.try_call(&[b"EVAL", &without_text(script), b"0"]).unwrap().escape_ascii().to_string()
         });
         assert_eq!(ours, theirs, "{script}");
-    }
-}
-
-#[track_caller]
-fn compare(lines: &[&str]) {
-    compare_with(&[], lines);
-}
-
-#[track_caller]
-fn compare_with(options: &[&str], lines: &[&str]) {
-    let replies = [Node::ours(options), Node::theirs(options)].map(|node| {
-        let mut client = node.client();
-        let call = |line: &&str| {
-            let words = words(line);
-            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            client.try_call(&words).unwrap().escape_ascii().to_string()
-        };
-        lines.iter().map(call).collect::<Vec<String>>()
-    });
-    // The client's number is told with it.
-    let told = lines.iter().zip(&replies[0]).zip(&replies[1]).filter(|((line, _), _)| !line.starts_with("HELLO"));
-    for ((line, ours), theirs) in told {
-        // Subcommands have no order in Redis.
-        let parts = |reply: &str| {
-            let mut parts: Vec<String> = reply.split("\\r\\n").map(str::to_owned).collect();
-            if line.starts_with("COMMAND INFO") || line.starts_with("COMMAND LIST") {
-                parts.sort();
-            }
-            parts
-        };
-        assert_eq!(parts(ours), parts(theirs), "{line}");
     }
 }
 

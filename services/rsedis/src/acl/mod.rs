@@ -14,7 +14,7 @@ pub use user::{User, hash_password};
 use std::collections::BTreeMap;
 
 use crate::command::Command;
-use crate::failure::Failure;
+use crate::failure::{Failure, up_to_zero};
 use crate::protocol::Args;
 
 /// The user that everybody is who has not logged in.
@@ -121,20 +121,21 @@ pub fn is_name(name: &[u8]) -> bool {
     !has_spaces(name)
 }
 
-/// A selector may come in several words. Errors: where one begins that never ends.
+/// A selector may come in several words. One that begins within another takes its place, as in Redis 7.0. Errors: where one begins that
+/// never ends.
 fn merge_selectors(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, usize> {
     let mut merged = Vec::new();
     let mut open: Option<(usize, Vec<u8>)> = None;
     for (place, word) in words.iter().enumerate() {
         match &mut open {
+            _ if word.starts_with(b"(") && !word.ends_with(b")") => open = Some((place, word.to_vec())),
             Some((_, text)) => {
                 text.push(b' ');
-                text.extend_from_slice(word);
+                text.extend_from_slice(up_to_zero(word));
                 if word.ends_with(b")") {
                     merged.extend(open.take().map(|(_, text)| text));
                 }
             }
-            None if word.starts_with(b"(") && !word.ends_with(b")") => open = Some((place, word.to_vec())),
             None => merged.push(word.to_vec()),
         }
     }
@@ -183,13 +184,16 @@ impl Users {
 
     /// Changes a user, or makes one. All rules hold, or none. Errors: what is wrong with which.
     pub fn set(&mut self, name: &[u8], rules: &[&[u8]]) -> Result<(), Vec<u8>> {
-        let unmatched =
-            |place| [b"Unmatched parenthesis in acl selector starting at '".as_slice(), rules[place], b"'."].concat();
+        let unmatched = |place: usize| {
+            [b"Unmatched parenthesis in acl selector starting at '".as_slice(), up_to_zero(rules[place]), b"'."]
+                .concat()
+        };
         let merged = merge_selectors(rules).map_err(unmatched)?;
         let mut user = self.get(name).cloned().unwrap_or_else(|| User::new(self.allows_channels));
         for rule in &merged {
             user.apply(rule, self.allows_channels).map_err(|error| {
-                [b"Error in ACL SETUSER modifier '".as_slice(), rule, b"': ", error.to_string().as_bytes()].concat()
+                let why = error.to_string();
+                [b"Error in ACL SETUSER modifier '".as_slice(), up_to_zero(rule), b"': ", why.as_bytes()].concat()
             })?;
         }
         self.by_name.insert(name.to_vec(), user);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Denied, RuleError, has_spaces};
 use crate::command::key_specs::{ACCESS, DELETE, INSERT, UPDATE, keys_of};
 use crate::command::{self, CATEGORY_NAMES, Command, Flags, NO_AUTH, NO_MANDATORY_KEYS};
+use crate::failure::up_to_zero;
 use crate::glob;
 use crate::protocol::Args;
 
@@ -116,7 +117,7 @@ impl Selector {
 
     /// Changes it by one rule.
     pub(super) fn apply(&mut self, rule: &[u8]) -> Result<(), RuleError> {
-        let word = rule.to_ascii_lowercase();
+        let word = up_to_zero(rule).to_ascii_lowercase();
         match (word.as_slice(), rule) {
             (b"allkeys" | b"~*", _) => {
                 self.has_all_keys = true;
@@ -149,18 +150,21 @@ impl Selector {
                 }
             }
             (_, [sign @ (b'+' | b'-'), b'@', category @ ..]) => {
-                let category = category_named(category).ok_or(RuleError::Unknown)?;
+                let category = category_named(up_to_zero(category)).ok_or(RuleError::Unknown)?;
                 let allows = *sign == b'+';
                 self.commands.set_category(category, allows);
                 for command in commands_of(category) {
                     self.first_arguments.remove(&command::number_of(command));
                 }
             }
-            (_, [b'-', name @ ..]) => self.set_command(lookup(name)?, false),
-            (_, [b'+', name @ ..]) => match name.iter().rposition(|byte| *byte == b'|') {
-                None => self.set_command(lookup(name)?, true),
-                Some(at) => self.allow_part(name, &name[..at], &name[at + 1..])?,
-            },
+            (_, [b'-', name @ ..]) => self.set_command(lookup(up_to_zero(name))?, false),
+            (_, [b'+', name @ ..]) => {
+                let name = up_to_zero(name);
+                match name.iter().rposition(|byte| *byte == b'|') {
+                    None => self.set_command(lookup(name)?, true),
+                    Some(at) => self.allow_part(name, &name[..at], &name[at + 1..])?,
+                }
+            }
             _ => return Err(RuleError::Syntax),
         }
         Ok(())

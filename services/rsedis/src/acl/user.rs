@@ -4,6 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Denied, RuleError, Selector};
 use crate::command::Command;
+use crate::failure::up_to_zero;
 use crate::protocol::{Args, split_words};
 
 const HASH_CHARACTERS: usize = 64;
@@ -91,9 +92,9 @@ impl User {
 
     /// Changes it by one rule.
     pub(super) fn apply(&mut self, rule: &[u8], allows_channels: bool) -> Result<(), RuleError> {
-        let word = rule.to_ascii_lowercase();
+        let word = up_to_zero(rule).to_ascii_lowercase();
         match (word.as_slice(), rule) {
-            (b"", _) => {}
+            (_, b"") => {}
             (b"on", _) => self.is_on = true,
             (b"off", _) => self.is_on = false,
             (b"skip-sanitize-payload", _) => self.is_sanitized = Some(false),
@@ -121,7 +122,7 @@ impl User {
             (_, [b'(', rules @ .., b')']) => {
                 let mut selector = Selector::new(allows_channels);
                 let mut words = Vec::new();
-                split_words(rules, |word| words.push(word.to_vec())).ok_or(RuleError::Syntax)?;
+                split_words(up_to_zero(rules), |word| words.push(word.to_vec())).ok_or(RuleError::Syntax)?;
                 words.iter().try_for_each(|word| selector.apply(word))?;
                 self.others.push(selector);
             }

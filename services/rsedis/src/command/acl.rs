@@ -5,7 +5,7 @@ use std::io::Read as _;
 use super::options::{integer, is};
 use super::{CATEGORY_NAMES, Command, client};
 use crate::acl::{self, Context, DEFAULT, Denied, Entry, Selector, category_named, commands_of};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, up_to_zero};
 use crate::protocol::{Args, Reply};
 use crate::server::{Request, Server};
 use crate::session::Session;
@@ -295,10 +295,11 @@ pub(super) fn dryrun(server: &mut Server, client: &mut Session, args: Args<'_>) 
             format!("This user has no permissions to run the '{}' command", command.name).into_bytes()
         }
         Err(Denied::Key(place)) => {
-            [b"This user has no permissions to access the '".as_slice(), tried.at(place), b"' key"].concat()
+            [b"This user has no permissions to access the '".as_slice(), up_to_zero(tried.at(place)), b"' key"].concat()
         }
         Err(Denied::Channel(place)) => {
-            [b"This user has no permissions to access the '".as_slice(), tried.at(place), b"' channel"].concat()
+            [b"This user has no permissions to access the '".as_slice(), up_to_zero(tried.at(place)), b"' channel"]
+                .concat()
         }
     };
     client.reply.bulk(&text);

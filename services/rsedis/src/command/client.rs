@@ -149,7 +149,7 @@ pub(super) fn list(server: &mut Server, client: &mut Session, args: Args<'_>) ->
         None => {}
         Some(word) if is(word, "TYPE") && args.len() == 4 => filter = Box::new(type_filter(args.at(3))?),
         Some(word) if is(word, "ID") && args.len() > 3 => {
-            let ids = args.from(3).iter().map(|text| integer(text).ok().filter(|id| *id > 0));
+            let ids = args.from(3).iter().map(|text| integer(text).ok());
             let ids: Option<Vec<i64>> = ids.collect();
             let ids = ids.ok_or(Failure::new("ERR Invalid client ID"))?;
             filter = Box::new(move |session| ids.contains(&(session.id as i64)));

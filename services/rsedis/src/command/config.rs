@@ -39,13 +39,16 @@ fn failed(name: &str, why: &str) -> Failure {
     Failure::text(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
 }
 
-/// Whether the client may change where files are, and whether they may be there.
-fn check_protected(server: &Server, client: &Session, name: &str, value: &str) -> Outcome {
+/// Whether the client may change where files are.
+fn may_change_places(server: &Server, client: &Session) -> bool {
     match server.settings.text("enable-protected-configs") {
-        "yes" => {}
-        "local" if client.is_local() => {}
-        _ => return Err(failed(name, "can't set protected config")),
+        "local" => client.is_local(),
+        word => word == "yes",
     }
+}
+
+/// Whether files may be there.
+fn check_place(name: &str, value: &str) -> Outcome {
     match name.to_ascii_lowercase().as_str() {
         "dir" => match std::fs::metadata(value) {
             Ok(found) if found.is_dir() => Ok(()),
@@ -80,16 +83,22 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
         }
         names.push(name);
         seen.push(index);
-        let value = std::str::from_utf8(args.at(at + 1));
-        let value = value.map_err(|_| failed(&shown, "the value is no UTF-8: send text"))?.to_owned();
         if !PARAMETERS[index].can_change {
             return Err(failed(&shown, "can't set immutable config"));
+        }
+        if PARAMETERS[index].is_protected() && !may_change_places(server, client) {
+            return Err(failed(&shown, "can't set protected config"));
         }
         if server.reads_data() && PARAMETERS[index].waits_for_data() {
             return Err(Failure::new("LOADING Failed to set the specified configuration while loading data"));
         }
+    }
+    // Values are looked at once all names are right, as in Redis.
+    for (place, &index) in seen.iter().enumerate() {
+        let (shown, value) = (String::from_utf8_lossy(names[place]), std::str::from_utf8(args.at(2 * place + 3)));
+        let value = value.map_err(|_| failed(&shown, "the value is no UTF-8: send text"))?.to_owned();
         if PARAMETERS[index].is_protected() {
-            check_protected(server, client, &shown, &value)?;
+            check_place(&shown, &value)?;
         }
         let words = match PARAMETERS[index].kind {
             Kind::List | Kind::Percentiles | Kind::OutputLimits | Kind::Shutdown => {

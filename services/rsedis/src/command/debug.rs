@@ -79,7 +79,7 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
         }
         ("set-active-expire", 3) => server.expires_actively = flag(2)?,
         ("log", 3) => log::notice(format_args!("DEBUG LOG: {}", String::from_utf8_lossy(args.at(2)))),
-        ("error", 3) => return Err(Failure::joined(&[args.at(2)])),
+        ("error", 3) => return Err(Failure(args.at(2).to_vec().into())),
         // On a thread of its own, as the worst of places: nobody waits for it.
         ("panic" | "assert" | "segfault", 2) => {
             #[expect(clippy::panic, reason = "it was asked for")]

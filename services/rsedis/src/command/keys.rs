@@ -221,7 +221,9 @@ pub(super) fn copy(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     let expiry = entry.expiry();
     let copied = match (entry.value(), entry.text()) {
         (Some(value), _) => Entry::object(target.bytes, value.clone(), expiry),
-        (None, Some(text)) => Entry::string(target.bytes, &text.to_vec(), expiry),
+        // In the form that it has: a sum with a fraction is text also where it looks like an integer.
+        (None, Some(Item::Integer(number))) => Entry::integer(target.bytes, number, expiry),
+        (None, Some(Item::Bytes(text))) => Entry::plain(target.bytes, text, expiry),
         (None, None) => return Err(NO_KEY),
     };
     if server.find(to, &target).is_some() {

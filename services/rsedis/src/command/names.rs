@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
 
 use super::{COMMANDS, Command};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, up_to_zero};
 use crate::protocol::Args;
 
 static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, ahash::RandomState>> = LazyLock::new(|| {
@@ -147,7 +147,8 @@ pub(super) fn shown(bytes: &[u8]) -> String {
 
 /// As much of a word as an error shows.
 fn beginning(bytes: &[u8]) -> &[u8] {
-    &bytes[..bytes.len().min(128)]
+    let text = up_to_zero(bytes);
+    &text[..text.len().min(128)]
 }
 
 #[cold]
@@ -159,6 +160,7 @@ fn unknown(args: Args<'_>) -> Failure {
         if listed >= 128 {
             break;
         }
+        let argument = up_to_zero(argument);
         let argument = &argument[..argument.len().min(128 - listed)];
         let argument = [b"'".as_slice(), argument, b"' "].concat();
         listed += argument.len();

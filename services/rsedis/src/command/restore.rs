@@ -52,7 +52,8 @@ pub(super) fn restore(server: &mut Server, client: &mut Session, args: Args<'_>)
     if expiry < 0 {
         return Err(Failure::new("ERR Invalid TTL value, must be >= 0"));
     }
-    let expiry = (expiry > 0).then(|| if is_absolute { expiry } else { expiry.saturating_add(server.now) });
+    // As in Redis, a time beyond all times has passed.
+    let expiry = (expiry > 0).then(|| if is_absolute { expiry } else { expiry.wrapping_add(server.now) });
     let payload = args.at(3);
     if !rdb::is_whole(payload, server.skips_checksums) {
         return Err(Failure::new("ERR DUMP payload version or checksum are wrong"));

@@ -1,7 +1,7 @@
 //! SCAN and its kin.
 
 use super::options::{integer, is};
-use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE};
+use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE, up_to_zero};
 use crate::glob;
 use crate::keyspace::Key;
 use crate::number::double_text;
@@ -21,6 +21,7 @@ struct Options<'a> {
 fn cursor(text: &[u8]) -> Outcome<u64> {
     let refused = Failure::new("ERR invalid cursor");
     // As C reads one: nothing is 0, and what is negative wraps.
+    let text = up_to_zero(text);
     let (digits, is_negative) = text.strip_prefix(b"-").map_or((text, false), |rest| (rest, true));
     let number = match std::str::from_utf8(digits).ok().filter(|digits| !is_negative || !digits.starts_with('+')) {
         Some("") if !is_negative => Some(0),

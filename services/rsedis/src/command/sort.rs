@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::options::{integer, is};
-use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE};
+use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE, up_to_zero};
 use crate::keyspace::Key;
 use crate::number::parse_double;
 use crate::protocol::Args;
@@ -102,7 +102,13 @@ fn order(
     let turn = |order: Ordering| if options.is_descending { order.reverse() } else { order };
     if options.is_alphabetic {
         let mut keyed: Vec<_> = elements.into_iter().map(|element| (weights(&element), element)).collect();
-        keyed.sort_by(|one, other| turn(one.0.cmp(&other.0)));
+        // What is not stored is compared as C compares text.
+        let is_whole = options.store.is_some();
+        keyed.sort_by(|one, other| {
+            let weights = [&one.0, &other.0].map(|weight| weight.as_deref());
+            let [one, other] = weights.map(|weight| weight.map(|text| if is_whole { text } else { up_to_zero(text) }));
+            turn(one.cmp(&other))
+        });
         return Ok(keyed.into_iter().map(|(_, element)| element).collect());
     }
     let refused = Failure::new("ERR One or more scores can't be converted into double");
@@ -114,18 +120,22 @@ fn order(
         };
         keyed.push((weight, element));
     }
-    keyed.sort_by(|one, other| turn(one.0.total_cmp(&other.0).then_with(|| one.1.cmp(&other.1))));
+    keyed.sort_by(|one, other| {
+        turn(one.0.partial_cmp(&other.0).unwrap_or(Ordering::Equal).then_with(|| one.1.cmp(&other.1)))
+    });
     Ok(keyed.into_iter().map(|(_, element)| element).collect())
 }
 
 /// A number as C reads it: behind spaces, and up to a zero.
 fn weight(text: &[u8]) -> Option<f64> {
-    let text = text.split(|byte| *byte == 0).next()?;
+    let text = up_to_zero(text);
     if text.is_empty() {
         return Some(0.0);
     }
     let spaces = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
-    parse_double(&text[spaces..])
+    // C says of what has lost digits for being small that it is out of range; written in hexadecimal it has not.
+    let is_exact = text.iter().any(|byte| matches!(byte, b'x' | b'X'));
+    parse_double(&text[spaces..]).filter(|number| is_exact || !number.is_subnormal())
 }
 
 /// Patterns name keys that nobody can tell beforehand: who may not read all keys may not use them.

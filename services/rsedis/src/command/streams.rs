@@ -86,7 +86,11 @@ fn options(
         }
         at += 1;
     }
-    if has_limit && options.trim.is_none() {
+    // Redis reads the identifier before it looks at what goes together.
+    if is_add && let Some(text) = args.get(at) {
+        Wanted::read(text)?;
+    }
+    if has_limit && options.limit > 0 && options.trim.is_none() {
         return Err(Failure::new("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"));
     }
     if !is_add && options.trim.is_none() {
@@ -109,20 +113,24 @@ enum Wanted {
     Given(Id),
 }
 
+impl Wanted {
+    fn read(text: &[u8]) -> Outcome<Self> {
+        match (text, text.strip_suffix(b"-*")) {
+            (b"*", _) => Ok(Self::Now),
+            (_, Some(millis)) => {
+                let id = parse_id(millis, 0).filter(|_| !millis.contains(&b'-'));
+                id.map(|id| Self::Sequence(id.millis)).ok_or(BAD_ID)
+            }
+            _ => parse_id(text, 0).map(Self::Given).ok_or(BAD_ID),
+        }
+    }
+}
+
 pub(super) fn xadd(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (key, database) = (Key::new(args.at(1)), client.database);
     let limits = server.packing().stream;
     let (options, at) = options(args, 2, true, server.is_told(), limits.entries)?;
-    let wanted = match args.get(at) {
-        None => return Err(Failure::arity("xadd")),
-        Some(b"*") => Wanted::Now,
-        Some(text) => match text.strip_suffix(b"-*") {
-            Some(millis) => {
-                Wanted::Sequence(parse_id(millis, 0).filter(|_| !millis.contains(&b'-')).ok_or(BAD_ID)?.millis)
-            }
-            None => Wanted::Given(parse_id(text, 0).ok_or(BAD_ID)?),
-        },
-    };
+    let wanted = Wanted::read(args.get(at).ok_or_else(|| Failure::arity("xadd"))?)?;
     let strings = args.from(at + 1);
     if strings.len() < 2 || !strings.len().is_multiple_of(2) {
         return Err(Failure::arity("xadd"));

@@ -40,7 +40,8 @@ fn set_options(args: Args<'_>) -> Outcome<SetOptions> {
     let mut options = SetOptions::default();
     let mut at = 3;
     while let Some(word) = args.get(at) {
-        let has_expiry = options.expiry.is_some() || options.keeps;
+        // The last one counts, of as many as are given in the same way.
+        let is_other = |unit: TimeUnit| options.keeps || options.expiry.is_some_and(|(_, known)| known != unit);
         if is(word, "NX") && !options.if_present {
             options.if_absent = true;
         } else if is(word, "XX") && !options.if_absent {
@@ -50,7 +51,7 @@ fn set_options(args: Args<'_>) -> Outcome<SetOptions> {
         } else if is(word, "KEEPTTL") && options.expiry.is_none() {
             options.keeps = true;
         } else if let Some(unit) = time_unit(word)
-            && !has_expiry
+            && !is_other(unit)
             && at + 1 < args.len()
         {
             options.expiry = Some((at + 1, unit));
@@ -164,14 +165,14 @@ pub(super) fn getdel(server: &mut Server, client: &mut Session, args: Args<'_>) 
 
 pub(super) fn getex(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (database, key) = (client.database, Key::new(args.at(1)));
-    let (mut persists, mut expires) = (false, None);
+    let (mut persists, mut expires) = (false, None::<(usize, TimeUnit)>);
     let mut at = 2;
     while let Some(word) = args.get(at) {
         if is(word, "PERSIST") && expires.is_none() {
             persists = true;
         } else if let Some(unit) = time_unit(word)
             && !persists
-            && expires.is_none()
+            && expires.is_none_or(|(_, known)| known == unit)
             && at + 1 < args.len()
         {
             expires = Some((at + 1, unit));

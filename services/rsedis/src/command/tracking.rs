@@ -373,25 +373,25 @@ fn begin(server: &mut Server, client: &mut Session, mut wanted: Tracking, prefix
     if !wanted.is_broadcast && !prefixes.is_empty() {
         return Err(Failure::new("ERR PREFIX option requires BCAST mode to be enabled"));
     }
-    if let Some(before) = &client.tracking {
-        if before.is_broadcast != wanted.is_broadcast {
-            return Err(Failure::new(
-                "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it \
-                 with a different mode.",
-            ));
-        }
-        if (wanted.only_if_asked && before.unless_asked) || (wanted.unless_asked && before.only_if_asked) {
-            return Err(Failure::new(
-                "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it \
-                 with a different mode.",
-            ));
-        }
+    if client.tracking.as_ref().is_some_and(|before| before.is_broadcast != wanted.is_broadcast) {
+        return Err(Failure::new(
+            "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a \
+             different mode.",
+        ));
     }
     if wanted.is_broadcast && (wanted.only_if_asked || wanted.unless_asked) {
         return Err(Failure::new("ERR OPTIN and OPTOUT are not compatible with BCAST"));
     }
     if wanted.only_if_asked && wanted.unless_asked {
         return Err(Failure::new("ERR You can't specify both OPTIN mode and OPTOUT mode"));
+    }
+    if let Some(before) = &client.tracking
+        && ((wanted.only_if_asked && before.unless_asked) || (wanted.unless_asked && before.only_if_asked))
+    {
+        return Err(Failure::new(
+            "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a \
+             different mode.",
+        ));
     }
     let before = client.tracking.as_ref().map(|tracking| tracking.prefixes.clone()).unwrap_or_default();
     for (place, prefix) in prefixes.iter().enumerate() {

@@ -3,7 +3,7 @@
 use super::options::{integer, is};
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::keyspace::Key;
-use crate::number::parse_double;
+use crate::number::double_in_c;
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
@@ -43,9 +43,7 @@ enum By {
 
 fn score_bound(text: &[u8]) -> Outcome<Score> {
     let (digits, is_excluded) = text.strip_prefix(b"(").map_or((text, false), |rest| (rest, true));
-    // As C reads one: nothing is 0, and spaces may come before digits.
-    let value = if digits.is_empty() { Some(0.0) } else { parse_double(digits.trim_ascii_start()) };
-    let value = value.ok_or(Failure::new("ERR min or max is not a float"))?;
+    let value = double_in_c(digits).ok_or(Failure::new("ERR min or max is not a float"))?;
     Ok(Score { value, is_excluded })
 }
 

@@ -3,9 +3,14 @@
 // Each test program uses its own part of this.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod edges;
+pub mod lines;
 pub mod node;
+pub mod ordered;
 pub mod programs;
+pub mod surroundings;
 pub mod templates;
+pub mod words;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -2,9 +2,11 @@
 
 use harness::Random;
 
+use super::edges::edges;
+use super::surroundings::SURROUNDINGS;
 use super::templates::{self, TEMPLATES};
 
-/// Groups beside [`TEMPLATES`]. Further words: `U` a user, `R` a rule, `A` a library, and scripts, which begin with `@`.
+/// All groups; the last one is every command with whatever arguments. Further words: `U` a user, `R` a rule, `A` a library, and scripts, which begin with `@`.
 pub fn groups() -> Vec<(&'static str, Vec<String>)> {
     let within: Vec<String> = ["@call", "@pcall", "@resp3"]
         .iter()
@@ -17,8 +19,9 @@ pub fn groups() -> Vec<(&'static str, Vec<String>)> {
         })
         .collect();
     let mut groups = vec![("scripts", within)];
-    groups
-        .extend(OTHERS.iter().map(|(group, templates)| (*group, templates.iter().map(|&text| text.into()).collect())));
+    let lists = [OTHERS, TEMPLATES, SURROUNDINGS].concat();
+    groups.extend(lists.iter().map(|(group, templates)| (*group, templates.iter().map(|&text| text.into()).collect())));
+    groups.push(("edges", edges()));
     groups
 }
 
@@ -60,7 +63,21 @@ const OTHERS: &[(&str, &[&str])] = &[
             "EVAL_RO @call 0 GET S",
             "EVALSHA 0123456789012345678901234567890123456789 0",
             "SCRIPT EXISTS 0123456789012345678901234567890123456789",
+            "EVALSHA_RO 0123456789012345678901234567890123456789 0",
+            "EVALSHA x 0",
+            "EVALSHA @sha 0 GET S",
+            "EVALSHA @sha 0 SET S V",
+            "EVALSHA_RO @sha 0 GET S",
+            "EVALSHA_RO @sha 0 SET S V",
             "SCRIPT LOAD @wrong",
+            "SCRIPT LOAD @call",
+            "SCRIPT FLUSH",
+            "SCRIPT FLUSH ASYNC",
+            "SCRIPT FLUSH FOO",
+            "SCRIPT KILL",
+            "SCRIPT DEBUG NO",
+            "SCRIPT DEBUG x",
+            "SCRIPT HELP",
             "SCRIPT FOO",
         ],
     ),
@@ -88,7 +105,10 @@ const OTHERS: &[(&str, &[&str])] = &[
             "FUNCTION STATS",
             "FUNCTION RESTORE V",
             "FUNCTION RESTORE V FOO",
+            "FUNCTION DUMP",
             "FUNCTION FLUSH FOO",
+            "FUNCTION FLUSH ASYNC",
+            "FUNCTION HELP",
             "FUNCTION KILL",
             "GET S",
         ],
@@ -190,12 +210,18 @@ const RULES: &[&str] = &[
     "(-@all +set %W~s:* &ch:*)",
     "()",
     "(+get",
+    "(+set",
+    "~s:*)",
+    "(",
     "(on)",
     "clearselectors",
     "reset",
     "sanitize-payload",
     "skip-sanitize-payload",
     "foo",
+    "~a\0b",
+    "%R~\u{e4}",
+    "+get\0",
     "",
 ];
 
@@ -238,6 +264,8 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("@keys", "return {#KEYS, #ARGV, KEYS[1] or false, ARGV[1] or false}"),
     ("@error", "return redis.error_reply(ARGV[1])"),
     ("@wrong", "return redis.call('GET'"),
+    // That of `@call`.
+    ("@sha", "3c44b7a40779a5c68a6e3920550ff76660a813aa"),
 ];
 
 /// A word of a template, filled in.
