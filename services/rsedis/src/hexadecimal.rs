@@ -61,13 +61,27 @@ fn parse_power(text: &[u8]) -> Option<i64> {
 
 /// The nearest double, to even where two are near; nothing if the text is no such number, or out of range.
 pub fn double(text: &[u8]) -> Option<f64> {
+    signed(text, |Hexadecimal { mantissa, exponent, is_inexact }| match mantissa {
+        0 => Some(0.0),
+        _ => round(mantissa, exponent, is_inexact),
+    })
+}
+
+/// The same; what is out of range is infinite or zero.
+pub fn double_or_limit(text: &[u8]) -> Option<f64> {
+    signed(text, |Hexadecimal { mantissa, exponent, is_inexact }| match mantissa {
+        0 => Some(0.0),
+        _ => round(mantissa, exponent, is_inexact).or(Some(if exponent < 0 { 0.0 } else { f64::INFINITY })),
+    })
+}
+
+fn signed(text: &[u8], value: impl Fn(Hexadecimal) -> Option<f64>) -> Option<f64> {
     let (is_negative, text) = match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
         _ => (false, text),
     };
-    let Hexadecimal { mantissa, exponent, is_inexact } = parse(text)?;
-    let value = if mantissa == 0 { 0.0 } else { round(mantissa, exponent, is_inexact)? };
+    let value = value(parse(text)?)?;
     Some(if is_negative { -value } else { value })
 }
 

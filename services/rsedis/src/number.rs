@@ -70,8 +70,31 @@ pub fn double_in_c(text: &[u8]) -> Option<f64> {
     }
     let spaces = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
     let text = &text[spaces..];
-    let value = std::str::from_utf8(text).ok()?.parse::<f64>().ok().or_else(|| hexadecimal::double(text))?;
+    let value = std::str::from_utf8(text).ok()?.parse::<f64>().ok().or_else(|| hexadecimal::double_or_limit(text))?;
     (!value.is_nan()).then_some(value)
+}
+
+/// A number of 64 bits without a sign as Redis and C read it: what is no integer as Redis writes one may have spaces, a sign and zeros before
+/// it, and with a minus sign wraps round.
+#[inline]
+pub fn unsigned_in_c(text: &[u8]) -> Option<u64> {
+    match parse_integer(text) {
+        Some(number) => u64::try_from(number).ok(),
+        None => unusual_unsigned(text),
+    }
+}
+
+#[cold]
+fn unusual_unsigned(text: &[u8]) -> Option<u64> {
+    let spaces = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
+    let (is_negative, digits) = match &text[spaces..] {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let is_number = digits.first().is_some_and(u8::is_ascii_digit);
+    let number: u64 = std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()?;
+    Some(if is_negative { number.wrapping_neg() } else { number })
 }
 
 /// A double as `%.17g` writes it; infinities as `inf` and `-inf`.
@@ -180,6 +203,41 @@ mod tests {
             ("1x", None),
         ] {
             assert_eq!(parse_integer(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn c_reads_more_spellings_than_redis_writes() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("007", Some(7)),
+            ("+5", Some(5)),
+            (" \t6", Some(6)),
+            ("-5", None),
+            ("-05", Some(u64::MAX - 4)),
+            ("", None),
+            (" ", None),
+            ("+", None),
+            ("+-5", None),
+            ("5 ", None),
+        ] {
+            assert_eq!(unsigned_in_c(text.as_bytes()), expected, "{text:?}");
+        }
+        for (text, expected) in [
+            ("", Some(0.0)),
+            (" 1.5", Some(1.5)),
+            ("1e400", Some(f64::INFINITY)),
+            ("-0x1p2000", Some(f64::NEG_INFINITY)),
+            ("0x1p-2000", Some(0.0)),
+            ("1e-400", Some(0.0)),
+            ("3\0x", Some(3.0)),
+            (" ", None),
+            ("nan", None),
+            ("1x", None),
+        ] {
+            assert_eq!(double_in_c(text.as_bytes()), expected, "{text:?}");
         }
     }
 

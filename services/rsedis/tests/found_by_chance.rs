@@ -131,7 +131,14 @@ fn a_wrong_identifier_is_told_before_a_wrong_limit() {
         "XADD key LIMIT 3 *",
         "XTRIM key LIMIT 0",
         "XTRIM key LIMIT 3",
-        "XADD key 1-1 f v",
+        "XADD key +5 f v",
+        "XADD key 007 f v",
+        "XADD key 8-+1 f v",
+        "XADD key 9␀ f v",
+        "XADD key 10--1 f v",
+        "XADD key 10--01 f v",
+        "XADD key _11 f v",
+        "XADD key 11_ f v",
         "XRANGE key ( +",
         "SCAN ␀ COUNT 1000",
         "SCAN 0␀x COUNT 1000",
@@ -189,5 +196,36 @@ fn of_several_reasons_not_to_track_the_first_is_told() {
         "CLIENT TRACKING ON BCAST OPTOUT",
         "CLIENT TRACKING ON OPTOUT",
         "CLIENT TRACKING ON PREFIX x",
+    ]);
+}
+
+/// Also where there is no transaction.
+#[test]
+fn an_exec_that_is_refused_discards() {
+    compare(&["EXEC x", "MULTI", "EXEC x", "EXEC", "WATCH key", "SET key value", "EXEC x", "MULTI", "PING", "EXEC"]);
+}
+
+#[test]
+fn commands_of_no_category_are_no_set() {
+    compare(&[
+        "HELLO 3",
+        "COMMAND LIST FILTERBY ACLCAT foo",
+        "COMMAND LIST FILTERBY MODULE foo",
+        "COMMAND LIST FILTERBY PATTERN foo",
+    ]);
+}
+
+#[test]
+fn who_is_not_there_cannot_be_written_to() {
+    compare(&["SET key value", "MIGRATE 127.0.0.1 1 key 0 1000"]);
+}
+
+#[test]
+fn numbers_of_json_may_be_out_of_range() {
+    compare(&[
+        "EVAL return_tostring(cjson.decode('0x1p2000')) 0",
+        "EVAL return_tostring(cjson.decode('-0x1p2000')) 0",
+        "EVAL return_tostring(cjson.decode('0x1p-2000')) 0",
+        "EVAL return_tostring(cjson.decode('1e400')) 0",
     ]);
 }

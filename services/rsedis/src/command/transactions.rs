@@ -39,12 +39,13 @@ pub(super) fn is_stale(server: &Server, (database, name): &(usize, Vec<u8>)) -> 
     expiry.is_some_and(|expiry| expiry <= server.now)
 }
 
-/// A command was refused before it ran: EXEC will be as well, and if it was EXEC the transaction is over.
+/// A command was refused before it ran: EXEC will be as well, and if it was EXEC the transaction is over, also where there was none.
 pub(super) fn abort(server: &mut Server, client: &mut Session, args: Args<'_>, failure: Failure) -> Failure {
-    if !args.at(0).eq_ignore_ascii_case(b"exec") || client.transaction.take().is_none() {
+    if super::find(args.at(0)).is_none_or(|command| command.name != "exec") {
         client.abort_transaction();
         return failure;
     }
+    client.transaction = None;
     server.unwatch(client);
     let why = failure.0.strip_prefix(b"ERR ").unwrap_or(&failure.0);
     Failure::joined(&[b"EXECABORT Transaction discarded because of: ", why])

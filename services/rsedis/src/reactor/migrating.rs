@@ -20,6 +20,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// What went wrong, and with which words Redis says so.
 struct Interruption(&'static str);
 
+const UNWRITTEN: Interruption = Interruption("IOERR error or timeout writing to target instance");
 const UNREAD: Interruption = Interruption("IOERR error or timeout reading to target instance");
 
 /// What the other server said.
@@ -107,10 +108,12 @@ fn hear(stream: &mut BufReader<Stream>) -> Result<Option<String>, Interruption> 
 
 /// Says all, and hears an answer to each key; fewer where the other server is not heard any more.
 fn send(migration: &Migration) -> Result<Answers, Interruption> {
-    let mut stream = connect(migration).map_err(|_| Interruption("IOERR error or timeout connecting to the client"))?;
-    stream
-        .write_all(&migration.bytes)
-        .map_err(|_| Interruption("IOERR error or timeout writing to target instance"))?;
+    let mut stream = connect(migration).map_err(|error| match error.kind() {
+        // Redis hears of it when it writes.
+        io::ErrorKind::ConnectionRefused => UNWRITTEN,
+        _ => Interruption("IOERR error or timeout connecting to the client"),
+    })?;
+    stream.write_all(&migration.bytes).map_err(|_| UNWRITTEN)?;
     let mut stream = BufReader::new(stream);
     let mut refused = None;
     for _ in 0..migration.answers_before {

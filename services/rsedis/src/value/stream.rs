@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::group::{Group, one_more};
-use crate::number::{integer_text, parse_integer};
+use crate::failure::up_to_zero;
+use crate::number::{integer_text, unsigned_in_c};
 use crate::structure::listpack::{Item, Listpack};
 
 const IS_DELETED: i64 = 1;
@@ -462,17 +463,18 @@ fn check(pack: &Listpack) -> Option<usize> {
     (seen_live == live && seen_deleted == deleted && live + deleted > 0).then_some(live as usize)
 }
 
+/// The text of an identifier is no longer, as in Redis.
+const ID_BYTES_MAX: usize = 127;
+
 /// An identifier from text: `ms-sequence`, or `ms` alone with the sequence given.
 pub fn parse_id(text: &[u8], sequence: u64) -> Option<Id> {
-    let unsigned = |digits: &[u8]| match digits {
-        [b'0'..=b'9', ..] if digits == b"0" || digits[0] != b'0' => {
-            parse_integer(digits).map(|number| number as u64).or_else(|| std::str::from_utf8(digits).ok()?.parse().ok())
-        }
-        _ => None,
-    };
+    if text.len() > ID_BYTES_MAX {
+        return None;
+    }
+    let text = up_to_zero(text);
     match text.iter().position(|byte| *byte == b'-') {
-        Some(at) => Some(Id { millis: unsigned(&text[..at])?, sequence: unsigned(&text[at + 1..])? }),
-        None => Some(Id { millis: unsigned(text)?, sequence }),
+        Some(at) => Some(Id { millis: unsigned_in_c(&text[..at])?, sequence: unsigned_in_c(&text[at + 1..])? }),
+        None => Some(Id { millis: unsigned_in_c(text)?, sequence }),
     }
 }
 

@@ -28,7 +28,6 @@ const OWN_ARGUMENTS: &[(&str, &str)] = &[
     ("client", "ends or pauses connections"),
     ("command", "has no order as a whole"),
     ("debug", "has its own words"),
-    ("exec", "with arguments it is refused in other words here (README)"),
     ("expire", "seconds pass"),
     ("failover", "changes who follows whom"),
     ("georadius", "what is far finds more here (README)"),
@@ -126,8 +125,7 @@ pub fn wrong_counts() -> Vec<String> {
         if fewest > words.split(' ').count() {
             lines.push(words.clone());
         }
-        // EXEC's refusal discards in Redis also what there is not, and says so.
-        if command.arity > 0 && command.name != "exec" {
+        if command.arity > 0 {
             lines.push(format!("{words}{}", " x".repeat(fewest)));
         }
     }

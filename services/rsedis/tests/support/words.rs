@@ -29,7 +29,7 @@ const DOUBLES: &[&str] = &[
 ];
 
 /// What no double is like. Of these Redis's SORT may remember that something was out of range.
-const OUT_OF_RANGE: &[&str] = &["1e400", "-1e400", "1e-400", "4.9e-324", "1e5000", "-1e-5000"];
+const OUT_OF_RANGE: &[&str] = &["1e400", "-1e400", "1e-400", "4.9e-324", "0x1p2000", "1e5000", "-1e-5000"];
 
 /// Integers at their limits, and what is nearly one. None of them makes a value of many megabytes, or lets a key go while it is asked about.
 const INTEGERS: &[&str] = &[

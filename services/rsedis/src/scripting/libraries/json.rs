@@ -206,7 +206,7 @@ impl Json<'_> {
         let length = if is_invalid_number(text) && !self.settings.decodes_invalid { 0 } else { number_length(text) };
         let digits = &text[..length];
         let decimal = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
-        match decimal.or_else(|| hexadecimal::double(digits)) {
+        match decimal.or_else(|| hexadecimal::double_or_limit(digits)) {
             Some(number) => (Token::Number(number), length),
             None => (Token::Wrong("invalid number"), 0),
         }
