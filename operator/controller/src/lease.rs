@@ -3,16 +3,20 @@
 //! As client-go does it: a Lease that was not renewed for its duration, by the clock of the one who looks, may be taken;
 //! writes carry the version that was read, so that two cannot take it at once. A leader that cannot renew in time stops the
 //! process: whatever it was doing, another may be doing now. What it may do is counted from before the request that renewed, by a
-//! clock that nobody sets, and ends a margin before others may begin, however long a request hangs.
+//! clock that nobody sets, and ends a margin before others may begin, however long a request hangs. A replica that is told to stop lets go of the
+//! Lease after the last write that it has sent: one that came behind would hold it for nobody, and whoever is stopped within its duration each time,
+//! as on a node that is drained, would never lead.
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 const NAME: &str = "storebench-operator";
 const DURATION: Duration = Duration::from_secs(15);
@@ -20,6 +24,8 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(4);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// A leader that has not renewed for this long stops. The rest of [`DURATION`] is for what it has sent and was not answered yet.
 const ACT_AT_MOST: Duration = Duration::from_secs(11);
+/// For how long a replica that was told to stop tries to let go of the Lease: less than the pod has (manifests/install/operator.yaml).
+const RELEASE_AT_MOST: Duration = Duration::from_secs(6);
 
 /// The Lease, as one replica sees it.
 pub struct LeaderElection {
@@ -29,12 +35,15 @@ pub struct LeaderElection {
     seen: Option<(Option<MicroTime>, Instant)>,
     /// When the request was sent by which this replica leads.
     renewed: Instant,
+    /// A write that was sent and is not answered yet. It goes on when nobody waits for it any more.
+    writing: Option<JoinHandle<Result<bool, kube::Error>>>,
 }
 
 impl LeaderElection {
     /// The Lease in this namespace; `identity` is the replica's name.
     pub fn new(client: Client, namespace: &str, identity: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace), identity: identity.into(), seen: None, renewed: Instant::now() }
+        let api = Api::namespaced(client, namespace);
+        Self { api, identity: identity.into(), seen: None, renewed: Instant::now(), writing: None }
     }
 
     /// Returns when this replica leads.
@@ -56,9 +65,18 @@ impl LeaderElection {
         keep(Tenure::new(self.renewed, Instant::now()), async || self.try_acquire().await).await;
     }
 
-    /// Lets another replica begin at once.
-    pub async fn release(&self) -> Result<(), kube::Error> {
-        let mut lease = self.api.get(NAME).await?;
+    /// Lets another replica begin at once, if the Lease is this one's.
+    pub async fn release(&mut self) -> anyhow::Result<()> {
+        let released = timeout(RELEASE_AT_MOST, self.release_after_writing()).await;
+        released.context("the API server did not answer in time")?.context("the API server refused it")
+    }
+
+    async fn release_after_writing(&mut self) -> Result<(), kube::Error> {
+        if let Some(writing) = self.writing.take() {
+            // Whatever became of it is read below.
+            let _ = writing.await;
+        }
+        let Some(mut lease) = self.api.get_opt(NAME).await? else { return Ok(()) };
         let Some(spec) = lease.spec.as_mut().filter(|spec| spec.holder_identity.as_ref() == Some(&self.identity))
         else {
             return Ok(());
@@ -73,14 +91,30 @@ impl LeaderElection {
             let mut lease = Lease::default();
             lease.metadata.name = Some(NAME.into());
             lease.spec = Some(self.held(None, now));
-            return written(self.api.create(&PostParams::default(), &lease).await);
+            return self.write(lease).await;
         };
         let spec = lease.spec.take().unwrap_or_default();
         if !self.may_take(&spec) {
             return Ok(false);
         }
         lease.spec = Some(self.held(Some(&spec), now));
-        written(self.api.replace(NAME, &PostParams::default(), &lease).await)
+        self.write(lease).await
+    }
+
+    /// Makes the Lease, or writes it over what was read; whether nobody was quicker.
+    async fn write(&mut self, lease: Lease) -> Result<bool, kube::Error> {
+        let api = self.api.clone();
+        let writing = self.writing.insert(tokio::spawn(async move {
+            let parameters = PostParams::default();
+            written(match lease.metadata.resource_version {
+                None => api.create(&parameters, &lease).await,
+                Some(_) => api.replace(NAME, &parameters, &lease).await,
+            })
+        }));
+        let answer = writing.await;
+        self.writing = None;
+        // It panicked: nobody knows whether the Lease is this replica's, so it is not.
+        answer.unwrap_or(Ok(false))
     }
 
     /// Whether the Lease is this replica's, free, or not renewed for its duration.
@@ -190,9 +224,92 @@ fn written(result: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use axum::Router;
+    use axum::extract::State;
+    use axum::http::StatusCode;
+    use axum::routing::get;
+    use serde_json::{Value, json};
+    use tokio::net::TcpListener;
+    use tokio::sync::Mutex;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    /// How long the API server below takes to write.
+    const WRITES: Duration = Duration::from_millis(300);
+
+    type Stored = Arc<Mutex<Value>>;
+
+    /// An API server that has one Lease, and carries out what it was sent although nobody waits for the answer any more.
+    async fn api_server(lease: Value) -> (LeaderElection, Stored) {
+        async fn read(State(stored): State<Stored>) -> String {
+            stored.lock().await.to_string()
+        }
+        async fn write(State(stored): State<Stored>, lease: String) -> (StatusCode, String) {
+            let write = async move {
+                sleep(WRITES).await;
+                let mut lease: Value = serde_json::from_str(&lease).unwrap();
+                let mut stored = stored.lock().await;
+                if lease["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"] {
+                    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409 });
+                    return (StatusCode::CONFLICT, status.to_string());
+                }
+                let version: u32 = lease["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+                lease["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+                stored.clone_from(&lease);
+                (StatusCode::OK, lease.to_string())
+            };
+            tokio::spawn(write).await.unwrap()
+        }
+        let stored = Stored::new(Mutex::new(lease));
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/system/leases/{NAME}");
+        let router = Router::new().route(&path, get(read).put(write)).with_state(Arc::clone(&stored));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let client = Client::try_from(kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
+        (LeaderElection::new(client, "system", "this"), stored)
+    }
+
+    fn lease_of(holder: Option<&str>) -> Value {
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": NAME, "namespace": "system", "resourceVersion": "1" },
+            "spec": { "holderIdentity": holder },
+        })
+    }
+
+    /// Who has the Lease after a replica was told to stop while its write was under way.
+    async fn holder_after_stopping(lease: Value) -> Value {
+        let (mut election, stored) = api_server(lease).await;
+        let stopped = timeout(WRITES / 3, election.acquire()).await;
+        assert!(stopped.is_err(), "it was to be stopped before it was answered");
+        election.release().await.unwrap();
+        // For what may still be on its way.
+        sleep(2 * WRITES).await;
+        let stored = stored.lock().await;
+        assert_eq!(stored["metadata"]["resourceVersion"], "3", "one write, and one that lets go");
+        stored["spec"]["holderIdentity"].clone()
+    }
+
+    #[tokio::test]
+    async fn one_that_is_stopped_while_it_renews_lets_go_of_the_lease() {
+        assert_eq!(holder_after_stopping(lease_of(Some("this"))).await, Value::Null);
+    }
+
+    #[tokio::test]
+    async fn one_that_is_stopped_while_it_takes_the_lease_lets_go_of_it() {
+        assert_eq!(holder_after_stopping(lease_of(None)).await, Value::Null);
+    }
+
+    #[tokio::test]
+    async fn one_that_is_stopped_leaves_the_lease_of_another_alone() {
+        let (mut election, stored) = api_server(lease_of(Some("other"))).await;
+        election.release().await.unwrap();
+        assert_eq!(*stored.lock().await, lease_of(Some("other")));
+    }
 
     /// For how long a leader acts that is answered so, by the count of what it asked before: when, and what. `None`: never. Time passes as it is told.
     fn acts(mut answer: impl FnMut(u32) -> Option<(Duration, Answer)>) -> Duration {

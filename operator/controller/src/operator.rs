@@ -65,8 +65,8 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     *lock(&shown.waits_for) = "the leader's Lease".into();
     tokio::select! {
         () = election.acquire() => {}
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return release(election).await,
+        _ = interrupt.recv() => return release(election).await,
     }
     lock(&shown.waits_for).clear();
     metrics.leads(true);
@@ -82,6 +82,10 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         bail!("the leader's Lease was lost: another replica may be acting");
     }
     // Stopped between two steps; whoever leads next finds where the runs are.
+    release(election).await
+}
+
+async fn release(mut election: LeaderElection) -> anyhow::Result<()> {
     election.release().await.context("the leader's Lease cannot be released")
 }
 
