@@ -206,7 +206,7 @@ fn an_exec_that_is_refused_discards() {
 }
 
 #[test]
-fn commands_of_no_category_are_no_set() {
+fn a_list_of_commands_is_no_set() {
     compare(&[
         "HELLO 3",
         "COMMAND LIST FILTERBY ACLCAT foo",

@@ -6,7 +6,6 @@ use super::key_specs::{self, ACCESS_NAMES, Access, Begin, Find, KeyPlace, KeySpe
 use super::names::{callable, called};
 use super::options::is;
 use super::{CATEGORY_NAMES, Command, FLAG_NAMES, NO_MANDATORY_KEYS};
-use crate::acl::category_named;
 use crate::failure::{Failure, Outcome, SYNTAX};
 use crate::glob;
 use crate::protocol::{Args, Reply};
@@ -87,10 +86,6 @@ pub(super) fn list(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outc
         (None, ..) => Box::new(|_| true),
         (Some(filter), Some(by), Some(value)) if args.len() == 5 && is(filter, "FILTERBY") => match by {
             by if is(by, "PATTERN") => Box::new(|command| glob::matches_with(value, command.name.as_bytes(), true)),
-            by if is(by, "ACLCAT") && category_named(value).is_none() => {
-                client.reply.array(0);
-                return Ok(());
-            }
             by if is(by, "ACLCAT") => {
                 let wanted = format!("@{}", String::from_utf8_lossy(value).to_ascii_lowercase());
                 Box::new(move |command| names(CATEGORY_NAMES, command.categories()).contains(&wanted.as_str()))
@@ -102,7 +97,7 @@ pub(super) fn list(_: &mut Server, client: &mut Session, args: Args<'_>) -> Outc
     };
     let flat = callable().flat_map(|command| [command].into_iter().chain(command.subcommands));
     let wanted: Vec<&str> = flat.filter(|command| is_wanted(command)).map(|command| command.name).collect();
-    client.reply.set(wanted.len());
+    client.reply.array(wanted.len());
     wanted.iter().for_each(|name| client.reply.bulk(name.as_bytes()));
     Ok(())
 }

@@ -552,7 +552,9 @@ mod tests {
             ("-5", None),
             ("5-", None),
             ("", None),
-            ("05", None),
+            ("05", Some(Id { millis: 5, sequence: 9 })),
+            ("+5- 3", Some(Id { millis: 5, sequence: 3 })),
+            ("5x", None),
         ] {
             assert_eq!(parse_id(text.as_bytes(), 9), expected, "{text}");
         }

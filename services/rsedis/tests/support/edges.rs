@@ -39,6 +39,7 @@ const OWN_ARGUMENTS: &[(&str, &str)] = &[
     ("hello", "tells the connection's number"),
     ("hrandfield", "by chance"),
     ("hscan", "cursors are each server's own"),
+    ("latency", "without a name it tells the times of all commands"),
     ("migrate", "connects to somewhere"),
     ("multi", "what it queues is answered together"),
     ("pexpire", "milliseconds pass"),
