@@ -61,6 +61,12 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
     }
 }
 
+/// What stands behind what C takes for spaces.
+pub fn behind_spaces(text: &[u8]) -> &[u8] {
+    let spaces = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
+    &text[spaces..]
+}
+
 /// The same as C reads one where nobody asks whether it is in range: up to a zero, with spaces before it, nothing as 0, and what is too large
 /// as infinite.
 pub fn double_in_c(text: &[u8]) -> Option<f64> {
@@ -68,8 +74,7 @@ pub fn double_in_c(text: &[u8]) -> Option<f64> {
     if text.is_empty() {
         return Some(0.0);
     }
-    let spaces = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
-    let text = &text[spaces..];
+    let text = behind_spaces(text);
     let value = std::str::from_utf8(text).ok()?.parse::<f64>().ok().or_else(|| hexadecimal::double_or_limit(text))?;
     (!value.is_nan()).then_some(value)
 }
@@ -86,8 +91,7 @@ pub fn unsigned_in_c(text: &[u8]) -> Option<u64> {
 
 #[cold]
 fn unusual_unsigned(text: &[u8]) -> Option<u64> {
-    let spaces = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
-    let (is_negative, digits) = match &text[spaces..] {
+    let (is_negative, digits) = match behind_spaces(text) {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
         rest => (false, rest),

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::options::{integer, is};
 use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE, up_to_zero};
 use crate::keyspace::Key;
-use crate::number::parse_double;
+use crate::number::{behind_spaces, parse_double};
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
@@ -132,10 +132,9 @@ fn weight(text: &[u8]) -> Option<f64> {
     if text.is_empty() {
         return Some(0.0);
     }
-    let spaces = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
     // C says of what has lost digits for being small that it is out of range; written in hexadecimal it has not.
     let is_exact = text.iter().any(|byte| matches!(byte, b'x' | b'X'));
-    parse_double(&text[spaces..]).filter(|number| is_exact || !number.is_subnormal())
+    parse_double(behind_spaces(text)).filter(|number| is_exact || !number.is_subnormal())
 }
 
 /// Patterns name keys that nobody can tell beforehand: who may not read all keys may not use them.
