@@ -8,6 +8,8 @@ DEMO_PACKAGES ?= -p storebench -p rusd
 SEEDS ?= 10000
 MEMBER_SEEDS ?= 1000
 SECONDS_EACH ?= 60
+# Each takes four minutes at most where nothing stands still: what does is named, and does not take the time of all the others.
+LIMITED := timeout --verbose 12m
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,16 +41,16 @@ peers: ## fetch every peer store and tool, without root
 	peers/fetch
 
 conformance: $(STOREBENCH) ## what other people's rules and tools say of us: Kubernetes' validation, GitOps tools, etcd's client
-	testing/api-rules/test
-	testing/gitops/test
-	release/check
-	testing/linearizability/test
-	testing/d-engine/test 8
-	testing/block-node/test
-	testing/block-node/java/test
-	testing/etcd-durability/test 20 target/release/rusd
-	testing/etcd-durability/test 10 target/release/rusd 3
-	testing/etcd-suite/test target/release/rusd
+	$(LIMITED) testing/api-rules/test
+	$(LIMITED) testing/gitops/test
+	$(LIMITED) release/check
+	$(LIMITED) testing/linearizability/test
+	$(LIMITED) testing/d-engine/test 8
+	$(LIMITED) testing/block-node/test
+	$(LIMITED) testing/block-node/java/test
+	$(LIMITED) testing/etcd-durability/test 20 target/release/rusd
+	$(LIMITED) testing/etcd-durability/test 10 target/release/rusd 3
+	$(LIMITED) testing/etcd-suite/test target/release/rusd
 
 generate: ## what is generated from the types and checked in: YAML of the CRDs, reference, schema of results, recorded statuses
 	UPDATE_CRDS=1 UPDATE_SCHEMA=1 UPDATE_STATUSES=1 cargo test --release --workspace --test drift --test schema --test statuses

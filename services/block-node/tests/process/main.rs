@@ -271,8 +271,12 @@ async fn stalled(
 
 /// With blocks that are larger than what a client takes ahead.
 fn large_blocks(directory: &std::path::Path, blocks: u64, flags: &[&str]) -> Server {
+    blocks_of(3_000_000, directory, blocks, flags)
+}
+
+fn blocks_of(block_bytes: usize, directory: &std::path::Path, blocks: u64, flags: &[&str]) -> Server {
     let server = Server::start(directory, flags);
-    let large = PublisherFlags { block_bytes: 3_000_000, message_bytes: 500_000, ..publisher(&server, 0, blocks) };
+    let large = PublisherFlags { block_bytes, message_bytes: 500_000, ..publisher(&server, 0, blocks) };
     run(async { publish(&large).await.unwrap() });
     server
 }
@@ -287,9 +291,9 @@ fn fifty_subscribers_that_stall_on_fifty_blocks_stay_within_the_budget_and_an_ho
         "--readers-memory-bytes",
         &BUDGET.to_string(),
         "--server-max-message-size-bytes",
-        "4000000",
+        "7000000",
     ];
-    let server = large_blocks(directory.path(), 50, &flags);
+    let server = blocks_of(6_000_000, directory.path(), 50, &flags);
     let memory_before = memory::most_memory(&server);
     run(async {
         let mut all = Vec::new();
@@ -312,9 +316,10 @@ fn fifty_subscribers_that_stall_on_fifty_blocks_stay_within_the_budget_and_an_ho
         let honest = honest.await.unwrap();
         assert_eq!((honest.blocks, honest.wrong, honest.status), (50, None, 1));
         assert!((1..=BUDGET).contains(&most), "{most} in {samples} samples");
-        // Two thirds of what all would hold without the budget, with connections, pieces and what is being read.
+        // Two thirds of what all would hold without the budget. With it: the budget, pieces, what is being read (three times 16 MiB), and
+        // what threads keep of what they have freed, which is most on a busy machine.
         let grown = memory::most_memory(&server) - memory_before;
-        assert!(grown < 100 << 20, "{grown} bytes more than before");
+        assert!(grown < 200 << 20, "{grown} bytes more than before");
         drop(all);
     });
 }

@@ -173,7 +173,8 @@ fn thousands_of_comparisons_of_everything_take_one_walk_and_none_is_refused_in_t
     assert!(response.responses.iter().all(succeeded));
     assert!(state.keyspace.get(b"done").is_some());
     let walks = of_many.as_secs_f64() / (of_one.as_secs_f64() / 20.0);
-    assert!(walks < 1_000.0, "3904 comparisons took as long as {walks} of one each: {of_many:?}");
+    // One walk for each was 3,904 of them. 500 to 1,000 are what so many comparisons take of 5,000 keys in one.
+    assert!(walks < 2_000.0, "3904 comparisons took as long as {walks} of one each: {of_many:?}");
 }
 
 /// Each for one key only, of which the answer was small: but to find the first by another order than that of keys is to look at all.
