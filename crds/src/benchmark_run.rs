@@ -12,6 +12,7 @@ use crate::rules::{Rule, Rules};
 use crate::status::BenchmarkRunStatus;
 use crate::storage_service::Durability;
 use crate::workload::{self, Workload};
+use crate::workload_template::WorkloadRef;
 
 /// What a run as a whole must be; what concerns its workloads is added by [`workload::add_run_rules`].
 const RUN_RULES: &[Rule] = &[
@@ -33,8 +34,19 @@ const RUN_RULES: &[Rule] = &[
     Rule {
         field: ".gates",
         holds: "!has(self.gates) || self.gates.all(g, !has(g.workload) \
-            || self.workloads.exists(w, w.name == g.workload))",
-        otherwise: "gates: workload must name one of spec.workloads",
+            || (has(self.workloads) && self.workloads.exists(w, w.name == g.workload)) \
+            || (has(self.workloadRefs) && self.workloadRefs.exists(w, w.name == g.workload)))",
+        otherwise: "gates: workload must name one of spec.workloads or spec.workloadRefs",
+    },
+    Rule {
+        field: "",
+        holds: "has(self.workloads) != has(self.workloadRefs)",
+        otherwise: "give exactly one of workloads (the loads themselves) or workloadRefs (names of WorkloadTemplates)",
+    },
+    Rule {
+        field: ".workloadRefs",
+        holds: "!has(self.workloadRefs) || self.workloadRefs.all(w, self.workloadRefs.exists_one(v, v.name == w.name))",
+        otherwise: "workloadRefs must have distinct names",
     },
     Rule {
         field: ".gates",
@@ -69,7 +81,10 @@ const RUN_RULES: &[Rule] = &[
     Rule {
         field: "",
         holds: "self.arms == oldSelf.arms \
-            && self.workloads == oldSelf.workloads \
+            && has(self.workloads) == has(oldSelf.workloads) \
+            && (!has(self.workloads) || self.workloads == oldSelf.workloads) \
+            && has(self.workloadRefs) == has(oldSelf.workloadRefs) \
+            && (!has(self.workloadRefs) || self.workloadRefs == oldSelf.workloadRefs) \
             && self.trials == oldSelf.trials \
             && self.isolation == oldSelf.isolation \
             && self.noiseFloor == oldSelf.noiseFloor \
@@ -135,9 +150,16 @@ pub struct BenchmarkRunSpec {
     #[schemars(length(min = 1, max = 4))]
     pub arms: Vec<Arm>,
 
-    /// The loads, run in this order inside every trial.
+    /// The loads, run in this order inside every trial. Give them here, or name WorkloadTemplates in workloadRefs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 8))]
     pub workloads: Vec<Workload>,
+
+    /// WorkloadTemplates in the place of workloads, in this order. They are read once, when the run begins; results and gates know each workload
+    /// by the name of its template.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 8))]
+    pub workload_refs: Vec<WorkloadRef>,
 
     /// How often to repeat, and when to stop.
     #[serde(default)]

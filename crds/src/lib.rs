@@ -1,6 +1,6 @@
 //! The storebench.dev API, version v1alpha1.
 //!
-//! What users write ([`StorageService`], [`ControlPlane`], [`BenchmarkRun`], [`BenchmarkBaseline`], [`BenchmarkSuite`], [`BenchmarkSchedule`]), what a run reports (their statuses), what the platform
+//! What users write ([`StorageService`], [`ControlPlane`], [`BenchmarkRun`], [`BenchmarkBaseline`], [`BenchmarkSuite`], [`BenchmarkSchedule`], [`WorkloadTemplate`]), what a run reports (their statuses), what the platform
 //! hands to a load pod and gets back ([`job`]), what is known of each store ([`engine`]), and the rules that decide what is acceptable ([`document`], [`schema`]):
 //! the same schema and CEL rules that the API server enforces, run here without a cluster.
 //!
@@ -42,6 +42,7 @@ pub mod status;
 pub mod storage_service;
 pub mod template;
 pub mod workload;
+pub mod workload_template;
 
 pub use benchmark_baseline::{BenchmarkBaseline, BenchmarkBaselineSpec};
 pub use benchmark_run::{Arm, BenchmarkRun, BenchmarkRunSpec, Gate, Isolation, OnInconclusive};
@@ -55,6 +56,7 @@ pub use ratio::RatioText;
 pub use status::{BenchmarkRunStatus, Verdict};
 pub use storage_service::{Durability, StorageService, StorageServiceSpec};
 pub use workload::{Arrivals, HighestRate, Load, LoadMode, Percentile, Workload};
+pub use workload_template::{WorkloadTemplate, WorkloadTemplateSpec};
 
 /// The API group of every kind in this crate.
 pub const GROUP: &str = "storebench.dev";

@@ -102,7 +102,9 @@ fn fields(path: &str, schema: &Value, rows: &mut Vec<Row>, is_shown: &dyn Fn(&st
 }
 
 fn is_of_family(path: &str, families: &[&str]) -> bool {
-    path.strip_prefix("spec.workloads[].").is_some_and(|rest| families.contains(&rest))
+    // That of a run, and that of a template.
+    let rest = path.strip_prefix("spec.workloads[].").or(path.strip_prefix("spec."));
+    rest.is_some_and(|rest| families.contains(&rest))
 }
 
 /// What may stand there: a type, its bounds, or the words to choose from.

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 
 use crate::engine::rules;
 use crate::job::JobSpec;
-use crate::{BenchmarkBaseline, BenchmarkRun, BenchmarkSchedule, BenchmarkSuite, ControlPlane, StorageService};
+use crate::{
+    BenchmarkBaseline, BenchmarkRun, BenchmarkSchedule, BenchmarkSuite, ControlPlane, StorageService, WorkloadTemplate,
+};
 
 /// Of a choice among more values than this, as among metrics, the reference has a table, and a description no place.
 const MEANINGS_MAX: usize = 16;
@@ -32,6 +34,7 @@ fn made() -> Vec<CustomResourceDefinition> {
     add_engines(&mut service);
     let others = [
         definition::<ControlPlane>(),
+        definition::<WorkloadTemplate>(),
         definition::<BenchmarkRun>(),
         definition::<BenchmarkBaseline>(),
         definition::<BenchmarkSuite>(),

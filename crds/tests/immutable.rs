@@ -34,9 +34,10 @@ fn refusal(new: &Value) -> Option<String> {
 fn suspending_is_the_only_change() {
     assert_eq!(refusal(&run()), None, "no change");
     assert_eq!(refusal(&changed(|spec| spec["suspend"] = json!(true))), None);
-    let changes: [(&str, Value); 9] = [
+    let changes: [(&str, Value); 10] = [
         ("arms", json!([{ "name": "etcd", "serviceRef": { "name": "etcd" } }])),
         ("workloads", json!([{ "name": "put", "etcd": { "operation": "Put" }, "load": { "duration": "6s" } }])),
+        ("workloadRefs", json!([{ "name": "agreed" }])),
         ("trials", json!({ "seed": 2 })),
         ("isolation", json!("Shared")),
         ("gates", json!([{ "arm": "etcd", "metric": "ThroughputPerSecond", "atLeast": 1 }])),

@@ -21,7 +21,7 @@ use self::text::{folded, shorten};
 use crate::job::JobSpec;
 use crate::{
     BenchmarkBaseline, BenchmarkRun, BenchmarkSchedule, BenchmarkSuite, ControlPlane, GROUP, StorageService, VERSION,
-    schema,
+    WorkloadTemplate, schema,
 };
 
 /// Files above this size are refused, bytes. The API server's own limit for an object is 1.5 MiB.
@@ -37,6 +37,8 @@ pub enum Object {
     StorageService(StorageService),
     /// Kubernetes on a store.
     ControlPlane(ControlPlane),
+    /// A workload that runs share.
+    WorkloadTemplate(WorkloadTemplate),
     /// A comparison to run.
     BenchmarkRun(BenchmarkRun),
     /// What a run measured, kept.
@@ -53,6 +55,7 @@ impl Object {
         match self {
             Self::StorageService(_) => "StorageService",
             Self::ControlPlane(_) => "ControlPlane",
+            Self::WorkloadTemplate(_) => "WorkloadTemplate",
             Self::BenchmarkRun(_) => "BenchmarkRun",
             Self::BenchmarkBaseline(_) => "BenchmarkBaseline",
             Self::BenchmarkSuite(_) => "BenchmarkSuite",
@@ -65,6 +68,7 @@ impl Object {
         let metadata = match self {
             Self::StorageService(object) => &object.metadata,
             Self::ControlPlane(object) => &object.metadata,
+            Self::WorkloadTemplate(object) => &object.metadata,
             Self::BenchmarkRun(object) => &object.metadata,
             Self::BenchmarkBaseline(object) => &object.metadata,
             Self::BenchmarkSuite(object) => &object.metadata,
@@ -78,9 +82,10 @@ impl Object {
 type Read = fn(&'static str, Value, &mut Vec<Problem>) -> Option<Object>;
 
 /// The kinds that users write, and how each is read.
-const READ: [(&str, Read); 6] = [
+const READ: [(&str, Read); 7] = [
     ("StorageService", |kind, value, problems| typed(kind, value, problems).map(Object::StorageService)),
     ("ControlPlane", |kind, value, problems| typed(kind, value, problems).map(Object::ControlPlane)),
+    ("WorkloadTemplate", |kind, value, problems| typed(kind, value, problems).map(Object::WorkloadTemplate)),
     ("BenchmarkRun", |kind, value, problems| typed(kind, value, problems).map(Object::BenchmarkRun)),
     ("BenchmarkBaseline", |kind, value, problems| typed(kind, value, problems).map(Object::BenchmarkBaseline)),
     ("BenchmarkSuite", |kind, value, problems| typed(kind, value, problems).map(Object::BenchmarkSuite)),
@@ -88,7 +93,7 @@ const READ: [(&str, Read); 6] = [
 ];
 
 /// The kinds that users write.
-pub const KINDS: [&str; READ.len()] = [READ[0].0, READ[1].0, READ[2].0, READ[3].0, READ[4].0, READ[5].0];
+pub const KINDS: [&str; READ.len()] = [READ[0].0, READ[1].0, READ[2].0, READ[3].0, READ[4].0, READ[5].0, READ[6].0];
 
 /// Why a file, or an object in it, was refused. Displays as `file: field: problem`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

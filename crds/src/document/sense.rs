@@ -37,7 +37,7 @@ pub fn of_run(spec: &BenchmarkRunSpec) -> Vec<(String, String)> {
 pub(super) fn check(path: &str, spec: &Value) -> Vec<Remark> {
     let run = Run::read(spec);
     let mut found = Vec::new();
-    for list in ["arms", "workloads"] {
+    for list in ["arms", "workloads", "workloadRefs"] {
         found.extend(given_twice(path, list, &spec[list]));
     }
     if let [first, others @ ..] = run.baselines.as_slice() {
@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
         let baselines = items(&spec["arms"]).enumerate().filter(|(_, arm)| arm["baseline"] == Value::Bool(true));
         Self {
             arms: names(&spec["arms"]),
-            workloads: names(&spec["workloads"]),
+            workloads: [names(&spec["workloads"]), names(&spec["workloadRefs"])].concat(),
             baselines: baselines.map(|(index, arm)| (index, arm["name"].as_str().unwrap_or_default())).collect(),
             gates: &spec["gates"],
         }

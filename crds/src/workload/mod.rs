@@ -388,7 +388,11 @@ const RUN_RULES: &[Rule] = &[
 
 /// Rules about the workloads of a run, for the schema of its spec, and of a job, which has the same `workloads` and `parallelism`.
 pub(crate) fn add_run_rules(schema: &mut Schema) {
-    RUN_RULES.iter().for_each(|rule| rules::add(schema, rule.field, rule.holds, rule.otherwise));
+    // Of workloads that a run names the same is asked when they are known.
+    let mut add = |field: &str, holds: &str, otherwise: &str| {
+        rules::add(schema, field, &format!("!has(self.workloads) || {holds}"), otherwise);
+    };
+    RUN_RULES.iter().for_each(|rule| add(rule.field, &format!("({})", rule.holds), rule.otherwise));
     // For some API, every workload loads it, or is refused anyway because it has no family.
     let of_one_api = |api: &Api| {
         let able = given("w", all().filter(|family| family.facts().loads.contains(api))).join(" || ");
@@ -396,16 +400,11 @@ pub(crate) fn add_run_rules(schema: &mut Schema) {
         format!("self.workloads.all(w, {able} || !({some}))")
     };
     let one_api: Vec<String> = Api::ALL.iter().map(of_one_api).collect();
-    rules::add(
-        schema,
-        ".workloads",
-        &one_api.join(" || "),
-        "workloads of one run must speak one protocol: split the run",
-    );
+    add(".workloads", &one_api.join(" || "), "workloads of one run must speak one protocol: split the run");
     for family in all() {
         for rule in family.facts().run_rules {
             let holds = format!("self.workloads.all(w, !has(w.{}) || ({}))", family.field(), rule.holds);
-            rules::add(schema, rule.field, &holds, rule.otherwise);
+            add(rule.field, &holds, rule.otherwise);
         }
     }
 }

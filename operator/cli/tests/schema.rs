@@ -231,7 +231,9 @@ fn what_validate_takes_fits_the_schemas_of_kinds_and_slips_do_not() {
     assert_eq!(why(&schema, &run(json!({ "arms": [arm], "workloads": [workload] }))), None);
     for (spec, part) in [
         (json!({ "arms": [arm], "workloads": [workload], "arm": 1 }), "nothing fits"),
-        (json!({ "arms": [arm] }), "is missing"),
+        (json!({ "workloads": [workload] }), "is missing"),
+        (json!({ "arms": [arm] }), "is not one of oneOf"),
+        (json!({ "arms": [arm], "workloads": [workload], "workloadRefs": [{ "name": "put" }] }), "is not one of oneOf"),
         (json!({ "arms": [], "workloads": [workload] }), "out of bounds"),
         (json!({ "arms": [arm], "workloads": [workload], "isolation": "Fersh" }), "not allowed"),
         (json!({ "arms": [arm], "workloads": [workload], "trials": { "timeout": "5" } }), "out of bounds"),

@@ -40,8 +40,8 @@ pub trait Kind:
     fn unreadable(message: &str, stamp: &Stamp) -> Value;
 }
 
-/// A kind that others name.
-pub trait Named: Kind {
+/// A kind that others name. It need not have a controller.
+pub trait Named: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned {
     /// The reason of whoever names one that is not there.
     const MISSING: &'static str;
     /// The reason of whoever names one that is wrong in itself.
@@ -123,15 +123,16 @@ pub async fn latest<K: Kind>(seen: &K, context: &Context) -> Result<Option<K>, E
 /// An object that another one names: it is there, nobody is deleting it, and it can be read. The inner error is the user's to mend.
 pub async fn find<K: Named>(name: &str, namespace: &str, context: &Context) -> Result<Result<K, Trouble>, Error> {
     let api = Api::<Guarded<K>>::namespaced(context.client.clone(), namespace);
-    Ok(match api.get_opt(name).await.tried(|| format!("get {} {name}", K::NAME))? {
+    let kind = K::kind(&());
+    Ok(match api.get_opt(name).await.tried(|| format!("get {kind} {name}"))? {
         Some(DeserializeGuard(Ok(object))) if object.meta().deletion_timestamp.is_none() => Ok(object),
         Some(DeserializeGuard(Err(invalid))) => Err(Trouble {
             reason: K::INVALID,
-            message: format!("{}/{name} cannot be read by this version: {}", K::NAME, invalid.error),
+            message: format!("{kind}/{name} cannot be read by this version: {}", invalid.error),
         }),
         _ => Err(Trouble {
             reason: K::MISSING,
-            message: format!("there is no {}/{name} in namespace {namespace}: create it", K::NAME),
+            message: format!("there is no {kind}/{name} in namespace {namespace}: create it"),
         }),
     })
 }

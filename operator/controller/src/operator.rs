@@ -24,12 +24,13 @@ use storebench_core::recurrence::SCHEDULE_LABEL;
 use storebench_core::suite::SUITE_LABEL;
 use storebench_crds::{
     Arm, BenchmarkBaseline, BenchmarkRun, BenchmarkRunSpec, BenchmarkSchedule, BenchmarkSuite, ControlPlane,
-    StorageService,
+    StorageService, WorkloadTemplate,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::{Archive, Context, Failures, Statuses};
 use crate::error::{self, Error};
+use crate::kind::Guarded;
 use crate::lease::LeaderElection;
 use crate::lock::lock;
 use crate::objects::{CONTROL_PLANE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, SERVICE_LABEL};
@@ -103,15 +104,19 @@ async fn until_installed(client: &Client, settings: &Settings, shown: &Shown) {
 async fn all_listable(client: &Client, settings: &Settings) -> Result<(), String> {
     listable::<StorageService>(client, settings).await?;
     listable::<ControlPlane>(client, settings).await?;
+    listable::<WorkloadTemplate>(client, settings).await?;
     listable::<BenchmarkRun>(client, settings).await?;
     listable::<BenchmarkBaseline>(client, settings).await?;
     listable::<BenchmarkSuite>(client, settings).await?;
     listable::<BenchmarkSchedule>(client, settings).await
 }
 
-async fn listable<K: kind::Kind>(client: &Client, settings: &Settings) -> Result<(), String> {
+async fn listable<K>(client: &Client, settings: &Settings) -> Result<(), String>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
+{
     let listed = scoped::<DeserializeGuard<K>>(client, settings).list(&ListParams::default().limit(1)).await;
-    listed.map(drop).map_err(|error| format!("{}s to be listable: {error}", K::NAME))
+    listed.map(drop).map_err(|error| format!("{}s to be listable: {error}", K::kind(&())))
 }
 
 fn scoped<K>(client: &Client, settings: &Settings) -> Api<K>
@@ -155,6 +160,7 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
         .watches_stream(children::<StatefulSet>(&client, &settings), labelled::<StatefulSet, run::Guarded>(RUN_LABEL))
         .watches_stream(events_of::<service::Guarded>(&client, &settings), naming(runs.clone(), planes.clone()))
         .watches_stream(events_of::<control_plane::Guarded>(&client, &settings), referring(runs.clone()))
+        .watches_stream(events_of::<Guarded<WorkloadTemplate>>(&client, &settings), loading(runs.clone()))
         .watches_stream(events_of::<kept::Guarded>(&client, &settings), held_against(runs.clone()))
         .reconcile_on(woken)
         .run(
@@ -356,6 +362,14 @@ fn referring(runs: Store<run::Guarded>) -> impl Fn(control_plane::Guarded) -> Ve
         let name = plane.name_any();
         let refers = |arm: &Arm| arm.control_plane_ref.as_ref().is_some_and(|named| named.name == name);
         unfinished(&runs, plane.namespace(), |spec| spec.arms.iter().any(refers))
+    }
+}
+
+/// The unfinished runs that take a workload from a template.
+fn loading(runs: Store<run::Guarded>) -> impl Fn(Guarded<WorkloadTemplate>) -> Vec<ObjectRef<run::Guarded>> {
+    move |template| {
+        let name = template.name_any();
+        unfinished(&runs, template.namespace(), |spec| spec.workload_refs.iter().any(|named| named.name == name))
     }
 }
 

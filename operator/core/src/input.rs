@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use storebench_crds::benchmark_suite::OnFailure;
 use storebench_crds::document::{InputError, Object, parse};
 use storebench_crds::external::External;
-use storebench_crds::{BenchmarkRun, BenchmarkSchedule, BenchmarkSuite};
+use storebench_crds::{BenchmarkRun, BenchmarkSchedule, BenchmarkSuite, Workload};
 
 use crate::control_plane::{self, ValidatedControlPlane};
 use crate::recurrence::{self, Made, Recurrence};
@@ -20,6 +20,8 @@ pub struct Input {
     pub services: Vec<ValidatedService>,
     /// The control planes, in the order written.
     pub control_planes: Vec<ValidatedControlPlane>,
+    /// The workloads of templates, under the names of these, in the order written.
+    pub workloads: Vec<Workload>,
     /// The runs, in the order written: those of a suite where it stands.
     pub runs: Vec<ValidatedRun>,
     /// The suites, in the order written.
@@ -143,6 +145,10 @@ pub fn load(files: &[(String, Vec<u8>)], current: &Path) -> Result<Input, InputE
             }
         }
     }
+    input.workloads.extend(objects.iter().filter_map(|(_, object)| match object {
+        Object::WorkloadTemplate(template) => Some(template.spec.named(object.name())),
+        _ => None,
+    }));
     for (file, object) in &objects {
         let problems = match object {
             Object::BenchmarkRun(run) => input.take_run(run, &refused),
@@ -153,7 +159,7 @@ pub fn load(files: &[(String, Vec<u8>)], current: &Path) -> Result<Input, InputE
                 input.baselines.push((name, baseline.spec.run_ref.name.clone()));
                 Vec::new()
             }
-            Object::StorageService(_) | Object::ControlPlane(_) => Vec::new(),
+            Object::StorageService(_) | Object::ControlPlane(_) | Object::WorkloadTemplate(_) => Vec::new(),
         };
         found.extend(problems.into_iter().map(|problem| in_file(file, problem)));
     }
@@ -162,8 +168,9 @@ pub fn load(files: &[(String, Vec<u8>)], current: &Path) -> Result<Input, InputE
 
 impl Input {
     fn take_run(&mut self, run: &BenchmarkRun, refused: &[(&'static str, String)]) -> Vec<Problem> {
-        let Self { services, control_planes, .. } = &*self;
-        let (validated, problems) = validate::all_problems(run, &Referable { services, control_planes, refused });
+        let Self { services, control_planes, workloads, .. } = &*self;
+        let (validated, problems) =
+            validate::all_problems(run, &Referable { services, control_planes, workloads, refused });
         self.runs.extend(validated);
         problems
     }

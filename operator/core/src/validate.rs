@@ -9,6 +9,7 @@ mod drivers;
 mod external;
 mod faults;
 mod gates;
+mod templates;
 
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ pub use crate::validated::{
     ValidatedService,
 };
 pub use drivers::{for_cluster, for_embedded, for_kubernetes};
+pub use templates::content;
 
 /// A problem with an object that fits its schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -144,6 +146,8 @@ pub struct Referable<'a> {
     pub services: &'a [ValidatedService],
     /// The control planes.
     pub control_planes: &'a [ValidatedControlPlane],
+    /// The workloads of templates, under the names of these.
+    pub workloads: &'a [Workload],
     /// Kind and name of objects that are there, but wrong in themselves: whoever refers to one is not wrong in that.
     pub refused: &'a [(&'static str, String)],
 }
@@ -155,16 +159,12 @@ impl Referable<'_> {
     }
 }
 
-/// Validates a run against the services and control planes it may refer to.
+/// Validates a run against what it may refer to.
 ///
 /// # Errors
 /// The first of [`all_problems`].
-pub fn run(
-    run: &BenchmarkRun,
-    services: &[ValidatedService],
-    control_planes: &[ValidatedControlPlane],
-) -> Result<ValidatedRun, Problem> {
-    let (validated, problems) = all_problems(run, &Referable { services, control_planes, refused: &[] });
+pub fn run(run: &BenchmarkRun, referable: &Referable<'_>) -> Result<ValidatedRun, Problem> {
+    let (validated, problems) = all_problems(run, referable);
     match (validated, problems.into_iter().next()) {
         (_, Some(problem)) => Err(problem),
         (Some(validated), None) => Ok(validated),
@@ -178,6 +178,16 @@ pub fn run(
 
 /// Validates a run: what can be planned, where nothing is wrong with it or with what it refers to; and everything that is.
 pub fn all_problems(run: &BenchmarkRun, referable: &Referable<'_>) -> (Option<ValidatedRun>, Vec<Problem>) {
+    let (resolved, problems) = templates::resolved(run, referable);
+    let (validated, problems) = match resolved {
+        Some(resolved) => problems_of_whole(&resolved, referable),
+        None => (None, problems),
+    };
+    (validated, problems.into_iter().map(|problem| templates::as_written(run, problem)).collect())
+}
+
+/// The same of a run that has its workloads in itself.
+fn problems_of_whole(run: &BenchmarkRun, referable: &Referable<'_>) -> (Option<ValidatedRun>, Vec<Problem>) {
     let name = run.metadata.name.clone().unwrap_or_default();
     let spec = &run.spec;
     let mut problems = Vec::new();

@@ -116,6 +116,10 @@ fn the_valid_files_write_every_field() {
             written(value["kind"].as_str().unwrap_or_default(), &value["spec"], &mut found);
         }
     }
-    let missing: Vec<&String> = known.difference(&found).collect();
+    // A template is written as a workload of a run, of which every field is written.
+    let of_workload =
+        |field: &str| field.strip_prefix("WorkloadTemplate.").map(|rest| format!("BenchmarkRun.workloads.{rest}"));
+    let missing: Vec<&String> =
+        known.difference(&found).filter(|field| of_workload(field).is_none_or(|same| !found.contains(&same))).collect();
     assert!(missing.is_empty(), "no file of good_input/ writes {missing:?}");
 }

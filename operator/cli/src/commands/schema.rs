@@ -30,6 +30,10 @@ fn of_kind(kind: &str) -> Value {
     let mut schema = schema::of_kind(kind).unwrap_or_default();
     let mut spec = schema["properties"]["spec"].take();
     for_editors(&mut spec);
+    if kind == "BenchmarkRun" {
+        // A rule in CEL, which editors do not know.
+        spec["oneOf"] = json!([{ "required": ["workloads"] }, { "required": ["workloadRefs"] }]);
+    }
     json!({
         "$schema": DIALECT,
         "$id": format!("https://{GROUP}/schema/{VERSION}/{}.json", kind.to_lowercase()),

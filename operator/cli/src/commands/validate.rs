@@ -200,6 +200,11 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
             count(plane.nodes as usize, "node")
         ))?;
     }
+    for workload in &input.workloads {
+        let family = workload.family().field();
+        let connections = count(workload.load.connections as usize, "connection");
+        console::print(format!("WorkloadTemplate/{}: valid: {family} on {connections}\n", workload.name))?;
+    }
     // What a file shares with others of its directory is shown by itself.
     let own = input.services.iter().filter(|_| scope.own == scope.files.len());
     let own: Vec<_> = if input.runs.is_empty() { own.collect() } else { input.services.iter().collect() };

@@ -40,6 +40,29 @@ fn two_stores_are_compared_and_nothing_is_left() {
 }
 
 #[test]
+fn a_saved_run_has_the_workload_of_its_template_and_can_be_run_again_as_it_stands() {
+    let world = World::new();
+    let text = one_arm("Redis", harness::version("redis"), REDIS_SET, "{ total: 500, connections: 5 }");
+    let (before, after) = text.split_once("  workloads:\n").unwrap();
+    let (_, trials) = after.split_once("  trials:").unwrap();
+    let template = format!(
+        "---\napiVersion: storebench.dev/v1alpha1\nkind: WorkloadTemplate\nmetadata: {{ name: agreed }}\n\
+         spec: {{ {REDIS_SET}, load: {{ total: 500, connections: 5 }} }}\n"
+    );
+    let by_template = format!("{before}  workloadRefs: [{{ name: agreed }}]\n  trials:{trials}{template}");
+    let file = world.write("run.yaml", &by_template);
+    let saved = world.data().with_file_name("saved");
+    let ran = Finished::of(world.storebench().arg("run").arg(file).arg("--save").arg(&saved).output().unwrap());
+    assert_eq!(ran.code, Some(3), "one arm without gates compares nothing: {}", ran.stderr);
+    let kept = saved.join("run/latest/run.yaml");
+    let written = std::fs::read_to_string(&kept).unwrap();
+    assert!(written.contains("name: agreed") && written.contains("total: 500"), "{written}");
+    assert!(!written.contains("workloadRefs") && !written.contains("WorkloadTemplate"), "{written}");
+    let again = Finished::of(world.storebench().arg("validate").arg(kept).output().unwrap());
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+}
+
+#[test]
 fn a_saved_report_reads_the_same() {
     let world = World::new();
     let file = world

@@ -33,20 +33,21 @@ pub const SERVICES_KEY: &str = "services.json";
 pub struct Head {
     /// The record without trials.
     pub record: RunRecord,
-    /// The services and control planes as they were; see [`super::references::References::identities`].
+    /// The services, control planes and templates of workloads as they were; see [`super::references::References::identities`].
     pub services: BTreeMap<String, Identity>,
     /// What the run is held against, as it was when the run began.
     pub baseline: Option<Baseline>,
 }
 
-/// A service or control plane at one moment.
+/// What a run refers to at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The object.
     pub uid: String,
     /// Its spec.
     pub generation: i64,
-    /// Of a Secret, which has no generation, what tells whether it was changed; see [`crate::secrets::content`].
+    /// Of a Secret, which has no generation, what tells whether it was changed; see [`crate::secrets::content`]. Of a template of a workload
+    /// the hash of that workload, which one that is written in a run has, too; see [`storebench_core::validate::content`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
 }

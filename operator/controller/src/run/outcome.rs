@@ -80,7 +80,7 @@ pub async fn begin(
         started_at: now.to_string(),
         duration_millis: 0,
         driver: Driver::Kubernetes,
-        spec: run.spec.clone(),
+        spec: references.run.spec.clone(),
         arms: arms.iter().map(|arm| arm_record(arm, clusters.get(&arm.name))).collect(),
         trials: Vec::new(),
         fingerprint: fingerprint::of(facts),

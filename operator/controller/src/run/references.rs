@@ -1,25 +1,29 @@
-//! What a run refers to: services, control planes and clusters, read from the API server and validated.
+//! What a run refers to: services, control planes, clusters and workloads, read from the API server and validated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Resource, ResourceExt as _};
 use ring::hmac;
-use storebench_core::archive::COMPONENT_LABEL;
+use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
 use storebench_core::trial::kills;
-use storebench_core::validate::{self, ExternalStore, ValidatedArm, ValidatedRun, ValidatedService};
-use storebench_crds::{BenchmarkRun, ControlPlane, Isolation, StorageService};
+use storebench_core::validate::{
+    self, ExternalStore, Referable, ValidatedArm, ValidatedRun, ValidatedService, content,
+};
+use storebench_crds::workload_template::WorkloadRef;
+use storebench_crds::{BenchmarkRun, ControlPlane, Isolation, StorageService, Workload, WorkloadTemplate};
 
 use super::clusters::{self, Cluster};
-use super::observe::Identity;
+use super::observe::{Identity, head};
 use super::step::Members;
 use crate::context::Context;
 use crate::error::Error;
 use crate::health::Trouble;
 use crate::kind::{self, Named};
 use crate::objects::{
-    self, COMPANION, CONTROL_PLANE, CONTROL_PLANE_LABEL, Labels, SERVICE_LABEL, STORE, control_plane, names, store,
+    self, COMPANION, CONTROL_PLANE, CONTROL_PLANE_LABEL, Labels, Owner, SERVICE_LABEL, STORE, control_plane, names,
+    store,
 };
 use crate::secrets;
 
@@ -28,7 +32,8 @@ use crate::secrets;
 pub struct References {
     /// The run, planned.
     pub run: ValidatedRun,
-    /// The services and control planes as they are now, by kind and name; a service by its name alone.
+    /// The services and control planes as they are now, and until the run has begun the templates of its workloads, by kind and name; a service by
+    /// its name alone.
     pub identities: BTreeMap<String, Identity>,
     /// How the clusters that are there already are reached, by arm.
     pub clusters: BTreeMap<String, Cluster>,
@@ -63,6 +68,10 @@ pub async fn dereference(
         clusters: BTreeMap::new(),
         certificates: BTreeSet::new(),
     };
+    let workloads = match reader.workloads(run).await? {
+        Ok(workloads) => workloads,
+        Err(problem) => return Ok(Err(problem)),
+    };
     for arm in &run.spec.arms {
         let read = match (&arm.service_ref, &arm.control_plane_ref, &arm.kubeconfig_secret_ref) {
             (_, _, Some(secret)) => reader.cluster(&arm.name, &secret.name).await?,
@@ -77,7 +86,13 @@ pub async fn dereference(
     }
     let Reader { identities, services, control_planes, clusters, certificates, .. } = reader;
     let is_shared = run.spec.isolation == Isolation::Shared;
-    let valid = validate::run(run, &services, &control_planes);
+    let referable = Referable {
+        services: &services,
+        control_planes: &control_planes,
+        workloads: &workloads,
+        ..Referable::default()
+    };
+    let valid = validate::run(run, &referable);
     Ok(match valid.and_then(|run| validate::for_cluster(&run).map(|()| run)) {
         Ok(run) => Ok(References { run, identities, clusters, certificates, is_shared }),
         Err(problem) => Err(Problem { reason: "InvalidSpec", message: problem.to_string() }),
@@ -96,7 +111,36 @@ struct Reader<'a> {
     certificates: BTreeSet<String>,
 }
 
+impl Named for WorkloadTemplate {
+    const MISSING: &'static str = "WorkloadTemplateMissing";
+    const INVALID: &'static str = "InvalidWorkloadTemplate";
+}
+
 impl Reader<'_> {
+    /// The workloads that a run takes from templates: as they were when it began, whatever has become of the templates.
+    async fn workloads(&mut self, run: &BenchmarkRun) -> Result<Result<Vec<Workload>, Problem>, Error> {
+        if run.spec.workload_refs.is_empty() {
+            return Ok(Ok(Vec::new()));
+        }
+        let owner =
+            Owner::of(run, RUN_LABEL).ok_or(Error::Incomplete("a BenchmarkRun without name, uid or namespace"))?;
+        if let Some(head) = head(self.context, &owner).await? {
+            return Ok(Ok(head.record.spec.workloads));
+        }
+        let mut workloads = Vec::new();
+        for WorkloadRef { name } in &run.spec.workload_refs {
+            let template = match kind::find::<WorkloadTemplate>(name, self.namespace, self.context).await? {
+                Ok(template) => template,
+                Err(Trouble { reason, message }) => return Ok(Err(Problem { reason, message })),
+            };
+            let workload = template.spec.named(name);
+            let identity = Identity { content: Some(content(&workload)), ..identity(&template) };
+            self.identities.insert(format!("WorkloadTemplate/{name}"), identity);
+            workloads.push(workload);
+        }
+        Ok(Ok(workloads))
+    }
+
     async fn service(&mut self, arm: &str, name: &str) -> Result<Result<(), Problem>, Error> {
         if self.identities.contains_key(name) {
             return Ok(Ok(()));
@@ -256,6 +300,8 @@ impl References {
         let changed = self.identities.iter().find(|(name, now)| then.get(*name).is_some_and(|then| then != *now))?.0;
         let (object, reason) = match changed.split_once('/') {
             Some(("Secret", _)) => (changed.clone(), "SecretChanged"),
+            // Whoever had this operator's place before has begun the run with another one.
+            Some(("WorkloadTemplate", _)) => (changed.clone(), "WorkloadTemplateChanged"),
             Some(_) => (changed.clone(), "ControlPlaneChanged"),
             None => (format!("StorageService/{changed}"), "ServiceChanged"),
         };

@@ -16,9 +16,10 @@ use storebench_core::control_plane::{DEFAULT_VERSION, Placement, Validity, files
 use tokio::runtime::Runtime;
 
 /// What storebench defines, in the plural.
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 7] = [
     "storageservices",
     "controlplanes",
+    "workloadtemplates",
     "benchmarkruns",
     "benchmarkbaselines",
     "benchmarksuites",

@@ -18,5 +18,6 @@ mod pools;
 mod refused;
 mod secrets;
 mod suites;
+mod templates;
 mod upgraded;
 mod world;

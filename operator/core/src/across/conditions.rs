@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::record::{ArmRecord, RunRecord};
+use crate::validate::content;
 
 /// What a difference is one of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -82,10 +83,8 @@ impl Differences {
         add("parallelism", one.parallelism.to_string(), other.parallelism.to_string());
         for workload in &one.workloads {
             match other.workloads.iter().find(|other| other.name == workload.name) {
-                Some(same) if same != workload => {
-                    add(&format!("workload {}", workload.name), "as it was".into(), "asked otherwise".into());
-                }
-                _ => {}
+                Some(other) => add(&format!("workload {}", workload.name), content(workload), content(other)),
+                None => {}
             }
         }
         found.sort_by_key(|difference| difference.part);
