@@ -8,8 +8,6 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -439,27 +437,6 @@ fn what_is_lost_at_the_end_is_found_when_read_back() {
         }
         other => panic!("{other:?}"),
     }
-}
-
-#[test]
-fn counts_can_be_watched_while_it_runs() {
-    let redis = Redis::start(&[]);
-    let load = json!({ "connections": 2, "duration": "10s", "warmUp": "0s" });
-    let port = free_port();
-    let listen = format!("127.0.0.1:{port}");
-    let arguments = ["--metrics-listen", listen.as_str()];
-    let mut job = start(redis.port, workload(parameters("Set", "Resp2", 1), load), &arguments);
-    job.until(Phase::Measure);
-    thread::sleep(Duration::from_millis(500));
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let requests = text.lines().find_map(|line| line.strip_prefix("storebench_job_requests_total{workload=\"w\"} "));
-    let requests: u64 = requests.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
-    assert!(text.contains("storebench_job_phase{workload=\"w\",phase=\"measure\"} 1"), "{text}");
-    let operations = job.end().measured().operations;
-    assert!(requests > 0 && requests < operations, "{requests} of {operations}");
 }
 
 #[test]

@@ -164,6 +164,7 @@ func TestHelmAndKustomizeMakeTheSameObjects(t *testing.T) {
 		{"as it is", values{}, []string{"install"}, 20},
 		{"cluster-wide", values{"clusterWide": true}, []string{"cluster-wide"}, 22},
 		{"with policies", values{"policies": values{"enabled": true}}, []string{"install", "policies"}, 26},
+		{"with a PodMonitor", values{"podMonitor": values{"enabled": true}}, []string{"install", "monitoring"}, 21},
 		{"from a registry of one's own", registry, []string{"own-registry"}, 20},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -299,6 +300,20 @@ func TestValuesArriveInTheOperatorsPod(t *testing.T) {
 	}
 }
 
+func TestAPodMonitorIsWhereRunsAreAndHasTheLabelsThatAPrometheusWants(t *testing.T) {
+	given := values{"namespace": "runs", "podMonitor": values{"enabled": true, "labels": values{"release": "prometheus"}}}
+	for clusterWide, wanted := range map[bool]string{false: "", true: "any: true"} {
+		given["clusterWide"] = clusterWide
+		found := text(t, mustHelm(t, system, given)["PodMonitor runs/storebench-load"])
+		if !strings.Contains(found, "release: prometheus") || !strings.Contains(found, "app.kubernetes.io/part-of: storebench") {
+			t.Errorf("labels are lost:\n%s", found)
+		}
+		if has := strings.Contains(found, "namespaceSelector:"); has != clusterWide || !strings.Contains(found, wanted) {
+			t.Errorf("with clusterWide %v:\n%s", clusterWide, found)
+		}
+	}
+}
+
 func TestMistakesInValuesAreRefused(t *testing.T) {
 	for name, given := range map[string]values{
 		"clusterwide":      {"clusterwide": true},
@@ -319,7 +334,7 @@ func TestMistakesInValuesAreRefused(t *testing.T) {
 
 func TestHelmHasNothingToSayOfTheChart(t *testing.T) {
 	version := common.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
-	for _, given := range []values{{}, {"clusterWide": true, "policies": values{"enabled": true}}} {
+	for _, given := range []values{{}, {"clusterWide": true, "policies": values{"enabled": true}, "podMonitor": values{"enabled": true}}} {
 		result := lint.RunAll(folder, given, system, lint.WithKubeVersion(&version))
 		for _, message := range result.Messages {
 			if message.Severity >= support.WarningSev {

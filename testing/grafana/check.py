@@ -4,6 +4,7 @@
 check.py files                      their structure, and that every metric in the operator's source is used
 check.py live PROMETHEUS METRICS    every query of every dashboard and rule, through Prometheus at this URL, which scrapes
                                     what the file METRICS was saved from
+check.py load PROMETHEUS            every query of the dashboard of loads that go on, through a Prometheus that scrapes one
 
 Nothing but Python's own library. Prints one line for each failure."""
 import json
@@ -19,6 +20,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DASHBOARDS = sorted((ROOT / "grafana/dashboards").glob("*.json"))
 # Of servers. Whether their metrics are there, tests of the servers themselves ask.
 SERVICES = sorted((ROOT / "grafana/services").glob("*.json"))
+# Of loads that go on. That it asks for what they say, and for all of it, bench-jobs/tests/live.rs asks.
+OF_LOADS = "live.json"
 RULES = (ROOT / "grafana/rules/storebench.yaml").read_text()
 TELEMETRY = ROOT / "operator/controller/src/telemetry"
 METRICS = ROOT / "crds/src"
@@ -39,7 +42,8 @@ def fail(*words):
 
 
 def load():
-    return [(path.name, json.loads(path.read_text())) for path in DASHBOARDS]
+    """Dashboards of what the operator says."""
+    return [(path.name, json.loads(path.read_text())) for path in DASHBOARDS if path.name != OF_LOADS]
 
 
 def targets(dashboard):
@@ -103,13 +107,14 @@ def files():
     for name, dashboard in load():
         structure(name, dashboard)
         uids.add(dashboard["uid"])
-    if len(uids) != len(DASHBOARDS) or len(DASHBOARDS) != 4:
+    if len(uids) != 4:
         fail("wanted 4 dashboards with a uid each, found", sorted(uids))
-    for path in SERVICES:
+    for path in [*SERVICES, ROOT / "grafana/dashboards" / OF_LOADS]:
         made = json.loads(path.read_text())
         structure(path.name, made)
         if made["uid"] in uids:
             fail(path.name, "has the uid of another dashboard:", made["uid"])
+        uids.add(made["uid"])
 
 
 def structure(name, dashboard):
@@ -256,6 +261,34 @@ def of_kubernetes(url):
     return [one, {**one, "workload": ".*"}]
 
 
+def variables_have_values(url, name, known, chosen):
+    for variable in known.values():
+        if variable["type"] != "query":
+            continue
+        asked = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"])
+        selector = re.sub(r"\$(\w+)", lambda found: chosen[found[1]], asked[1])
+        if not any(asked[2] in series for series in ask(url, "series", **{"match[]": selector}) or []):
+            fail(name, "the variable", variable["name"], "has no values:", variable["definition"])
+
+
+def of_loads(url):
+    """The load that goes on, with one arm and workload and with all."""
+    dashboard = json.loads((ROOT / "grafana/dashboards" / OF_LOADS).read_text())
+    found = ask(url, "query", query='storebench_job_phase{phase="measure"} == 1')["result"]
+    if not found:
+        return fail("no load goes on")
+    one = {name: found[0]["metric"].get(name, f"<no label {name}>") for name in ("namespace", "run", "arm", "workload")}
+    for chosen in one, {**one, "arm": ".*", "workload": ".*"}:
+        for panel, target in targets(dashboard):
+            where = f"{OF_LOADS} `{panel['title']}` {target['refId']}:"
+            result = panel_has_data(url, where, target, chosen, "")
+            labels = set(re.findall(r"{{(\w+)}}", target.get("legendFormat", "")))
+            if result and labels - set(result[0]["metric"]):
+                fail(where, "its legend wants", labels, "and there is", result[0]["metric"])
+        variables_have_values(url, OF_LOADS, variables(dashboard), chosen)
+    print(f"{2 * len(targets(dashboard))} queries were asked")
+
+
 def live(url, metrics):
     text = pathlib.Path(metrics).read_text()
     exported = set(re.findall(r"^(storebench_\w+)", text, re.M))
@@ -282,13 +315,7 @@ def live(url, metrics):
                 result = panel_has_data(url, where, target, chosen, text)
                 if result:
                     fields_exist(where, panel, result)
-            for variable in known.values():
-                if variable["type"] != "query":
-                    continue
-                asked = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"])
-                selector = re.sub(r"\$(\w+)", lambda found, chosen=chosen: chosen[found[1]], asked[1])
-                if not any(asked[2] in series for series in ask(url, "series", **{"match[]": selector}) or []):
-                    fail(name, "the variable", variable["name"], "has no values:", variable["definition"])
+            variables_have_values(url, name, known, chosen)
     for group in ask(url, "rules")["groups"]:
         for rule in group["rules"]:
             count += 1
@@ -303,6 +330,8 @@ if sys.argv[1:] == ["files"]:
     files()
 elif len(sys.argv) == 4 and sys.argv[1] == "live":
     live(sys.argv[2], sys.argv[3])
+elif len(sys.argv) == 3 and sys.argv[1] == "load":
+    of_loads(sys.argv[2])
 else:
     sys.exit(__doc__)
 for failure in failures:

@@ -41,7 +41,8 @@ struct Arguments {
     /// the last line of standard output.
     #[arg(long, value_name = "PATH", env = "BENCH_JOB_TERMINATION_MESSAGE")]
     termination_message: Option<PathBuf>,
-    /// Serve live counters at http://ADDRESS/metrics in OpenMetrics, such as 0.0.0.0:9464. Absent: not served.
+    /// Serve live figures at http://ADDRESS/metrics in OpenMetrics, such as 0.0.0.0:9464. Absent: not served. Where that cannot be done the
+    /// job goes on without.
     #[arg(long, value_name = "ADDRESS", env = "BENCH_JOB_METRICS_LISTEN")]
     metrics_listen: Option<SocketAddr>,
     /// What a job with `metersStrike` shows to the meters beside the members. Better given as a variable, since a command line can be read by
@@ -82,9 +83,11 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let report = Report::new(arguments.verbose);
     let board = Arc::new(Board::default());
     if let Some(address) = arguments.metrics_listen {
-        let served = scrape::serve(address, Arc::clone(&board))
-            .map_err(|error| anyhow::anyhow!("--metrics-listen {address}: {error}"))?;
-        report.tell(|| format!("metrics at http://{served}/metrics"));
+        match scrape::serve(address, Arc::clone(&board)) {
+            Ok(served) => report.tell(|| format!("metrics at http://{served}/metrics")),
+            // They are for whoever looks on; what is measured does not need them.
+            Err(error) => report.warn(&format!("no live figures: --metrics-listen {address}: {error}")),
+        }
     }
     // Connections are files, and so are those of a database. Where the hard limit is too low as well, connecting says so.
     service_kit::open_files::raise();

@@ -1,7 +1,8 @@
 //! What a scraper sees while the job runs, in OpenMetrics: requests, errors, wrong answers, the phase, latencies.
 //!
 //! Threads copy their counts into [`Live`] about every 50 ms; nothing on the hot path is shared. Counts cover the load
-//! phases, WarmUp and Measure, and never fall. The only label besides the phase is the workload's name.
+//! phases, WarmUp and Measure, and never fall. The only label besides the phase is the workload's name: run, arm and trial are
+//! labels of the pod, which whoever scrapes it knows.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -157,9 +158,16 @@ impl Entry {
 pub struct Board(Mutex<Vec<Entry>>);
 
 impl Board {
-    /// A workload begins, on threads that publish to `threads`.
+    /// A workload begins, on threads that publish to `threads`. One that begins anew goes on in the same series, which scrapers want once.
     pub fn begin(&self, workload: &str, threads: Vec<Arc<Live>>) {
-        self.entries().push(Entry { workload: workload.to_owned(), phase: Phase::Prepare, threads });
+        let mut entries = self.entries();
+        match entries.last_mut().filter(|entry| entry.workload == workload) {
+            Some(entry) => {
+                entry.phase = Phase::Prepare;
+                entry.threads.extend(threads);
+            }
+            None => entries.push(Entry { workload: workload.to_owned(), phase: Phase::Prepare, threads }),
+        }
     }
 
     /// The current workload enters a phase.
@@ -193,29 +201,30 @@ impl Board {
 impl Collector for Board {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let entries = self.entries();
+        let live = |what: &str| format!("{what}; a live figure of a trial that goes on, and not its result");
         type Pick = fn(&Totals) -> u64;
         let counters: [(&str, &str, Pick); 3] = [
             ("requests", "Requests answered in WarmUp and Measure", |totals| totals.operations),
             ("errors", "Requests that failed in WarmUp and Measure", |totals| totals.errors),
-            ("wrong_answers", "Answers that were wrong", |totals| totals.wrong),
+            ("wrong_answers", "Answers that were wrong in WarmUp and Measure", |totals| totals.wrong),
         ];
         for (name, help, pick) in counters {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            let mut family = encoder.encode_descriptor(name, &live(help), None, MetricType::Counter)?;
             for entry in entries.iter() {
                 ConstCounter::new(pick(&entry.totals())).encode(family.encode_family(&labels(entry))?)?;
             }
         }
-        let help = "1 for the phase that a workload is in, 0 for the others";
-        let mut family = encoder.encode_descriptor("phase", help, None, MetricType::Gauge)?;
+        let help = live("1 for the phase that a workload is in, 0 for the others");
+        let mut family = encoder.encode_descriptor("phase", &help, None, MetricType::Gauge)?;
         for entry in entries.iter() {
             for (phase, name) in PHASES {
                 let labels = [("workload", entry.workload.as_str()), ("phase", name)];
                 ConstGauge::new(i64::from(entry.phase == phase)).encode(family.encode_family(&labels)?)?;
             }
         }
-        let help = "Latency from send to answer";
+        let help = live("Latency from send to answer in WarmUp and Measure");
         let unit = Some(&Unit::Seconds);
-        let mut family = encoder.encode_descriptor("service_latency", help, unit, MetricType::Histogram)?;
+        let mut family = encoder.encode_descriptor("service_latency", &help, unit, MetricType::Histogram)?;
         for entry in entries.iter() {
             encode_latency(family.encode_family(&labels(entry))?, &entry.totals())?;
         }
@@ -255,6 +264,45 @@ mod tests {
         assert_eq!(Totals::of(&record).p99_nanos_max(&earlier), Some(1 << 16));
         record.served(40_000_000_000, 100);
         assert_eq!(Totals::of(&record).p99_nanos_max(&earlier), None);
+    }
+
+    #[test]
+    fn a_workload_that_begins_anew_goes_on_in_the_same_series() {
+        let board = Arc::new(Board::default());
+        let mut record = Record::default();
+        record.served(20_000, 5);
+        for _ in 0..2 {
+            let live = Arc::new(Live::default());
+            board.begin("put", vec![Arc::clone(&live)]);
+            Publisher::new(live).settle(&record);
+        }
+        let text = board.open_metrics();
+        let series = |name: &str| text.lines().filter(|line| line.starts_with(name)).collect::<Vec<_>>();
+        assert_eq!(series("storebench_job_requests_total"), ["storebench_job_requests_total{workload=\"put\"} 10"]);
+        assert_eq!(series("storebench_job_phase{").len(), PHASES.len(), "{text}");
+        board.begin("get", Vec::new());
+        assert_eq!(board.totals(), Totals::default(), "another workload counts anew");
+    }
+
+    #[test]
+    fn a_scraper_is_told_what_figures_are_and_that_they_are_no_result() {
+        let board = Arc::new(Board::default());
+        board.begin("put", Vec::new());
+        let text = board.open_metrics();
+        for (name, kind) in [
+            ("requests", "counter"),
+            ("errors", "counter"),
+            ("wrong_answers", "counter"),
+            ("phase", "gauge"),
+            ("service_latency_seconds", "histogram"),
+        ] {
+            let line = format!("# TYPE storebench_job_{name} {kind}");
+            assert!(text.lines().any(|found| found == line), "no line {line} in\n{text}");
+            let help = text.lines().find(|line| line.starts_with(&format!("# HELP storebench_job_{name} ")));
+            let help = help.unwrap_or_else(|| panic!("no help of {name} in\n{text}"));
+            assert!(help.contains("live figure of a trial that goes on, and not its result"), "{help}");
+        }
+        assert!(text.contains("# UNIT storebench_job_service_latency_seconds seconds\n"), "{text}");
     }
 
     #[test]

@@ -27,6 +27,10 @@
   {{- end -}}
 {{- end -}}
 {{- if eq $object.kind "Deployment" }}{{ include "storebench.adaptDeployment" . }}{{ end -}}
+{{- if eq $object.kind "PodMonitor" -}}
+  {{- $_ := set $object.metadata "labels" (merge (deepCopy $values.podMonitor.labels) $object.metadata.labels) -}}
+  {{- if $values.clusterWide }}{{ $_ := set $object.spec "namespaceSelector" (dict "any" true) }}{{ end -}}
+{{- end -}}
 {{- if eq $object.kind "ValidatingAdmissionPolicy" -}}
   {{- /* The first variable of these is the list of what is allowed. */ -}}
   {{- $lists := dict "storebench-allowed-images" $values.policies.imagePrefixes "storebench-allowed-endpoints" $values.policies.endpointHosts -}}

@@ -293,7 +293,7 @@ fn every_query_of_the_dashboard_has_its_metric_and_every_metric_its_query() {
     watching.wait_durable(1);
     // What has a sample for each of some databases has none where all is well: its type is told all the same.
     let said = metrics_at(port).replace("# TYPE ", "");
-    harness::dashboard::check("walsync.json", "walsync_", &said);
-    harness::dashboard::check_rules("walsync-rules.yaml", "walsync_", &said);
+    harness::dashboard::check("services/walsync.json", "walsync_", &said);
+    harness::dashboard::check_rules("services/walsync-rules.yaml", "walsync_", &said);
     watching.stop();
 }

@@ -1,28 +1,28 @@
-//! Whether the dashboard of a store asks for what that says, and for all of it.
+//! Whether a dashboard asks for what a program says, and for all of it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Fails unless `grafana/services/DASHBOARD` asks for each metric whose name begins with `prefix` that `exposition`, the text of
+/// Fails unless `grafana/DASHBOARD` asks for each metric whose name begins with `prefix` that `exposition`, the text of
 /// `/metrics`, has, and for no other.
 #[track_caller]
 pub fn check(dashboard: &str, prefix: &str, exposition: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../grafana/services").join(dashboard);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../grafana").join(dashboard);
     let asked = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let samples = exposition.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
     let (asked, said) = (metrics(prefix, &asked), metrics(prefix, &samples));
     assert!(!said.is_empty(), "nothing that begins with {prefix} in:\n{exposition}");
-    assert_eq!(asked, said, "{dashboard} asks for the left, and the server says the right");
+    assert_eq!(asked, said, "{dashboard} asks for the left, and the program says the right");
 }
 
-/// Fails unless every metric whose name begins with `prefix` that `grafana/services/RULES` asks for is one that `exposition` has.
+/// Fails unless every metric whose name begins with `prefix` that `grafana/RULES` asks for is one that `exposition` has.
 #[track_caller]
 pub fn check_rules(rules: &str, prefix: &str, exposition: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../grafana/services").join(rules);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../grafana").join(rules);
     let asked = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let (asked, said) = (metrics(prefix, &asked), metrics(prefix, exposition));
     let missing: Vec<_> = asked.difference(&said).collect();
-    assert!(asked.len() > 3 && missing.is_empty(), "{rules} asks for {missing:?}, which the server does not say");
+    assert!(asked.len() > 3 && missing.is_empty(), "{rules} asks for {missing:?}, which the program does not say");
 }
 
 /// Names of metrics in a text, without the endings that a histogram or a counter gives them.

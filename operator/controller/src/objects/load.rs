@@ -27,7 +27,10 @@ use crate::settings::Settings;
 pub const LOAD_CONTAINER: &str = "load";
 /// When the operator made the Job, RFC 3339 with milliseconds, which the API's own timestamps lack.
 pub const STARTED_ANNOTATION: &str = "storebench.dev/started-at";
-const METRICS_PORT: u16 = 9464;
+/// Where a load shows its live figures (`manifests/monitoring`).
+pub(super) const METRICS_PORT: u16 = 9464;
+/// Its name, by which it is found: a store beside the load may have a port that is called `metrics`.
+const METRICS_PORT_NAME: &str = "load-metrics";
 /// Where load pods agree on a common start.
 const BARRIER_PORT: u16 = 9466;
 const KUBECONFIG_DIRECTORY: &str = "/kubeconfig";
@@ -162,7 +165,7 @@ fn pod_template(
             .collect(),
         ),
         ports: Some(vec![ContainerPort {
-            name: Some("metrics".into()),
+            name: Some(METRICS_PORT_NAME.into()),
             container_port: i32::from(METRICS_PORT),
             ..ContainerPort::default()
         }]),

@@ -179,3 +179,5 @@ fn selector(labels: &Labels) -> LabelSelector {
 mod fixture;
 #[cfg(test)]
 mod reach_tests;
+#[cfg(test)]
+mod scraped_tests;

@@ -185,6 +185,18 @@ fn a_trials_store_lets_in_its_own_trial_and_nobody_who_looks_like_load_or_a_clie
     }
 }
 
+/// Prometheus is in a namespace that the operator does not know.
+#[test]
+fn whoever_scrapes_reaches_the_figures_of_a_load_and_nothing_else_of_a_trial() {
+    let objects = store(&owner(RUN_LABEL, "run"), "run-0-a");
+    let (member, load) = (role(objects.store.as_ref().unwrap()), load_pod(&load_of("run", "run-0-a", Vec::new())));
+    let prometheus = stranger(&[]);
+    assert!(reaches(&prometheus, &load, load::METRICS_PORT));
+    for (to, port) in [(&load, 9466), (&member, ETCD), (&member, METER_PORT)] {
+        assert!(!reaches(&prometheus, to, port), "reaches {:?} at {port}", to.labels);
+    }
+}
+
 #[test]
 fn a_service_that_stands_by_itself_lets_in_clients_and_the_load_of_a_run_that_names_it() {
     let objects = store(&owner(SERVICE_LABEL, "store"), "store");

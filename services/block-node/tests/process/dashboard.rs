@@ -12,7 +12,7 @@ fn every_query_of_the_dashboard_has_its_metric_and_every_metric_its_query() {
     run(async {
         publish(&publisher(&server, 0, 5)).await.unwrap();
         read_all(&server, 4).await;
-        harness::dashboard::check("block-node.json", "block_node_", &http(&server, "/metrics").await);
+        harness::dashboard::check("services/block-node.json", "block_node_", &http(&server, "/metrics").await);
     });
 }
 
@@ -21,5 +21,5 @@ fn every_alert_asks_for_a_metric_that_is_said() {
     let directory = harness::folder();
     let server = Server::start(directory.path(), &[]);
     let said = run(http(&server, "/metrics"));
-    harness::dashboard::check_rules("block-node-rules.yaml", "block_node_", &said);
+    harness::dashboard::check_rules("services/block-node-rules.yaml", "block_node_", &said);
 }

@@ -13,8 +13,8 @@ async fn every_query_of_the_dashboard_has_its_metric_and_every_metric_its_query(
     let leader = group.leader().await;
     group.client().await.put("k", "v").await.unwrap();
     let said = get(&group.addresses[leader - 1], "/metrics");
-    harness::dashboard::check("d-engine.json", "dengine_", &said);
-    harness::dashboard::check_rules("d-engine-rules.yaml", "dengine_", &said);
+    harness::dashboard::check("services/d-engine.json", "dengine_", &said);
+    harness::dashboard::check_rules("services/d-engine-rules.yaml", "dengine_", &said);
 }
 
 #[tokio::test]
