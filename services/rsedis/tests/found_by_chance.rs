@@ -229,3 +229,66 @@ fn numbers_of_json_may_be_out_of_range() {
         "EVAL return_tostring(cjson.decode('1e400')) 0",
     ]);
 }
+
+/// A listpack keeps a whole score as an integer, and ZSCAN tells what it keeps.
+#[test]
+fn zscan_tells_a_score_as_its_encoding_keeps_it() {
+    compare(&[
+        "ZADD zset 1e17 a -1e17 b 4611686018427387904 c 4611686018427388928 d 9007199254740993 e -0 f 0.1 g inf h",
+        "ZSCAN zset 0",
+        "ZRANGE zset 0 -1 WITHSCORES",
+        "EVAL return_redis.call('ZSCAN','zset','0') 0",
+        "CONFIG SET zset-max-listpack-entries 0",
+        "ZADD other 1e17 a",
+        "ZSCAN other 0",
+        "ZADD third -0 a",
+        "ZSCAN third 0",
+        "OBJECT ENCODING third",
+    ]);
+}
+
+/// It is for the command behind it, which need not run: one that is refused is one, too.
+#[test]
+fn client_caching_is_for_the_next_command_also_where_that_is_refused() {
+    let mut lines = vec!["CLIENT TRACKING ON OPTIN"];
+    for next in [
+        "PING",
+        "FOO",
+        "GET",
+        "CLIENT",
+        "CLIENT FOO",
+        "CLIENT CACHING",
+        "CLIENT CACHING NO",
+        "CLIENT SETNAME a_b",
+        "HELLO 9",
+        "EXEC",
+        "DISCARD",
+        "CLIENT TRACKING ON OPTIN",
+        "CLIENT TRACKING ON OPTIN OPTOUT",
+        "CLIENT TRACKING ON NOLOOP",
+        "CLIENT TRACKING ON OPTOUT",
+        "CLIENT TRACKINGINFO",
+        "CLIENT TRACKING OFF",
+        "CLIENT TRACKING ON OPTIN",
+        "MULTI",
+        "FOO",
+        "CLIENT TRACKINGINFO",
+        "EXEC",
+        "CLIENT CACHING YES",
+        "MULTI",
+        "CLIENT TRACKINGINFO",
+        "GET key",
+        "EXEC",
+        "CLIENT TRACKINGINFO",
+        "CLIENT CACHING YES",
+        "AUTH nobody nothing",
+    ] {
+        lines.extend(["CLIENT CACHING YES", next, "CLIENT TRACKINGINFO"]);
+    }
+    compare(&lines);
+}
+
+#[test]
+fn the_digests_of_no_keys_are_none() {
+    compare(&["DEBUG DIGEST-VALUE", "DEBUG DIGEST", "DEBUG DIGEST x"]);
+}

@@ -91,7 +91,7 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
             client.reply.simple(&digest);
             return Ok(());
         }
-        ("digest-value", 3..) => {
+        ("digest-value", 2..) => {
             client.reply.array(args.len() - 2);
             for name in args.from(2).iter() {
                 let digest = match server.find(client.database, &Key::new(name)) {

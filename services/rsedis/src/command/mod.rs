@@ -117,6 +117,7 @@ pub fn execute(server: &mut Server, client: &mut Session, args: Args<'_>) {
         }
         Err(failure) => {
             let failure = transactions::abort(server, client, args, failure);
+            tracking::end_caching(client, meant(args).map_or("", |command| command.name));
             refuse(server, client, &failure);
             if was_replica {
                 check_silence(client, args, replied);

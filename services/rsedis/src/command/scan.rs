@@ -4,7 +4,6 @@ use super::options::{integer, is};
 use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE, up_to_zero};
 use crate::glob;
 use crate::keyspace::Key;
-use crate::number::double_text;
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
@@ -139,7 +138,7 @@ fn scan_value(server: &mut Server, client: &mut Session, args: Args<'_>, of: fn(
                 visited += 1;
                 let member = member.to_vec();
                 if options.takes(&member) {
-                    found.extend([member, double_text(score)]);
+                    found.extend([member, zset.score_text(score)]);
                 }
             }),
             Value::String(_) | Value::List(_) | Value::Stream(_) => 0,

@@ -161,15 +161,19 @@ pub(super) fn remember(server: &mut Server, client: &mut Session, command: &Comm
     }
 }
 
-/// What is left to do when a command is done.
-pub(super) fn settle(server: &mut Server, client: &mut Session, command: &'static str) {
-    // CLIENT CACHING is for the command behind it, unless that is one of CLIENT's again.
+/// A command is over, whether it was refused or ran. CLIENT CACHING is for the one behind it, unless that is one of CLIENT's again.
+pub(super) fn end_caching(client: &mut Session, command: &str) {
     if let Some(tracking) = &mut client.tracking
         && !command.starts_with("client|")
         && client.transaction.is_none()
     {
         tracking.is_asked = false;
     }
+}
+
+/// What is left to do when a command is done.
+pub(super) fn settle(server: &mut Server, client: &mut Session, command: &'static str) {
+    end_caching(client, command);
     let most = server.settings.tracked_max;
     while most > 0
         && server.trackers.readers.len() > most
@@ -406,6 +410,7 @@ fn begin(server: &mut Server, client: &mut Session, mut wanted: Tracking, prefix
             return Err(overlap(other, b"another provided"));
         }
     }
+    wanted.is_asked = client.tracking.as_ref().is_some_and(|before| before.is_asked);
     wanted.prefixes = before;
     wanted.prefixes.extend(prefixes.iter().map(|prefix| prefix.to_vec()));
     if wanted.is_broadcast && wanted.prefixes.is_empty() {

@@ -168,6 +168,14 @@ impl Zset {
         }
     }
 
+    /// A score as text, as its encoding keeps it.
+    pub fn score_text(&self, score: f64) -> Vec<u8> {
+        match self {
+            Self::Packed(_) => packed_score(score),
+            Self::Tree(_) => double_text(score),
+        }
+    }
+
     /// Sets a member's score, which is not NaN.
     pub fn insert(&mut self, member: &[u8], score: f64, packing: &Packing) {
         if let Self::Packed(pack) = self {

@@ -159,7 +159,7 @@ pub const SURROUNDINGS: &[(&str, &[&str])] = &[
             "XPENDING Q g:1 - + 10",
             "XPENDING Q g:1 (D + 10 bob",
             "XPENDING Q g:1 IDLE 0 D D N",
-            "XPENDING Q g:1 IDLE G - + 10",
+            "XPENDING Q g:1 IDLE GI - + 10",
             "XPENDING Q g:1 - + G",
             "XPENDING Q nogroup - + 10",
             "XINFO CONSUMERS Q g:1",

@@ -60,6 +60,9 @@ const INTEGERS: &[&str] = &[
     "",
 ];
 
+/// Of these the ones that an idle time may reach on one server before it does on the other.
+const MILLISECONDS: &[&str] = &["1", "2", "16"];
+
 /// Words that mean something to some command.
 const OPTIONS: &[&str] = &[
     "NX",
@@ -167,9 +170,9 @@ pub fn checksum(bytes: &[u8]) -> u64 {
 
 /// A word of a template, filled in. `K` is a key, `S` `L` `E` `H` `Z` one that mostly has that type, `Y` a sorted set of one score, `Q` a
 /// stream; `V` a value, `M` a member or field, `I` an integer, `N` a small count, `F` a number with a fraction, `O` a double at its limits,
-/// `OO` one beyond, `G` an integer at its limits, `W` anything; `T` a time that has passed as milliseconds and is to come as seconds, `TM`
-/// one to come in milliseconds; `D` an identifier, `B` a bound of scores, `X` one of members, `P` what RESTORE reads, `C` a channel, `J` a
-/// pattern of them.
+/// `OO` one beyond, `G` an integer at its limits, `GI` one that no idle time is near, `W` anything; `T` a time that has passed as
+/// milliseconds and is to come as seconds, `TM` one to come in milliseconds; `D` an identifier, `B` a bound of scores, `X` one of members,
+/// `P` what RESTORE reads, `C` a channel, `J` a pattern of them.
 pub fn fill(random: &mut Random, word: &str) -> Vec<u8> {
     let typed = |random: &mut Random, kind: &str| {
         // Now and then a key of another type.
@@ -230,6 +233,12 @@ pub fn fill(random: &mut Random, word: &str) -> Vec<u8> {
         "O" => random.pick(DOUBLES).to_owned(),
         "OO" => random.pick(OUT_OF_RANGE).to_owned(),
         "G" => random.pick(INTEGERS).to_owned(),
+        "GI" => loop {
+            let text = random.pick(INTEGERS);
+            if !MILLISECONDS.contains(&text) {
+                break text.to_owned();
+            }
+        },
         "W" => match random.index(10) {
             0..=2 => return fill(random, "K"),
             3 => return fill(random, "Q"),
