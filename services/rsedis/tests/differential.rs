@@ -92,8 +92,9 @@ fn comparable(template: &str, reply: &[u8]) -> Vec<Vec<u8>> {
         template.strip_prefix("EVAL @").and_then(|rest| rest.split_once(" 0 ")).map_or(template, |(_, rest)| rest);
     let command = template.split(' ').next().unwrap();
     if matches!(template, "ACL LIST" | "ACL GETUSER U") {
-        // Rules that do not touch each other have no order.
-        let mut words: Vec<Vec<u8>> = reply.split(|byte| byte.is_ascii_whitespace()).map(<[u8]>::to_vec).collect();
+        // Rules that do not touch each other have no order, nor have those within brackets.
+        let is_between = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'(' | b')');
+        let mut words: Vec<Vec<u8>> = reply.split(is_between).map(<[u8]>::to_vec).collect();
         words.sort();
         return words;
     }

@@ -292,3 +292,22 @@ fn client_caching_is_for_the_next_command_also_where_that_is_refused() {
 fn the_digests_of_no_keys_are_none() {
     compare(&["DEBUG DIGEST-VALUE", "DEBUG DIGEST", "DEBUG DIGEST x"]);
 }
+
+/// Whatever BITOP or SETRANGE have made of it.
+#[test]
+fn a_damaged_hyperloglog_is_decoded_as_far_as_it_goes() {
+    compare(&[
+        "EVAL return_redis.call('SET','short','HYLL\\1'..string.rep('\\0',11)..'\\68\\154\\0\\132') 0",
+        "PFDEBUG DECODE short",
+        "PFDEBUG GETREG short",
+        "PFDEBUG TODENSE short",
+        "PFCOUNT short",
+        "PFMERGE other short",
+        "APPEND short @",
+        "PFDEBUG DECODE short",
+        "PFCOUNT short",
+        "EVAL return_redis.call('SET','none','HYLL\\1'..string.rep('\\0',11)) 0",
+        "PFDEBUG DECODE none",
+        "PFCOUNT none",
+    ]);
+}

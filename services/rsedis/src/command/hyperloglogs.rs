@@ -149,7 +149,7 @@ pub(super) fn pfdebug(server: &mut Server, client: &mut Session, args: Args<'_>)
             if !hll::is_sparse(&bytes) {
                 return Err(Failure::new("ERR HLL encoding is not sparse"));
             }
-            let words = hll::runs(&bytes)?.into_iter().map(|run| match (run.value, run.bytes) {
+            let words = hll::runs_as_written(&bytes).into_iter().map(|run| match (run.value, run.bytes) {
                 (0, 1) => format!("z:{}", run.length),
                 (0, _) => format!("Z:{}", run.length),
                 (value, _) => format!("v:{value},{}", run.length),

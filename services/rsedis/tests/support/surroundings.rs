@@ -152,7 +152,7 @@ pub const SURROUNDINGS: &[(&str, &[&str])] = &[
             "XACK Q g:1 D",
             "XDEL Q D",
             "XCLAIM Q g:1 bob 0 D IDLE 5000 TIME 9",
-            "XCLAIM Q g:1 bob 0 D IDLE 5000 RETRYCOUNT G",
+            "XCLAIM Q g:1 bob 0 D IDLE 5000 RETRYCOUNT GC",
             "XCLAIM Q g:1 bob 0 D LASTID D FORCE",
             "XAUTOCLAIM Q g:1 alice 0 D JUSTID",
             "XPENDING Q g:1",

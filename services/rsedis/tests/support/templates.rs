@@ -28,7 +28,6 @@ pub const TEMPLATES: &[(&str, &[&str])] = &[
             "GETEX S PERSIST",
             "GETEX S EXAT T PERSIST",
             "SETNX S V",
-            "SETEX S 100000 V",
             "PSETEX S 0 V",
             "APPEND S V",
             "STRLEN S",

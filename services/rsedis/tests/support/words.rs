@@ -168,11 +168,21 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     })
 }
 
+/// An integer at its limits, but for these.
+fn pick_but(random: &mut Random, excepted: &[&str]) -> String {
+    loop {
+        let text = random.pick(INTEGERS);
+        if !excepted.contains(&text) {
+            return text.to_owned();
+        }
+    }
+}
+
 /// A word of a template, filled in. `K` is a key, `S` `L` `E` `H` `Z` one that mostly has that type, `Y` a sorted set of one score, `Q` a
 /// stream; `V` a value, `M` a member or field, `I` an integer, `N` a small count, `F` a number with a fraction, `O` a double at its limits,
-/// `OO` one beyond, `G` an integer at its limits, `GI` one that no idle time is near, `W` anything; `T` a time that has passed as
-/// milliseconds and is to come as seconds, `TM` one to come in milliseconds; `D` an identifier, `B` a bound of scores, `X` one of members,
-/// `P` what RESTORE reads, `C` a channel, `J` a pattern of them.
+/// `OO` one beyond, `G` an integer at its limits, `GI` one that no idle time is near, `GC` one from which may be counted on (README), `W`
+/// anything; `T` a time that has passed as milliseconds and is to come as seconds, `TM` one to come in milliseconds; `D` an identifier, `B`
+/// a bound of scores, `X` one of members, `P` what RESTORE reads, `C` a channel, `J` a pattern of them.
 pub fn fill(random: &mut Random, word: &str) -> Vec<u8> {
     let typed = |random: &mut Random, kind: &str| {
         // Now and then a key of another type.
@@ -233,12 +243,8 @@ pub fn fill(random: &mut Random, word: &str) -> Vec<u8> {
         "O" => random.pick(DOUBLES).to_owned(),
         "OO" => random.pick(OUT_OF_RANGE).to_owned(),
         "G" => random.pick(INTEGERS).to_owned(),
-        "GI" => loop {
-            let text = random.pick(INTEGERS);
-            if !MILLISECONDS.contains(&text) {
-                break text.to_owned();
-            }
-        },
+        "GI" => pick_but(random, MILLISECONDS),
+        "GC" => pick_but(random, &["9223372036854775807"]),
         "W" => match random.index(10) {
             0..=2 => return fill(random, "K"),
             3 => return fill(random, "Q"),
