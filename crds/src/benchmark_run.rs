@@ -12,7 +12,9 @@ use crate::rules::{Rule, Rules};
 use crate::status::BenchmarkRunStatus;
 use crate::storage_service::Durability;
 use crate::workload::{self, Workload};
-use crate::workload_template::WorkloadRef;
+
+/// What names of workloads and, so that a run can name them, of templates must be.
+pub(crate) const NAME_PATTERN: &str = r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$";
 
 /// What a run as a whole must be; what concerns its workloads is added by [`workload::add_run_rules`].
 const RUN_RULES: &[Rule] = &[
@@ -210,6 +212,15 @@ pub struct BenchmarkRunSpec {
     /// When a finished run is deleted. Absent: never. Ignored by embedded runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<TimeToLive>,
+}
+
+/// A WorkloadTemplate that a run takes a workload from.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadRef {
+    /// The WorkloadTemplate's name, in the same namespace (embedded: in the same files). The workload has this name in the run.
+    #[schemars(regex(pattern = NAME_PATTERN), length(max = 40), extend("example" = "agreed-1-kib"))]
+    pub name: String,
 }
 
 fn one() -> u32 {

@@ -5,15 +5,13 @@
 
 use std::borrow::Cow;
 
-use kube::{CustomResource, KubeSchema};
+use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::benchmark_run::NAME_PATTERN;
 use crate::workload::{Load, Parameters, Workload};
-
-/// What names of workloads and, so that a run can name them, of templates must be.
-pub(crate) const NAME_PATTERN: &str = r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$";
 
 /// A workload without its name, which is that of the object.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,15 +92,6 @@ impl JsonSchema for WorkloadTemplateSpec {
         }
         schema
     }
-}
-
-/// A WorkloadTemplate that a run takes a workload from.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkloadRef {
-    /// The WorkloadTemplate's name, in the same namespace (embedded: in the same files). The workload has this name in the run.
-    #[schemars(regex(pattern = NAME_PATTERN), length(max = 40), extend("example" = "agreed-1-kib"))]
-    pub name: String,
 }
 
 #[cfg(test)]

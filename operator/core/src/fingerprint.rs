@@ -1,8 +1,9 @@
-//! Where a run ran, and a hash that tells whether two runs ran under the same conditions.
+//! Where a run ran, a hash that tells whether two runs ran under the same conditions, and one that tells whether two workloads ask the same.
 
 use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
+use storebench_crds::Workload;
 use storebench_crds::status::Fingerprint;
 
 /// The fingerprint of these facts: SHA-256 over `name=value` lines in the order of names, first 16 hexadecimal digits.
@@ -13,4 +14,12 @@ pub fn of(facts: BTreeMap<String, String>) -> Fingerprint {
     }
     let hash = hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     Fingerprint { hash, facts }
+}
+
+/// Tells what a workload asks from everything else that one could ask, whatever it is called and wherever it was written: SHA-256, first 16
+/// hexadecimal digits.
+pub fn of_workload(workload: &Workload) -> String {
+    let unnamed = Workload { name: String::new(), ..workload.clone() };
+    let text = serde_json::to_string(&unnamed).unwrap_or_default();
+    Sha256::digest(text)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }

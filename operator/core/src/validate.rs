@@ -26,7 +26,6 @@ pub use crate::validated::{
     ValidatedService,
 };
 pub use drivers::{for_cluster, for_embedded, for_kubernetes};
-pub use templates::content;
 
 /// A problem with an object that fits its schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

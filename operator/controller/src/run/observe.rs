@@ -47,7 +47,7 @@ pub struct Identity {
     /// Its spec.
     pub generation: i64,
     /// Of a Secret, which has no generation, what tells whether it was changed; see [`crate::secrets::content`]. Of a template of a workload
-    /// the hash of that workload, which one that is written in a run has, too; see [`storebench_core::validate::content`].
+    /// the hash of that workload, which one that is written in a run has, too; see [`storebench_core::fingerprint::of_workload`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
 }

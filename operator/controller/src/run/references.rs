@@ -7,11 +7,10 @@ use kube::{Resource, ResourceExt as _};
 use ring::hmac;
 use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
+use storebench_core::fingerprint;
 use storebench_core::trial::kills;
-use storebench_core::validate::{
-    self, ExternalStore, Referable, ValidatedArm, ValidatedRun, ValidatedService, content,
-};
-use storebench_crds::workload_template::WorkloadRef;
+use storebench_core::validate::{self, ExternalStore, Referable, ValidatedArm, ValidatedRun, ValidatedService};
+use storebench_crds::benchmark_run::WorkloadRef;
 use storebench_crds::{BenchmarkRun, ControlPlane, Isolation, StorageService, Workload, WorkloadTemplate};
 
 use super::clusters::{self, Cluster};
@@ -134,7 +133,7 @@ impl Reader<'_> {
                 Err(Trouble { reason, message }) => return Ok(Err(Problem { reason, message })),
             };
             let workload = template.spec.named(name);
-            let identity = Identity { content: Some(content(&workload)), ..identity(&template) };
+            let identity = Identity { content: Some(fingerprint::of_workload(&workload)), ..identity(&template) };
             self.identities.insert(format!("WorkloadTemplate/{name}"), identity);
             workloads.push(workload);
         }

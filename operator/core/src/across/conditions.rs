@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use crate::fingerprint::of_workload;
 use crate::record::{ArmRecord, RunRecord};
-use crate::validate::content;
 
 /// What a difference is one of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -82,9 +82,8 @@ impl Differences {
         add("isolation", format!("{:?}", one.isolation), format!("{:?}", other.isolation));
         add("parallelism", one.parallelism.to_string(), other.parallelism.to_string());
         for workload in &one.workloads {
-            match other.workloads.iter().find(|other| other.name == workload.name) {
-                Some(other) => add(&format!("workload {}", workload.name), content(workload), content(other)),
-                None => {}
+            if let Some(other) = other.workloads.iter().find(|other| other.name == workload.name) {
+                add(&format!("workload {}", workload.name), of_workload(workload), of_workload(other));
             }
         }
         found.sort_by_key(|difference| difference.part);

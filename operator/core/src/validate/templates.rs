@@ -4,19 +4,10 @@
 use std::borrow::Cow;
 
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 use storebench_crds::document::of_template;
-use storebench_crds::{BenchmarkRun, GROUP, VERSION, Workload};
+use storebench_crds::{BenchmarkRun, GROUP, VERSION};
 
 use super::{Problem, Referable, named};
-
-/// Tells what a workload asks from everything else that one could ask, whatever it is called and wherever it was written: SHA-256, first 16
-/// hexadecimal digits.
-pub fn content(workload: &Workload) -> String {
-    let unnamed = Workload { name: String::new(), ..workload.clone() };
-    let text = serde_json::to_string(&unnamed).unwrap_or_default();
-    Sha256::digest(text)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// The run with the workloads of the templates that it names. `None`: one of them is wrong in itself, or a problem was found.
 pub(super) fn resolved<'a>(
@@ -86,8 +77,11 @@ pub(super) fn as_written(run: &BenchmarkRun, problem: Problem) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use storebench_crds::Workload;
+
     use super::*;
     use crate::across::Differences;
+    use crate::fingerprint::of_workload;
     use crate::input::load;
     use crate::validate::ValidatedRun;
     use std::path::Path;
@@ -138,10 +132,10 @@ spec: {{ etcd: {{ operation: Put, valueBytes: {value_bytes} }}, load: {{ connect
     #[test]
     fn what_is_asked_has_one_hash_wherever_it_was_written_and_whatever_it_is_called() {
         let (inline, template, other) = (inline(), by_template(1024), by_template(2048));
-        let of = |run: &ValidatedRun| content(&run.spec.workloads[0]);
+        let of = |run: &ValidatedRun| of_workload(&run.spec.workloads[0]);
         assert_eq!((of(&inline).len(), of(&inline)), (16, of(&template)));
         assert_ne!(of(&template), of(&other));
-        assert_eq!(content(&Workload { name: "other".into(), ..inline.spec.workloads[0].clone() }), of(&inline));
+        assert_eq!(of_workload(&Workload { name: "other".into(), ..inline.spec.workloads[0].clone() }), of(&inline));
     }
 
     #[test]
@@ -155,7 +149,8 @@ spec: {{ etcd: {{ operation: Put, valueBytes: {value_bytes} }}, load: {{ connect
         assert!(differences(inline(), by_template(1024)).is_empty());
         let found = differences(by_template(1024), by_template(2048));
         assert_eq!(found.len(), 1, "{found:?}");
-        let both = [content(&by_template(1024).spec.workloads[0]), content(&by_template(2048).spec.workloads[0])];
+        let both =
+            [of_workload(&by_template(1024).spec.workloads[0]), of_workload(&by_template(2048).spec.workloads[0])];
         assert_eq!(
             (found[0].what.as_str(), [found[0].before.clone(), found[0].after.clone()]),
             ("workload agreed", both)
