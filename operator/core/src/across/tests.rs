@@ -417,6 +417,19 @@ fn an_invalid_run_stays_invalid_and_one_without_a_baseline_arm_has_the_earlier_r
     assert_eq!(held.result.message, "the run itself is Invalid");
 }
 
+/// Whatever name it has in both: a run may take it from a WorkloadTemplate, which may be changed between them.
+#[test]
+fn a_workload_of_the_same_name_that_asked_otherwise_differs_by_its_hash() {
+    let (before, mut after) = (run_of(1, &[]), run_of(2, &[]));
+    after.record.spec.workloads[0].load.connections += 1;
+    let differences = Differences::of(&before.record, &after.record).0;
+    let [found] = differences.as_slice() else { panic!("{differences:?}") };
+    let [one, other] = [&before, &after].map(|report| &report.record.spec.workloads[0]);
+    let hashes = [one, other].map(crate::fingerprint::of_workload);
+    assert_eq!((&found.what, [&found.before, &found.after]), (&format!("workload {}", one.name), hashes.each_ref()));
+    assert_ne!(hashes[0], hashes[1]);
+}
+
 #[test]
 fn a_tag_that_came_to_mean_another_image_is_no_control() {
     let (control, arm) = names();

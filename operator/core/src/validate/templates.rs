@@ -80,7 +80,6 @@ mod tests {
     use storebench_crds::Workload;
 
     use super::*;
-    use crate::across::Differences;
     use crate::fingerprint::of_workload;
     use crate::input::load;
     use crate::validate::ValidatedRun;
@@ -136,25 +135,6 @@ spec: {{ etcd: {{ operation: Put, valueBytes: {value_bytes} }}, load: {{ connect
         assert_eq!((of(&inline).len(), of(&inline)), (16, of(&template)));
         assert_ne!(of(&template), of(&other));
         assert_eq!(of_workload(&Workload { name: "other".into(), ..inline.spec.workloads[0].clone() }), of(&inline));
-    }
-
-    #[test]
-    fn two_runs_differ_by_what_their_templates_were_and_not_by_having_one() {
-        let record = |run: ValidatedRun| {
-            let mut record = crate::report::fixture::two_arms().record;
-            record.spec = run.spec;
-            record
-        };
-        let differences = |one, other| Differences::of(&record(one), &record(other)).0;
-        assert!(differences(inline(), by_template(1024)).is_empty());
-        let found = differences(by_template(1024), by_template(2048));
-        assert_eq!(found.len(), 1, "{found:?}");
-        let both =
-            [of_workload(&by_template(1024).spec.workloads[0]), of_workload(&by_template(2048).spec.workloads[0])];
-        assert_eq!(
-            (found[0].what.as_str(), [found[0].before.clone(), found[0].after.clone()]),
-            ("workload agreed", both)
-        );
     }
 
     #[test]
