@@ -20,6 +20,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 use storebench_core::archive::RUN_LABEL;
+use storebench_core::fingerprint;
 use storebench_core::recurrence::SCHEDULE_LABEL;
 use storebench_core::suite::SUITE_LABEL;
 use storebench_crds::{
@@ -240,7 +241,7 @@ fn build() -> String {
         tracing::warn!(%error, "the operator's own executable cannot be read");
         env!("CARGO_PKG_VERSION").into()
     });
-    Sha256::digest(executable)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    fingerprint::shortened(Sha256::digest(executable).as_ref())
 }
 
 /// Objects of a kind that users write, and the changes worth a look: a status that the operator wrote itself is none.

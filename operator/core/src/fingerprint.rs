@@ -12,8 +12,12 @@ pub fn of(facts: BTreeMap<String, String>) -> Fingerprint {
     for (name, value) in &facts {
         hash.update(format!("{name}={value}\n"));
     }
-    let hash = hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    Fingerprint { hash, facts }
+    Fingerprint { hash: shortened(hash.finalize().as_ref()), facts }
+}
+
+/// What tells one digest from every other: its first 16 hexadecimal digits.
+pub fn shortened(digest: &[u8]) -> String {
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Tells what a workload asks from everything else that one could ask, whatever it is called and wherever it was written: SHA-256, first 16
@@ -21,5 +25,5 @@ pub fn of(facts: BTreeMap<String, String>) -> Fingerprint {
 pub fn of_workload(workload: &Workload) -> String {
     let unnamed = Workload { name: String::new(), ..workload.clone() };
     let text = serde_json::to_string(&unnamed).unwrap_or_default();
-    Sha256::digest(text)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    shortened(Sha256::digest(text).as_ref())
 }

@@ -16,6 +16,7 @@ use storebench_crds::status::Verdict;
 use storebench_crds::template::TemplateMetadata;
 use storebench_crds::{BenchmarkRun, GROUP, VERSION};
 
+use crate::fingerprint;
 use crate::validate::Problem;
 
 /// The suite that a run belongs to.
@@ -295,7 +296,7 @@ fn labels(
 pub fn template_hash(suite: &BenchmarkSuite) -> String {
     // Maps are sorted, so that one template is always written alike.
     let text = serde_json::to_string(&suite.spec.template).unwrap_or_default();
-    Sha256::digest(text)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    fingerprint::shortened(Sha256::digest(text).as_ref())
 }
 
 /// What is to be done for a suite.

@@ -177,10 +177,9 @@ pub fn run(run: &BenchmarkRun, referable: &Referable<'_>) -> Result<ValidatedRun
 
 /// Validates a run: what can be planned, where nothing is wrong with it or with what it refers to; and everything that is.
 pub fn all_problems(run: &BenchmarkRun, referable: &Referable<'_>) -> (Option<ValidatedRun>, Vec<Problem>) {
-    let (resolved, problems) = templates::resolved(run, referable);
-    let (validated, problems) = match resolved {
-        Some(resolved) => problems_of_whole(&resolved, referable),
-        None => (None, problems),
+    let (validated, problems) = match templates::resolved(run, referable) {
+        Ok(resolved) => problems_of_whole(&resolved, referable),
+        Err(problems) => (None, problems),
     };
     (validated, problems.into_iter().map(|problem| templates::as_written(run, problem)).collect())
 }

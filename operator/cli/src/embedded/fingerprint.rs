@@ -115,7 +115,7 @@ fn digest(path: &Path) -> Option<String> {
     let mut buffer = vec![0; 1 << 20];
     loop {
         match file.read(&mut buffer).ok()? {
-            0 => return Some(hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()),
+            0 => return Some(fingerprint::shortened(hash.finalize().as_ref())),
             count => hash.update(&buffer[..count]),
         }
     }

@@ -9,15 +9,16 @@ use storebench_crds::{BenchmarkRun, GROUP, VERSION};
 
 use super::{Problem, Referable, named};
 
-/// The run with the workloads of the templates that it names. `None`: one of them is wrong in itself, or a problem was found.
+/// The run with the workloads of the templates that it names, or what is wrong with how it names them: nothing, where a template is wrong in itself.
 pub(super) fn resolved<'a>(
     run: &'a BenchmarkRun,
     referable: &Referable<'_>,
-) -> (Option<Cow<'a, BenchmarkRun>>, Vec<Problem>) {
+) -> Result<Cow<'a, BenchmarkRun>, Vec<Problem>> {
     if run.spec.workload_refs.is_empty() {
-        return (Some(Cow::Borrowed(run)), Vec::new());
+        return Ok(Cow::Borrowed(run));
     }
     let name = run.metadata.name.clone().unwrap_or_default();
+    let problem = |field, text| Problem { object: format!("BenchmarkRun/{name}"), field, text };
     let mut problems = Vec::new();
     let mut workloads = Vec::new();
     for (index, wanted) in run.spec.workload_refs.iter().enumerate() {
@@ -26,15 +27,11 @@ pub(super) fn resolved<'a>(
         }
         match named(referable.workloads, &wanted.name, "WorkloadTemplate", |workload| &workload.name) {
             Ok(workload) => workloads.push(workload.clone()),
-            Err(text) => problems.push(Problem {
-                object: format!("BenchmarkRun/{name}"),
-                field: format!("spec.workloadRefs[{index}].name"),
-                text,
-            }),
+            Err(text) => problems.push(problem(format!("spec.workloadRefs[{index}].name"), text)),
         }
     }
     if workloads.len() < run.spec.workload_refs.len() {
-        return (None, problems);
+        return Err(problems);
     }
     let mut spec = run.spec.clone();
     spec.workload_refs.clear();
@@ -43,15 +40,9 @@ pub(super) fn resolved<'a>(
     let whole = json!({
         "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "BenchmarkRun", "metadata": { "name": name }, "spec": spec,
     });
-    if let Err(found) = of_template::<BenchmarkRun>("BenchmarkRun", whole) {
-        let object = format!("BenchmarkRun/{name}");
-        return (
-            None,
-            found.into_iter().map(|(field, text)| Problem { object: object.clone(), field, text }).collect(),
-        );
-    }
-    let resolved = BenchmarkRun { metadata: run.metadata.clone(), spec, status: None };
-    (Some(Cow::Owned(resolved)), Vec::new())
+    of_template::<BenchmarkRun>("BenchmarkRun", whole)
+        .map_err(|found| Vec::from_iter(found.into_iter().map(|(field, text)| problem(field, text))))?;
+    Ok(Cow::Owned(BenchmarkRun { metadata: run.metadata.clone(), spec, status: None }))
 }
 
 /// The same problem said of what the user wrote: of a workload, where it is a template's.
