@@ -10,6 +10,7 @@ MEMBER_SEEDS ?= 1000
 SECONDS_EACH ?= 60
 # Each takes four minutes at most where nothing stands still: what does is named, and does not take the time of all the others.
 LIMITED := timeout --verbose 12m
+CONFORMANCE := api-rules gitops release linearizability d-engine block-node block-node-java etcd-durability etcd-durability-3 etcd-suite
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,10 +21,12 @@ $(STOREBENCH): FORCE
 demo: ## five minutes: compare real stores on this machine, end with a report
 	testing/demo $(DEMO_PACKAGES)
 
-# Most tests wait for processes and for disks: two at a time on each core.
-test: ## every test that needs no cluster (fetches the peers it needs)
+# Most tests wait for processes and for disks: two at a time on each core. .config/nextest.toml names those that need a machine alone.
+test: ## every test that needs no cluster (fetches the peers and cargo-nextest)
 	peers/fetch
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo test --release --workspace --no-fail-fast
+	command -v cargo-nextest >/dev/null || .ci/install-cargo-tool nextest
+	cargo test --quiet --release --workspace --doc
+	NEXTEST_TEST_THREADS=$${NEXTEST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo nextest run --release --workspace
 
 lint: ## formatting, clippy, fuzz targets, dashboards, licences and duplicates
 	grafana/generate --check && python3 testing/grafana/check.py files
@@ -40,16 +43,19 @@ unsafe: ## the one crate with unsafe code, under Valgrind (needs valgrind; servi
 peers: ## fetch every peer store and tool, without root
 	peers/fetch
 
-conformance: $(STOREBENCH) ## what other people's rules and tools say of us: Kubernetes' validation, GitOps tools, etcd's client
-	$(LIMITED) testing/api-rules/test
-	$(LIMITED) testing/gitops/test
+# With -j2 in half the time; -O keeps what each prints together.
+conformance: $(CONFORMANCE:%=conformance-%) ## what other people's rules and tools say of us: Kubernetes' validation, GitOps tools, etcd's client (-j2 -O)
+conformance-api-rules conformance-gitops conformance-linearizability conformance-block-node conformance-block-node-java: conformance-%: $(STOREBENCH)
+	$(LIMITED) testing/$(subst -java,/java,$*)/test
+conformance-release: $(STOREBENCH)
 	$(LIMITED) release/check
-	$(LIMITED) testing/linearizability/test
+conformance-d-engine: $(STOREBENCH)
 	$(LIMITED) testing/d-engine/test 8
-	$(LIMITED) testing/block-node/test
-	$(LIMITED) testing/block-node/java/test
+conformance-etcd-durability: $(STOREBENCH)
 	$(LIMITED) testing/etcd-durability/test 20 target/release/rusd
+conformance-etcd-durability-3: $(STOREBENCH)
 	$(LIMITED) testing/etcd-durability/test 10 target/release/rusd 3
+conformance-etcd-suite: $(STOREBENCH)
 	$(LIMITED) testing/etcd-suite/test target/release/rusd
 
 generate: ## what is generated from the types and checked in: YAML of the CRDs, reference, schema of results, recorded statuses
@@ -89,5 +95,5 @@ e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw 
 release: ## what a release consists of, up to the push: programs, images, chart, plugin (long; release/README.md)
 	release/build
 
-.PHONY: help demo test unsafe lint generate peers release conformance simulate fuzz bench e2e e2e-full FORCE
+.PHONY: help demo test unsafe lint generate peers release conformance $(CONFORMANCE:%=conformance-%) simulate fuzz bench e2e e2e-full FORCE
 FORCE:
