@@ -241,6 +241,14 @@ fn what_validate_takes_fits_the_schemas_of_kinds_and_slips_do_not() {
         let said = why(&schema, &run(spec.clone())).unwrap_or_else(|| panic!("{spec} fits"));
         assert!(said.contains(part), "{said}");
     }
+    let template = |letters: usize| {
+        let spec = json!({ "etcd": { "operation": "Put" }, "load": load });
+        let metadata = json!({ "name": "a".repeat(letters) });
+        json!({ "apiVersion": "storebench.dev/v1alpha1", "kind": "WorkloadTemplate", "metadata": metadata, "spec": spec })
+    };
+    let schema = of_kind(&world, "workloadtemplate");
+    assert_eq!(why(&schema, &template(40)), None);
+    assert!(why(&schema, &template(41)).unwrap().contains("metadata.name"), "workloads have no longer names");
     let unknown = Finished::of(world.storebench().args(["schema", "Pod"]).output().unwrap());
     unknown.error(&["`Pod` has no schema: write `result` or one of StorageService"]);
 }

@@ -25,7 +25,7 @@ pub use crate::validated::{
     ExternalStore, ForeignCluster, Room, STATED_BY_USER, Target, ValidatedArm, ValidatedControlPlane, ValidatedRun,
     ValidatedService,
 };
-pub use drivers::{for_cluster, for_embedded, for_kubernetes};
+pub use drivers::{for_cluster, for_embedded, for_kubernetes, of_workload, too_much_for};
 
 /// A problem with an object that fits its schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -181,7 +181,9 @@ pub fn all_problems(run: &BenchmarkRun, referable: &Referable<'_>) -> (Option<Va
         Ok(resolved) => problems_of_whole(&resolved, referable),
         Err(problems) => (None, problems),
     };
-    (validated, problems.into_iter().map(|problem| templates::as_written(run, problem)).collect())
+    let workload_refs = run.spec.workload_refs.clone();
+    let validated = validated.map(|validated| ValidatedRun { workload_refs, ..validated });
+    (validated, problems.into_iter().map(|problem| templates::as_written(&run.spec.workload_refs, problem)).collect())
 }
 
 /// The same of a run that has its workloads in itself.
@@ -246,7 +248,7 @@ fn problems_of_whole(run: &BenchmarkRun, referable: &Referable<'_>) -> (Option<V
         // The last one, so that what is told of the first arm that is not the baseline is told of one that was asked for.
         arms.push(ValidatedArm { name: NOISE_FLOOR.into(), baseline: false, ..baseline });
     }
-    (is_complete.then(|| ValidatedRun { name, spec: spec.clone(), arms }), problems)
+    (is_complete.then(|| ValidatedRun { name, spec: spec.clone(), arms, workload_refs: Vec::new() }), problems)
 }
 
 const SERVICE: &str = "serviceRef.name";

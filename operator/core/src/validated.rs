@@ -5,7 +5,7 @@ use std::time::Duration;
 use storebench_crds::ControlPlaneSpec;
 use storebench_crds::DurationText;
 use storebench_crds::Workload;
-use storebench_crds::benchmark_run::BenchmarkRunSpec;
+use storebench_crds::benchmark_run::{BenchmarkRunSpec, WorkloadRef};
 use storebench_crds::engine::{DurabilityClass, Engine, Protocol};
 use storebench_crds::external::External;
 use storebench_crds::storage_service::{Durability, StorageServiceSpec};
@@ -22,6 +22,8 @@ pub struct ValidatedRun {
     pub spec: BenchmarkRunSpec,
     /// The arms, in the spec's order.
     pub arms: Vec<ValidatedArm>,
+    /// The templates that the workloads are of, one for each; empty where they were written in the run.
+    pub workload_refs: Vec<WorkloadRef>,
 }
 
 impl ValidatedRun {
@@ -61,24 +63,6 @@ impl ValidatedRun {
         let values = units::bytes(bytes);
         Some(format!(
             "{name} writes up to {values} of values into each store (keySpace × valueBytes); keys, logs and earlier values come on top"
-        ))
-    }
-
-    /// More values than a machine has room for, as a field and what is wrong with it: in memory, where a store keeps them there, or on its disk.
-    pub fn too_much_for(&self, room: &Room) -> Option<(String, String)> {
-        let (index, bytes) = self.largest_key_space()?;
-        let keeps_in_memory = |service: &ValidatedService| service.engine.protocol == Protocol::Redis;
-        let is_in_memory = self.arms.iter().filter_map(ValidatedArm::service).any(keeps_in_memory);
-        let memory = room.memory_bytes.filter(|_| is_in_memory).map(|free| (free, "memory to spare"));
-        let disk = room.disk_bytes.map(|free| (free, "room on its disk"));
-        let (free, of_what) = memory.into_iter().chain(disk).find(|(free, _)| *free < bytes)?;
-        let family = self.spec.workloads[index].family().field();
-        let (values, free) = (units::bytes(bytes), units::bytes(free));
-        Some((
-            format!("BenchmarkRun/{} spec.workloads[{index}].{family}.keySpace", self.name),
-            format!(
-                "× valueBytes are {values} of values in each store, and this machine has {free} of {of_what}: lower one of both"
-            ),
         ))
     }
 

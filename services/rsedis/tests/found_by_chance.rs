@@ -311,3 +311,25 @@ fn a_damaged_hyperloglog_is_decoded_as_far_as_it_goes() {
         "PFCOUNT none",
     ]);
 }
+
+#[test]
+fn a_sorted_set_that_was_sorted_is_unpacked() {
+    compare(&[
+        "ZADD z 1 a -0 b",
+        "ZRANGE z 0 -1 WITHSCORES",
+        "OBJECT ENCODING z",
+        "SORT z BY nosort LIMIT x y",
+        "OBJECT ENCODING z",
+        "SORT_RO z ALPHA",
+        "OBJECT ENCODING z",
+        "ZADD z -0 c",
+        "ZRANGE z 0 -1 WITHSCORES",
+        "DUMP z",
+        "ZADD other 1 a",
+        "SORT other BY nosort LIMIT 0 0 STORE list",
+        "OBJECT ENCODING other",
+        "ZADD third 1 a",
+        "SORT third",
+        "OBJECT ENCODING third",
+    ]);
+}

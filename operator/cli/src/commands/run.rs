@@ -10,7 +10,7 @@ use storebench_core::input::{Input, InputErrors};
 use storebench_core::judgement::{available, judge, worth_measuring};
 use storebench_core::record::{FailureCause, RunRecord};
 use storebench_core::report::Report;
-use storebench_core::validate::ValidatedRun;
+use storebench_core::validate::{ValidatedRun, too_much_for};
 use storebench_crds::DurationText;
 use storebench_crds::benchmark_run::Isolation;
 use storebench_crds::document::InputError;
@@ -103,8 +103,8 @@ fn run_all(
         }
         let progress = Progress::new(run, arguments.quiet);
         // Whoever did not mean it need not wait for the report.
-        let too_much = run.too_much_for(&embedded::room(Some(&options.data_directory)));
-        let too_much = too_much.map(|(field, problem)| format!("{field} {problem}"));
+        let too_much = too_much_for(run, &embedded::room(Some(&options.data_directory)));
+        let too_much = too_much.map(embedded::place_and_text).map(|(field, problem)| format!("{field} {problem}"));
         unranked(run)
             .iter()
             .chain(&run.few_trials())

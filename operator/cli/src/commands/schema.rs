@@ -43,7 +43,7 @@ fn of_kind(kind: &str) -> Value {
         "properties": {
             "apiVersion": { "const": format!("{GROUP}/{VERSION}") },
             "kind": { "const": kind },
-            "metadata": metadata(),
+            "metadata": metadata(&schema),
             "spec": spec,
         },
         "required": ["apiVersion", "kind", "metadata", "spec"],
@@ -52,16 +52,28 @@ fn of_kind(kind: &str) -> Value {
     })
 }
 
-fn metadata() -> Value {
-    let name = json!({
-        "type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
-        "description": "At most 63 of a-z, 0-9 and -, starting and ending with a letter or digit.",
-    });
+/// What a pod and a namespace may be called.
+const NAME: (&str, &str) = (
+    "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+    "At most 63 of a-z, 0-9 and -, starting and ending with a letter or digit.",
+);
+
+/// The pattern of an object's name and words for it, from the rule in CEL that its kind has about it.
+fn name_rule(schema: &Value) -> Option<(&str, &str)> {
+    schema["x-kubernetes-validations"].as_array()?.iter().find_map(|rule| {
+        let pattern = rule["rule"].as_str()?.strip_prefix("self.metadata.name.matches('")?.strip_suffix("')")?;
+        Some((pattern, rule["message"].as_str()?))
+    })
+}
+
+fn metadata(schema: &Value) -> Value {
+    let name = |(pattern, words): (&str, &str)| json!({ "type": "string", "pattern": pattern, "description": words });
+    let own = name(name_rule(schema).unwrap_or(NAME));
     let texts = json!({ "type": "object", "additionalProperties": { "type": "string" } });
     json!({
         "type": "object",
         "properties": {
-            "name": name, "namespace": name, "labels": texts, "annotations": texts,
+            "name": own, "namespace": name(NAME), "labels": texts, "annotations": texts,
             "generateName": { "type": "string", "description": "What a generated name begins with." },
         },
         "anyOf": [{ "required": ["name"] }, { "required": ["generateName"] }],

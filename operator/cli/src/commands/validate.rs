@@ -7,7 +7,9 @@ use service_kit::console;
 use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors};
 use storebench_core::record::Unavailable;
-use storebench_core::validate::{STATED_BY_USER, Target, ValidatedArm, ValidatedRun, for_cluster, for_kubernetes};
+use storebench_core::validate::{
+    STATED_BY_USER, Target, ValidatedArm, ValidatedRun, for_cluster, for_kubernetes, too_much_for,
+};
 use storebench_crds::document::{InputError, Object, parse};
 
 use crate::embedded::{self, peers};
@@ -237,7 +239,7 @@ fn not_here(run: &ValidatedRun) -> Vec<(String, String)> {
             found.push((place(run, index, arm), format!("{reason}: {install}")));
         }
     }
-    found.extend(run.too_much_for(&embedded::room(None)));
+    found.extend(too_much_for(run, &embedded::room(None)).map(embedded::place_and_text));
     found
 }
 

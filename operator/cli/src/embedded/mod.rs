@@ -37,7 +37,9 @@ use bench_jobs::measure::foreign::Served;
 use storebench_core::judgement::{available, stop_half_widths, worth_measuring};
 use storebench_core::ledger::{Next, next, number, repeat_half_a_pair};
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, FailureCause, RECORD_VERSION, RunRecord};
-use storebench_core::validate::{Room, ValidatedArm, ValidatedRun, ValidatedService, for_embedded};
+use storebench_core::validate::{
+    Problem, Room, ValidatedArm, ValidatedRun, ValidatedService, for_embedded, of_workload,
+};
 use storebench_crds::Workload;
 use storebench_crds::workload::FaultKind;
 
@@ -296,16 +298,20 @@ fn slows_a_disk(run: &ValidatedRun) -> Option<usize> {
     run.spec.workloads.iter().position(slows)
 }
 
+/// Where a problem is, and what is wrong there.
+pub(crate) fn place_and_text(problem: Problem) -> (String, String) {
+    (format!("{} {}", problem.object, problem.field), problem.text)
+}
+
 /// What an embedded run cannot honour, what it lacks here, and what it cannot read here of passwords and certificates: field and problem, told
 /// before anything is measured.
 pub(crate) fn refused(run: &ValidatedRun) -> Vec<(String, String)> {
     let problems = for_embedded(run);
     if !problems.is_empty() {
-        return problems.into_iter().map(|one| (format!("{} {}", one.object, one.field), one.text)).collect();
+        return problems.into_iter().map(place_and_text).collect();
     }
     if let Some((index, error)) = slows_a_disk(run).zip(slow_disk::program().err()) {
-        let field = format!("BenchmarkRun/{} spec.workloads[{index}].load.fault.kind", run.name);
-        return vec![(field, error.to_string())];
+        return vec![place_and_text(of_workload(run, index, "load.fault.kind", error.to_string()))];
     }
     let external = run.arms.iter().filter_map(ValidatedArm::external);
     let unreadable = external.filter_map(|store| {

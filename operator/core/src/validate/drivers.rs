@@ -2,9 +2,10 @@
 
 use storebench_crds::workload::sqlite_replication::OutageKind;
 
-use super::{Problem, external, faults};
+use super::{Problem, external, faults, templates};
 use crate::engine::Protocol;
-use crate::validated::{Target, ValidatedArm, ValidatedRun, ValidatedService};
+use crate::units;
+use crate::validated::{Room, Target, ValidatedArm, ValidatedRun, ValidatedService};
 
 const NO_TLS: &str = "is not available yet: stores that storebench starts are loaded in the clear; remove it (external.tls is for a store of your own)";
 
@@ -35,19 +36,40 @@ pub fn for_cluster(run: &ValidatedRun) -> Result<(), Problem> {
     let mut external = run.arms.iter().filter_map(ValidatedArm::external);
     external.try_for_each(|store| external::for_kubernetes(&store.name, &store.external))?;
     run.arms.iter().filter_map(ValidatedArm::service).try_for_each(for_kubernetes)?;
-    let problem = |index: usize, field: &str, text: String| Problem {
-        object: format!("BenchmarkRun/{}", run.name),
-        field: format!("spec.workloads[{index}].{field}"),
-        text,
-    };
     for (index, workload) in run.spec.workloads.iter().enumerate() {
         if workload.parameters.outage().is_some_and(|outage| outage.kind == OutageKind::Kill) {
             let text = "is Kill, but in a cluster the kubelet decides when a killed container starts again: choose BlackHole or \
                         ServiceUnavailable, or run it embedded";
-            return Err(problem(index, &format!("{}.outage.kind", workload.family().field()), text.into()));
+            return Err(of_workload(run, index, &format!("{}.outage.kind", workload.family().field()), text.into()));
         }
     }
-    faults::in_cluster(&run.spec.workloads).map_err(|(index, field, text)| problem(index, &field, text))
+    faults::in_cluster(&run.spec.workloads).map_err(|(index, field, text)| of_workload(run, index, &field, text))
+}
+
+/// A problem with a field of a run's workload, said of what the user wrote: the run, or a template.
+pub fn of_workload(run: &ValidatedRun, index: usize, field: &str, text: String) -> Problem {
+    let problem = Problem {
+        object: format!("BenchmarkRun/{}", run.name),
+        field: format!("spec.workloads[{index}].{field}"),
+        text,
+    };
+    templates::as_written(&run.workload_refs, problem)
+}
+
+/// More values than a machine has room for: in memory, where a store keeps them there, or on its disk.
+pub fn too_much_for(run: &ValidatedRun, room: &Room) -> Option<Problem> {
+    let (index, bytes) = run.largest_key_space()?;
+    let keeps_in_memory = |service: &ValidatedService| service.engine.protocol == Protocol::Redis;
+    let is_in_memory = run.arms.iter().filter_map(ValidatedArm::service).any(keeps_in_memory);
+    let memory = room.memory_bytes.filter(|_| is_in_memory).map(|free| (free, "memory to spare"));
+    let disk = room.disk_bytes.map(|free| (free, "room on its disk"));
+    let (free, of_what) = memory.into_iter().chain(disk).find(|(free, _)| *free < bytes)?;
+    let family = run.spec.workloads[index].family().field();
+    let (values, free) = (units::bytes(bytes), units::bytes(free));
+    let text = format!(
+        "× valueBytes are {values} of values in each store, and this machine has {free} of {of_what}: lower one of both"
+    );
+    Some(of_workload(run, index, &format!("{family}.keySpace"), text))
 }
 
 /// What an embedded run cannot honour, and refuses rather than leave out silently.

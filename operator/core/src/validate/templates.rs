@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use serde_json::json;
+use storebench_crds::benchmark_run::WorkloadRef;
 use storebench_crds::document::of_template;
 use storebench_crds::{BenchmarkRun, GROUP, VERSION};
 
@@ -46,15 +47,15 @@ pub(super) fn resolved<'a>(
 }
 
 /// The same problem said of what the user wrote: of a workload, where it is a template's.
-pub(super) fn as_written(run: &BenchmarkRun, problem: Problem) -> Problem {
-    if run.spec.workload_refs.is_empty() {
+pub(super) fn as_written(templates: &[WorkloadRef], problem: Problem) -> Problem {
+    if templates.is_empty() {
         return problem;
     }
     let Some(rest) = problem.field.strip_prefix("spec.workloads") else { return problem };
     let place = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let of_template = place.and_then(|(index, field)| {
         let index: usize = index.parse().ok()?;
-        Some((index, &run.spec.workload_refs.get(index)?.name, field))
+        Some((index, &templates.get(index)?.name, field))
     });
     let (field, text) = match of_template {
         Some((index, name, field)) => (
@@ -71,9 +72,9 @@ mod tests {
     use storebench_crds::Workload;
 
     use super::*;
-    use crate::fingerprint::of_workload;
+    use crate::fingerprint;
     use crate::input::load;
-    use crate::validate::ValidatedRun;
+    use crate::validate::{ValidatedRun, of_workload};
     use std::path::Path;
 
     const STORE: &str = "\
@@ -122,10 +123,23 @@ spec: {{ etcd: {{ operation: Put, valueBytes: {value_bytes} }}, load: {{ connect
     #[test]
     fn what_is_asked_has_one_hash_wherever_it_was_written_and_whatever_it_is_called() {
         let (inline, template, other) = (inline(), by_template(1024), by_template(2048));
-        let of = |run: &ValidatedRun| of_workload(&run.spec.workloads[0]);
+        let of = |run: &ValidatedRun| fingerprint::of_workload(&run.spec.workloads[0]);
         assert_eq!((of(&inline).len(), of(&inline)), (16, of(&template)));
         assert_ne!(of(&template), of(&other));
-        assert_eq!(of_workload(&Workload { name: "other".into(), ..inline.spec.workloads[0].clone() }), of(&inline));
+        assert_eq!(
+            fingerprint::of_workload(&Workload { name: "other".into(), ..inline.spec.workloads[0].clone() }),
+            of(&inline)
+        );
+    }
+
+    #[test]
+    fn what_one_driver_cannot_honour_of_a_workload_is_said_of_its_template() {
+        let of = |run: ValidatedRun| of_workload(&run, 0, "load.fault.kind", "cannot be had here".into()).to_string();
+        assert_eq!(of(inline()), "BenchmarkRun/demo spec.workloads[0].load.fault.kind: cannot be had here");
+        assert_eq!(
+            of(by_template(1024)),
+            "BenchmarkRun/demo spec.workloadRefs[0].name: WorkloadTemplate/agreed spec.load.fault.kind: cannot be had here"
+        );
     }
 
     #[test]
@@ -143,14 +157,10 @@ spec: {{ redis: {{ command: Set }}, load: {{ connections: 4, duration: 5s }} }}
             errors.contains("BenchmarkRun/demo spec.arms[0].serviceRef.name: workload agreed speaks Redis"),
             "{errors}"
         );
-        let run: BenchmarkRun = serde_json::from_value(json!({
-            "apiVersion": "storebench.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": { "name": "demo" },
-            "spec": { "arms": [], "workloadRefs": [{ "name": "agreed" }] },
-        }))
-        .unwrap();
+        let templates = [WorkloadRef { name: "agreed".into() }];
         let said = |field: &str| {
             let problem = Problem { object: "BenchmarkRun/demo".into(), field: field.into(), text: "is wrong".into() };
-            as_written(&run, problem).to_string()
+            as_written(&templates, problem).to_string()
         };
         assert_eq!(
             said("spec.workloads[0].load.fault"),

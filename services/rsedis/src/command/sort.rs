@@ -9,7 +9,7 @@ use crate::number::{behind_spaces, parse_double};
 use crate::protocol::Args;
 use crate::server::Server;
 use crate::session::Session;
-use crate::value::{End, Hash, List, Value};
+use crate::value::{End, Hash, List, Value, Zset};
 
 #[derive(Default)]
 struct Options<'a> {
@@ -73,7 +73,12 @@ fn look_up(server: &mut Server, database: usize, pattern: &[u8], element: &[u8])
 
 /// The elements, and whether they have an order of their own.
 fn elements(server: &mut Server, database: usize, key: &Key<'_>) -> Outcome<(Vec<Vec<u8>>, bool)> {
-    match server.entry(database, key) {
+    let is_zset = server.entry(database, key).is_some_and(|entry| matches!(entry.value(), Some(Value::Zset(_))));
+    if is_zset && let Some(zset) = server.typed_mut::<Zset>(database, key)? {
+        // As in Redis, where it stays so: it has another encoding then, and keeps the sign of a zero.
+        zset.unpack();
+    }
+    match server.entry_if_there(database, key) {
         None => Ok((Vec::new(), true)),
         Some(entry) => match entry.value() {
             Some(Value::List(list)) => Ok((list.iter().map(|item| item.to_vec()).collect(), true)),

@@ -351,7 +351,8 @@ impl Zset {
         if is_small { Self::Packed(packed) } else { self }
     }
 
-    fn unpack(&mut self) {
+    /// Makes it a tree, if it is none.
+    pub fn unpack(&mut self) {
         if let Self::Packed(_) = self {
             let mut tree = Box::<Tree>::default();
             self.range(0, self.len(), |member, score| {
