@@ -21,7 +21,7 @@ use storebench_crds::job::JobLine;
 use support::etcd::Etcd;
 use support::job::Ended;
 use support::outside::{run, run_load, store_failed};
-use support::redis::Redis;
+use support::redis::{Redis, commands};
 
 /// What somebody else has, under the very names that the load has in a store of its own.
 fn of_somebody(redis: &Redis) {
@@ -44,26 +44,7 @@ fn every_command_leaves_the_keys_of_others_as_they_were_and_none_of_its_own() {
     of_somebody(&redis);
     let before = digest(&redis);
     assert!(before.starts_with('+') && redis.command("DBSIZE") == ":9\r\n", "{before}");
-    let commands = [
-        "Ping",
-        "Set",
-        "Get",
-        "Mixed",
-        "Incr",
-        "Lpush",
-        "Rpush",
-        "Lpop",
-        "Rpop",
-        "Sadd",
-        "Hset",
-        "Spop",
-        "Zadd",
-        "Zpopmin",
-        "Lrange100",
-        "Mset",
-        "Xadd",
-    ];
-    for command in commands {
+    for command in commands() {
         let mut parameters = json!({ "command": command, "valueBytes": 40, "keySpace": 300 });
         if command == "Mixed" {
             parameters["readPercent"] = json!(50);

@@ -18,31 +18,7 @@ use serde_json::{Value, json};
 use storebench_crds::job::{Hindrance, JobLine, JobOutcome, LatencyKind, Phase, decode_histogram};
 
 use support::job::{Ended, Job};
-use support::redis::Redis;
-
-const COMMANDS: [&str; 21] = [
-    "PingInline",
-    "Ping",
-    "Set",
-    "Get",
-    "Mixed",
-    "Incr",
-    "Lpush",
-    "Rpush",
-    "Lpop",
-    "Rpop",
-    "Sadd",
-    "Hset",
-    "Spop",
-    "Zadd",
-    "Zpopmin",
-    "Lrange100",
-    "Lrange300",
-    "Lrange500",
-    "Lrange600",
-    "Mset",
-    "Xadd",
-];
+use support::redis::{Redis, commands};
 
 /// A workload named `w`; `redis` and `load` as users write them.
 fn workload(redis: Value, load: Value) -> Value {
@@ -89,7 +65,7 @@ fn recorded(ended: &Ended, kind: LatencyKind) -> Option<u64> {
 /// Every request is answered, counted and recorded, and every answer that can be checked was.
 fn check_every_command(protocol: &str, pipeline: u32, threads: u32) {
     let redis = Redis::start(&[]);
-    for command in COMMANDS {
+    for command in commands().iter().map(String::as_str) {
         let load = json!({ "connections": 5, "threads": threads, "total": 2000, "warmUp": "30ms" });
         let ended = run(&redis, parameters(command, protocol, pipeline), load);
         let measured = ended.measured();

@@ -1,8 +1,8 @@
 //! `bench-job` beside real replicators of SQLite: every database is compared with what arrived in the object store, and what is
 //! missing there is noticed.
 //!
-//! Needs litestream and versitygw in the peers folder (`peers/fetch litestream versitygw`); without them it says `NOT TESTED`. A run
-//! may end as hindered by a busy machine, which says nothing about the replica.
+//! Needs litestream and versitygw in the peers folder (`peers/fetch litestream versitygw`). A run may end as hindered by a busy machine,
+//! which says nothing about the replica.
 
 // Helpers of a test fail as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -12,22 +12,13 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use harness::{Process, TempDir, command, free_port, peers, until};
+use harness::{Process, TempDir, command, free_port, peer, until};
 use serde_json::{Value, json};
 use storebench_crds::engine::object_store::{ACCESS_KEY, BUCKET, PREFIX, REGION, ROLE, SECRET_KEY};
 use storebench_crds::job::{JobLine, JobOutcome, Phase};
 use storebench_crds::measure::Reading;
 
 use support::job::{Ended, Job};
-
-fn peer(name: &str) -> Option<PathBuf> {
-    let path = peers::folder().join(name).join(peers::version(name)).join(name);
-    let found = path.is_file().then_some(path);
-    if found.is_none() {
-        eprintln!("NOT TESTED: {name} is not installed; remedy: peers/fetch {name}");
-    }
-    found
-}
 
 /// Litestream on a directory, and the object store that it fills.
 struct Replicator {
@@ -38,9 +29,8 @@ struct Replicator {
 }
 
 impl Replicator {
-    /// `None`: peers are missing, and it was said so.
-    fn start() -> Option<Self> {
-        let (versitygw, litestream) = (peer("versitygw")?, peer("litestream")?);
+    fn start() -> Self {
+        let (versitygw, litestream) = (peer("versitygw", "versitygw"), peer("litestream", "litestream"));
         let folder = harness::folder_on_disk();
         let place = |name: &str| folder.path().join(name);
         for name in ["shared", "data", &format!("objects/{BUCKET}")] {
@@ -78,7 +68,7 @@ dbs:
         litestream.stdout(Stdio::null()).stderr(Stdio::null());
         let litestream = Process::start(&mut litestream);
         until("litestream", || std::net::TcpStream::connect(("127.0.0.1", metrics_port)).is_ok());
-        Some(Self { folder, store_port, _store: store, _litestream: litestream })
+        Self { folder, store_port, _store: store, _litestream: litestream }
     }
 
     fn job(&self, parameters: Value, load: Value) -> Job {
@@ -89,7 +79,7 @@ dbs:
     fn job_with_tool(&self, parameters: Value, load: Value, more: &[&str]) -> Job {
         let url = self.url();
         let arguments = [&["restore"], more, &["-o", "{output}", &url]].concat();
-        self.job_with(parameters, load, &peer("litestream").unwrap(), &arguments)
+        self.job_with(parameters, load, &peer("litestream", "litestream"), &arguments)
     }
 
     /// Where the replica of a database is.
@@ -152,7 +142,7 @@ fn left_behind(shared: &Path) -> Vec<String> {
 
 #[test]
 fn every_row_of_every_database_is_found_in_the_object_store() {
-    let Some(replicator) = Replicator::start() else { return };
+    let replicator = Replicator::start();
     let parameters = json!({ "operation": "Write", "databases": 3, "rows": 300, "rowsPerTransaction": 3 });
     let load = json!({ "connections": 2, "threads": 2, "mode": "OpenLoop", "rate": 60, "duration": "1500ms", "warmUp": "100ms" });
     let ended = replicator.job(parameters, load).end();
@@ -171,7 +161,7 @@ fn every_row_of_every_database_is_found_in_the_object_store() {
 
 #[test]
 fn idle_databases_are_compared_as_well() {
-    let Some(replicator) = Replicator::start() else { return };
+    let replicator = Replicator::start();
     let parameters = json!({ "operation": "Idle", "databases": 5, "rows": 50 });
     let ended = replicator.job(parameters, json!({ "duration": "500ms", "warmUp": "0s" })).end();
     let measured = ended.measured();
@@ -181,7 +171,7 @@ fn idle_databases_are_compared_as_well() {
 
 #[test]
 fn a_replica_with_a_hole_is_a_wrong_answer() {
-    let Some(replicator) = Replicator::start() else { return };
+    let replicator = Replicator::start();
     let parameters = json!({ "operation": "Write", "rows": 100 });
     let load = json!({ "mode": "OpenLoop", "rate": 50, "duration": "2s", "warmUp": "0s" });
     let mut job = replicator.job(parameters, load);
@@ -195,7 +185,7 @@ fn a_replica_with_a_hole_is_a_wrong_answer() {
 
 #[test]
 fn a_replica_that_holds_other_pages_is_a_wrong_answer() {
-    let Some(replicator) = Replicator::start() else { return };
+    let replicator = Replicator::start();
     let load = json!({ "mode": "OpenLoop", "rate": 50, "duration": "2s", "warmUp": "0s" });
     let mut job = replicator.job(json!({ "operation": "Write", "rows": 100 }), load);
     job.until(Phase::Measure);
@@ -213,7 +203,7 @@ fn a_replica_that_holds_other_pages_is_a_wrong_answer() {
 /// The outage is one that nobody notices, for the replicator goes past the proxy: what counts is a tool that brings back less than was acknowledged.
 #[test]
 fn what_a_restore_after_an_outage_lacks_is_counted_as_lost_and_is_not_wrong() {
-    let Some(replicator) = Replicator::start() else { return };
+    let replicator = Replicator::start();
     let outage = json!({ "kind": "BlackHole", "after": "200ms", "duration": "500ms" });
     let parameters = json!({ "operation": "Outage", "rows": 100, "rowsPerTransaction": 4, "outage": outage });
     let load = json!({ "mode": "OpenLoop", "rate": 50, "duration": "2s", "warmUp": "0s" });
@@ -228,7 +218,7 @@ fn what_a_restore_after_an_outage_lacks_is_counted_as_lost_and_is_not_wrong() {
 
 #[test]
 fn a_tool_that_restores_an_older_state_is_a_wrong_answer() {
-    let Some(replicator) = Replicator::start() else { return };
+    let replicator = Replicator::start();
     let parameters = json!({ "operation": "Restore", "rows": 100, "increments": 3 });
     let load = json!({ "total": 2, "warmUp": "0s", "timeout": "1m" });
     let ended = replicator.job_with_tool(parameters, load, &["-txid", "0000000000000002"]).end();
@@ -239,8 +229,8 @@ fn a_tool_that_restores_an_older_state_is_a_wrong_answer() {
 /// What it restores is right, and is nothing that a lost machine could have restored.
 #[test]
 fn a_tool_that_restores_without_the_object_store_is_a_wrong_answer() {
-    let Some(replicator) = Replicator::start() else { return };
-    let (litestream, kept) = (peer("litestream").unwrap(), replicator.folder.path().join("kept"));
+    let replicator = Replicator::start();
+    let (litestream, kept) = (peer("litestream", "litestream"), replicator.folder.path().join("kept"));
     let script = "[ -f $3 ] || $4 restore -o $3 $2; cp $3 $1";
     let arguments =
         ["-c", script, "sh", "{output}", &replicator.url(), kept.to_str().unwrap(), litestream.to_str().unwrap()];
@@ -254,7 +244,7 @@ fn a_tool_that_restores_without_the_object_store_is_a_wrong_answer() {
 /// Who reads the objects is none of these.
 #[test]
 fn a_tool_that_restores_from_the_object_store_is_believed() {
-    let Some(replicator) = Replicator::start() else { return };
+    let replicator = Replicator::start();
     let parameters = json!({ "operation": "Restore", "rows": 5_000, "rowBytes": 4_000, "increments": 1 });
     let ended = replicator.job(parameters, json!({ "total": 2, "warmUp": "0s", "timeout": "1m" })).end();
     assert_eq!(ended.measured().operations, 2);

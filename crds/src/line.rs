@@ -17,10 +17,13 @@ pub fn short_line(text: &str, bytes_max: usize) -> String {
     line
 }
 
-/// Whether a character shows as itself: no control character, and none that reorders or hides its neighbours.
-pub(crate) fn is_safe(character: char) -> bool {
-    let reorders_or_hides =
-        matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}');
+/// Whether a character shows as itself: no control character, and none that reorders or hides its neighbours: bidirectional embeddings,
+/// overrides and isolates (Unicode TR 9, "Trojan source"), separators of lines, zero-width spaces and joiners, tags, the byte order mark.
+pub fn is_safe(character: char) -> bool {
+    let reorders_or_hides = matches!(
+        character,
+        '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}' | '\u{E0000}'..='\u{E007F}'
+    );
     !character.is_control() && !reorders_or_hides
 }
 
@@ -32,6 +35,7 @@ mod tests {
     fn one_line_stays_one_line_whatever_was_said() {
         assert_eq!(one_line("  first\r\n\tsecond\u{1b}[2J \u{202E}third\n"), "first second [2J third");
         assert_eq!(one_line(""), "");
+        assert_eq!(one_line("a\u{E0061}\u{E0062}b"), "a b", "tags, which nobody sees");
     }
 
     #[test]

@@ -7,6 +7,13 @@ use std::process::Stdio;
 use harness::{Process, TempDir, command, free_port, peer, until};
 use rustix::process::Signal;
 
+/// Every command of the family, as the schema lists them.
+pub fn commands() -> Vec<String> {
+    let schema = storebench_crds::schema::of_kind("WorkloadTemplate").unwrap();
+    let listed = &schema["properties"]["spec"]["properties"]["redis"]["properties"]["command"]["enum"];
+    listed.as_array().unwrap().iter().map(|command| command.as_str().unwrap().to_owned()).collect()
+}
+
 /// A redis-server; killed when dropped.
 pub struct Redis {
     process: Process,

@@ -29,71 +29,77 @@ pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// Documents in a file above this number are refused.
 pub const DOCUMENTS_MAX: usize = 64;
 
-/// One object of a file.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant)]
-pub enum Object {
-    /// A store to deploy.
-    StorageService(StorageService),
-    /// Kubernetes on a store.
-    ControlPlane(ControlPlane),
-    /// A workload that runs share.
-    WorkloadTemplate(WorkloadTemplate),
-    /// A comparison to run.
-    BenchmarkRun(BenchmarkRun),
-    /// What a run measured, kept.
-    BenchmarkBaseline(BenchmarkBaseline),
-    /// A matrix of comparisons.
-    BenchmarkSuite(BenchmarkSuite),
-    /// Comparisons by the clock.
-    BenchmarkSchedule(BenchmarkSchedule),
-}
-
-impl Object {
-    /// Its kind.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::StorageService(_) => "StorageService",
-            Self::ControlPlane(_) => "ControlPlane",
-            Self::WorkloadTemplate(_) => "WorkloadTemplate",
-            Self::BenchmarkRun(_) => "BenchmarkRun",
-            Self::BenchmarkBaseline(_) => "BenchmarkBaseline",
-            Self::BenchmarkSuite(_) => "BenchmarkSuite",
-            Self::BenchmarkSchedule(_) => "BenchmarkSchedule",
+macro_rules! kinds {
+    ($($(#[$doc:meta])+ $Kind:ident is $Role:ident,)+) => {
+        /// One object of a file.
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(clippy::large_enum_variant)]
+        pub enum Object {
+            $($(#[$doc])+ $Kind($Kind),)+
         }
-    }
 
-    /// Its name.
-    pub fn name(&self) -> &str {
-        let metadata = match self {
-            Self::StorageService(object) => &object.metadata,
-            Self::ControlPlane(object) => &object.metadata,
-            Self::WorkloadTemplate(object) => &object.metadata,
-            Self::BenchmarkRun(object) => &object.metadata,
-            Self::BenchmarkBaseline(object) => &object.metadata,
-            Self::BenchmarkSuite(object) => &object.metadata,
-            Self::BenchmarkSchedule(object) => &object.metadata,
-        };
-        metadata.name.as_deref().unwrap_or_default()
-    }
+        impl Object {
+            /// Its kind.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$Kind(_) => stringify!($Kind),)+
+                }
+            }
+
+            /// Its name.
+            pub fn name(&self) -> &str {
+                let metadata = match self {
+                    $(Self::$Kind(object) => &object.metadata,)+
+                };
+                metadata.name.as_deref().unwrap_or_default()
+            }
+        }
+
+        /// How an object of a kind is read: the object, if nothing is wrong with it.
+        type Read = fn(&'static str, Value, &mut Vec<Problem>) -> Option<Object>;
+
+        /// The kinds that users write, what each is to others, and how it is read.
+        const READ: &[(&str, Role, Read)] = &[
+            $((stringify!($Kind), Role::$Role, |kind, value, problems| typed(kind, value, problems).map(Object::$Kind)),)+
+        ];
+
+        /// The kinds that users write.
+        pub const KINDS: [&str; READ.len()] = [$(stringify!($Kind)),+];
+    };
 }
 
-/// How an object of a kind is read: the object, if nothing is wrong with it.
-type Read = fn(&'static str, Value, &mut Vec<Problem>) -> Option<Object>;
+/// What an object is to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Others refer to it by its name.
+    Shared,
+    /// It refers to others, and may have its name generated: nobody names it.
+    Comparison,
+    /// It refers to others, and has a name of its own.
+    NamedComparison,
+}
 
-/// The kinds that users write, and how each is read.
-const READ: [(&str, Read); 7] = [
-    ("StorageService", |kind, value, problems| typed(kind, value, problems).map(Object::StorageService)),
-    ("ControlPlane", |kind, value, problems| typed(kind, value, problems).map(Object::ControlPlane)),
-    ("WorkloadTemplate", |kind, value, problems| typed(kind, value, problems).map(Object::WorkloadTemplate)),
-    ("BenchmarkRun", |kind, value, problems| typed(kind, value, problems).map(Object::BenchmarkRun)),
-    ("BenchmarkBaseline", |kind, value, problems| typed(kind, value, problems).map(Object::BenchmarkBaseline)),
-    ("BenchmarkSuite", |kind, value, problems| typed(kind, value, problems).map(Object::BenchmarkSuite)),
-    ("BenchmarkSchedule", |kind, value, problems| typed(kind, value, problems).map(Object::BenchmarkSchedule)),
-];
+kinds! {
+    /// A store to deploy.
+    StorageService is Shared,
+    /// Kubernetes on a store.
+    ControlPlane is Shared,
+    /// A workload that runs share.
+    WorkloadTemplate is Shared,
+    /// A comparison to run.
+    BenchmarkRun is Comparison,
+    /// What a run measured, kept.
+    BenchmarkBaseline is NamedComparison,
+    /// A matrix of comparisons.
+    BenchmarkSuite is Comparison,
+    /// Comparisons by the clock.
+    BenchmarkSchedule is NamedComparison,
+}
 
-/// The kinds that users write.
-pub const KINDS: [&str; READ.len()] = [READ[0].0, READ[1].0, READ[2].0, READ[3].0, READ[4].0, READ[5].0, READ[6].0];
+/// What objects of a kind are to others; `None`: users write no such kind.
+pub fn role(kind: &str) -> Option<Role> {
+    READ.iter().find(|(name, ..)| *name == kind).map(|(_, role, _)| *role)
+}
 
 /// Why a file, or an object in it, was refused. Displays as `file: field: problem`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -178,7 +184,7 @@ fn object(file: &str, index: usize, mut value: Value, parsed: &mut Parsed) {
         problem: problem.text,
     };
     let document = format!("document {}", index + 1);
-    let (kind, read) = match identify(&value) {
+    let (kind, role, read) = match identify(&value) {
         Ok(known) => known,
         Err(problem) => {
             match meant(&value) {
@@ -188,7 +194,7 @@ fn object(file: &str, index: usize, mut value: Value, parsed: &mut Parsed) {
             return parsed.problems.push(at(&document, problem));
         }
     };
-    if matches!(kind, "BenchmarkRun" | "BenchmarkSuite") {
+    if role == Role::Comparison {
         take_generated_name(&mut value);
     }
     let name = name_of(&value);
@@ -214,7 +220,7 @@ fn meant(value: &Value) -> Option<&'static str> {
 }
 
 /// The kind and how it is read, if apiVersion and kind are ours.
-fn identify(value: &Value) -> Result<(&'static str, Read), Problem> {
+fn identify(value: &Value) -> Result<(&'static str, Role, Read), Problem> {
     let problem = |field: &str, text: String| Problem { field: field.into(), text };
     if !value.is_object() {
         let text = "is not an object: start with apiVersion, kind, metadata and spec";
@@ -235,7 +241,7 @@ fn identify(value: &Value) -> Result<(&'static str, Read), Problem> {
     let write = || format!("write {} or {}", KINDS[..KINDS.len() - 1].join(", "), KINDS[KINDS.len() - 1]);
     match &value["kind"] {
         Value::Null => Err(problem("kind", format!("is missing: {}", write()))),
-        found => READ.into_iter().find(|(kind, _)| found == kind).ok_or_else(|| {
+        found => READ.iter().copied().find(|(kind, ..)| found == kind).ok_or_else(|| {
             let remedy = meant(value).map_or_else(write, |kind| format!("did you mean {kind}? Else {}", write()));
             problem("kind", format!("{} is not known: {remedy}", quote(found)))
         }),

@@ -340,6 +340,22 @@ impl Protocol {
         }
     }
 
+    /// Whether its stores have all their values in memory, so that it is there that these need room.
+    pub fn keeps_values_in_memory(self) -> bool {
+        match self {
+            Self::Redis => true,
+            Self::Etcd | Self::DEngine | Self::DEngineOriginal | Self::S3 | Self::BlockStream | Self::Sqlite => false,
+        }
+    }
+
+    /// Whether members must resolve one another's names when they start, which pods that are not ready do not let them.
+    pub fn needs_names_at_start(self) -> bool {
+        match self {
+            Self::DEngineOriginal => true,
+            Self::Etcd | Self::DEngine | Self::Redis | Self::S3 | Self::BlockStream | Self::Sqlite => false,
+        }
+    }
+
     /// Whether there is a streaming RPC beside the unary one, which alone has locks and reads of bounded age.
     pub fn has_streaming_door(self) -> bool {
         match self {

@@ -206,7 +206,7 @@ pub enum Place {
     Field(Field),
     /// In `results[].measures`, by name.
     Measures,
-    /// In another form: throughput with its interval, latencies as summaries, memory as an arm's.
+    /// In another form: throughput with its interval, latencies as summaries, memory as an arm's. No more are added.
     OtherForm,
 }
 

@@ -196,6 +196,16 @@ mod tests {
     }
 
     #[test]
+    fn a_gauge_shows_what_a_status_has_by_itself() {
+        for metric in Metric::all().filter(|metric| matches!(metric.place, Place::OtherForm)) {
+            assert!(
+                metric.gauge.is_none() || metric == Metric::THROUGHPUT,
+                "{metric:?}: its gauge would never show anything"
+            );
+        }
+    }
+
+    #[test]
     fn a_metric_is_written_by_its_name_and_nothing_else_is_read() {
         for metric in Metric::all() {
             let json = serde_json::to_string(&metric).unwrap();

@@ -69,6 +69,13 @@ macro_rules! families {
                     $(Self::$Family(_) => Family::$Family,)+
                 }
             }
+
+            $(
+                #[doc = concat!("`", $name, "`; `None`: it is another family.")]
+                pub fn $field(&self) -> Option<&$Parameters> {
+                    if let Self::$Family(parameters) = self { Some(parameters) } else { None }
+                }
+            )+
         }
 
         /// A workload as it is written.
@@ -142,14 +149,7 @@ impl Parameters {
 
     /// By which door stores that have several are asked; `None` in families whose stores have one.
     pub fn door(&self) -> Option<key_value::Door> {
-        match self {
-            Self::KeyValue(parameters) => Some(parameters.door()),
-            Self::Etcd(_)
-            | Self::Kubernetes(_)
-            | Self::Redis(_)
-            | Self::SqliteReplication(_)
-            | Self::BlockStream(_) => None,
-        }
+        self.key_value().map(key_value::KeyValueWorkload::door)
     }
 
     /// How many bytes of values a store holds when the whole key space is written, keys and earlier values aside. 0 where there is no such
@@ -165,10 +165,7 @@ impl Parameters {
 
     /// What fails meanwhile, and does not belong to the store's own members.
     pub fn outage(&self) -> Option<&Outage> {
-        match self {
-            Self::SqliteReplication(parameters) => parameters.outage.as_ref(),
-            Self::Etcd(_) | Self::Kubernetes(_) | Self::Redis(_) | Self::BlockStream(_) | Self::KeyValue(_) => None,
-        }
+        self.sqlite_replication()?.outage.as_ref()
     }
 
     /// How many of 100 requests are writes that the store itself acknowledges; 0 where a request is something else.

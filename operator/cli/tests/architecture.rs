@@ -302,6 +302,30 @@ fn paths_that_the_architecture_names_are_there() {
     }
 }
 
+/// Real runs beside others are disturbed, and say so: `.config/nextest.toml` gives them the machine.
+#[test]
+fn tests_that_run_storebench_for_real_have_the_machine_alone() {
+    let settings = std::fs::read_to_string(root().join(".config/nextest.toml")).unwrap();
+    let (_, rest) = settings.split_once("package(storebench) and binary(/^(").unwrap();
+    let alone: BTreeSet<&str> = rest.split_once(")$/)").unwrap().0.split('|').collect();
+    let tests = root().join("operator/cli/tests");
+    for entry in std::fs::read_dir(&tests).unwrap().flatten() {
+        let path = entry.path();
+        let program = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let file = if path.is_dir() { path.join("main.rs") } else { path };
+        let Ok(text) = std::fs::read_to_string(file) else { continue };
+        // Nothing is measured there; or in clusters, by themselves.
+        let measures_nothing = ["help", "kubernetes", "architecture"].contains(&program.as_str());
+        if text.contains("\nmod world;") && !measures_nothing {
+            assert!(alone.contains(program.as_str()), "{program}: name it in .config/nextest.toml");
+        }
+    }
+    for program in alone {
+        let is_there = tests.join(program).is_dir() || tests.join(format!("{program}.rs")).is_file();
+        assert!(is_there, ".config/nextest.toml names {program}, which is no test");
+    }
+}
+
 /// A file holds one idea; beyond so many lines it holds two. CONTRIBUTING.md says how many.
 fn lines_max() -> usize {
     let text = std::fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();

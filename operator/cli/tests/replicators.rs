@@ -1,8 +1,7 @@
 //! Replicators of SQLite as a user meets them: a store that shares a directory with the load, beside an object store.
 //!
-//! Needs litestream and versitygw in the peers folder (`peers/fetch litestream versitygw`); without them it says `NOT TESTED`. walsync
-//! is compared with them where it is built, as by `cargo build --release --workspace --bins`. A run may end as disturbed by a busy machine,
-//! which says nothing about them.
+//! Needs litestream and versitygw in the peers folder (`peers/fetch litestream versitygw`), and walsync, as `cargo build --release --workspace
+//! --bins` builds it. A run may end as disturbed by a busy machine, which says nothing about them.
 
 // Helpers outside #[test] functions are test code all the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -12,48 +11,39 @@ mod finished;
 #[allow(dead_code)]
 mod world;
 
-use std::path::Path;
-
 use finished::Finished;
 use harness::peers;
 use serde_json::Value;
 use world::World;
 
-/// Puts a peer that few tests need into the world, if it is there.
-fn install(world: &World, name: &str) -> bool {
-    let installed = peers::folder().join(name).join(peers::version(name)).join(name);
-    if !installed.is_file() {
-        eprintln!("NOT TESTED: {name} is not installed; remedy: peers/fetch {name}");
-        return false;
-    }
+/// Puts a peer that few tests need into the world.
+fn install(world: &World, name: &str) {
     let folder = world.peers().join(name).join(peers::version(name));
     std::fs::create_dir_all(&folder).unwrap();
-    std::os::unix::fs::symlink(installed, folder.join(name)).unwrap();
-    true
+    std::os::unix::fs::symlink(peers::peer(name, name), folder.join(name)).unwrap();
 }
 
-/// A run of one trial of every replicator that is here; `None` where peers are missing, and it was said so.
+const ENGINES: [&str; 2] = ["Litestream", "Walsync"];
+
+/// A run of one trial of every replicator.
 struct Ran {
     finished: Finished,
-    engines: &'static [&'static str],
 }
 
 impl Ran {
-    fn of(parameters: &str, load: &str) -> Option<Self> {
+    fn of(parameters: &str, load: &str) -> Self {
         let world = World::new();
-        if !["litestream", "versitygw"].iter().all(|name| install(&world, name)) {
-            return None;
-        }
-        let walsync = Path::new(env!("CARGO_BIN_EXE_storebench")).with_file_name("walsync").is_file();
-        let engines: &[&str] = if walsync { &["Litestream", "Walsync"] } else { &["Litestream"] };
-        let services = engines.iter().map(|engine| {
+        ["litestream", "versitygw"].iter().for_each(|name| install(&world, name));
+        // storebench looks for it beside itself.
+        harness::own("walsync");
+        let services = ENGINES.iter().map(|engine| {
             format!(
                 "apiVersion: storebench.dev/v1alpha1\nkind: StorageService\nmetadata: {{ name: {name} }}\n\
                  spec: {{ engine: {engine}, durability: None }}\n---\n",
                 name = engine.to_lowercase()
             )
         });
-        let arms = engines.iter().map(|engine| {
+        let arms = ENGINES.iter().map(|engine| {
             let (name, baseline) = (engine.to_lowercase(), *engine == "Litestream");
             format!("  - {{ name: {name}, baseline: {baseline}, serviceRef: {{ name: {name} }} }}\n")
         });
@@ -76,7 +66,7 @@ spec:
         let arguments = ["-o", "json", "--wait-for-quiet", "0s"];
         let output = world.storebench().arg("run").arg(file).args(arguments).output().unwrap();
         world.assert_nothing_is_left();
-        Some(Self { finished: Finished::of(output), engines })
+        Self { finished: Finished::of(output) }
     }
 
     /// Looks at what every trial measured. A busy machine voids figures, of which there are none here.
@@ -90,7 +80,7 @@ spec:
             let [workload] = trial["workloads"].as_array().unwrap().as_slice() else { panic!("{trial}") };
             look(workload);
         }
-        for engine in self.engines {
+        for engine in ENGINES {
             assert!(trials.iter().any(|trial| trial["arm"] == engine.to_lowercase()), "{}", self.finished.stderr);
         }
     }
@@ -104,7 +94,7 @@ fn total(workload: &Value, measure: &str) -> u64 {
 #[test]
 fn replicas_are_compared_row_by_row_and_nothing_is_left() {
     let load = "mode: OpenLoop, rate: 50, duration: 1s, warmUp: 100ms";
-    let Some(ran) = Ran::of("operation: Write, databases: 2, rows: 100", load) else { return };
+    let ran = Ran::of("operation: Write, databases: 2, rows: 100", load);
     ran.each(|workload| {
         assert_eq!(workload["summary"]["verified"], 200, "{workload}");
         assert!(workload["measures"]["replicationLag"]["durations"]["summary"]["p50Nanos"].as_u64().unwrap() > 0);
@@ -116,9 +106,7 @@ fn replicas_are_compared_row_by_row_and_nothing_is_left() {
 fn what_each_tool_restores_is_compared_and_related_to_a_plain_get() {
     let parameters =
         "operation: Restore, databases: 2, rows: 300, rowBytes: 1000, rowsPerTransaction: 20, increments: 2";
-    let Some(ran) = Ran::of(parameters, "connections: 2, threads: 2, total: 6, warmUp: 0s, timeout: 1m") else {
-        return;
-    };
+    let ran = Ran::of(parameters, "connections: 2, threads: 2, total: 6, warmUp: 0s, timeout: 1m");
     ran.each(|workload| {
         assert_eq!(workload["summary"]["operations"], 6, "{workload}");
         // Six that the tool restored, two that the loader did.
@@ -141,7 +129,7 @@ fn an_outage_is_survived_and_its_length_is_found_in_the_lag() {
         let parameters = format!(
             "operation: Outage, databases: 2, rows: 100, outage: {{ kind: {kind}, after: 500ms, duration: 3s }}"
         );
-        let Some(ran) = Ran::of(&parameters, "mode: OpenLoop, rate: 40, duration: 5s, warmUp: 0s") else { return };
+        let ran = Ran::of(&parameters, "mode: OpenLoop, rate: 40, duration: 5s, warmUp: 0s");
         ran.each(|workload| {
             assert_eq!(workload["summary"]["verified"], 200, "{kind}: {workload}");
             // 120 were due of 200; those of the last moment may be acknowledged after it, and a machine that stands still commits nothing.

@@ -16,8 +16,8 @@ use std::time::Duration;
 use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Isolation, NOISE_FLOOR};
 use storebench_crds::document::sense_of_run;
 use storebench_crds::storage_service::{StorageService, StorageServiceSpec};
-use storebench_crds::workload::key_value::{Door, KeyValueOperation, KeyValueWorkload, ReadLevel};
-use storebench_crds::workload::{Api, Parameters};
+use storebench_crds::workload::Api;
+use storebench_crds::workload::key_value::{Door, KeyValueOperation, ReadLevel};
 use storebench_crds::{Arm, DurationText, Load, Workload};
 
 use crate::engine::Engine;
@@ -326,26 +326,14 @@ fn check_arm(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), (&'stati
     })
 }
 
-/// The one family that asks for levels, locks and doors that not every store of its APIs has.
-fn key_value(workload: &Workload) -> Option<&KeyValueWorkload> {
-    match &workload.parameters {
-        Parameters::KeyValue(parameters) => Some(parameters),
-        Parameters::Etcd(_)
-        | Parameters::Kubernetes(_)
-        | Parameters::Redis(_)
-        | Parameters::SqliteReplication(_)
-        | Parameters::BlockStream(_) => None,
-    }
-}
-
 /// Reads of bounded age and locks are asked for in words that not every store knows.
 fn check_read_levels(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), String> {
     let Target::Service(service) = &arm.target else { return Ok(()) };
     let is_bounded = |workload: &&Workload| {
-        key_value(workload).is_some_and(|parameters| parameters.read_level == ReadLevel::Bounded)
+        workload.parameters.key_value().is_some_and(|parameters| parameters.read_level == ReadLevel::Bounded)
     };
     let is_lock = |workload: &&Workload| {
-        key_value(workload).is_some_and(|parameters| parameters.operation == KeyValueOperation::Lock)
+        workload.parameters.key_value().is_some_and(|parameters| parameters.operation == KeyValueOperation::Lock)
     };
     let has_leases = arm.api() != Some(Api::DEngine) || arm.has_streaming_door();
     if let Some(workload) = spec.workloads.iter().find(is_lock).filter(|_| !has_leases) {
@@ -366,8 +354,9 @@ fn check_read_levels(arm: &ValidatedArm, spec: &BenchmarkRunSpec) -> Result<(), 
 /// A door that no arm has would be asked for in vain.
 fn check_doors(arms: &[ValidatedArm], spec: &BenchmarkRunSpec) -> Result<(), (usize, String)> {
     // Said to be so: locks and reads of bounded age are refused for stores without them, one by one.
-    let streams =
-        |workload: &Workload| key_value(workload).is_some_and(|parameters| parameters.door == Some(Door::Streaming));
+    let streams = |workload: &Workload| {
+        workload.parameters.key_value().is_some_and(|parameters| parameters.door == Some(Door::Streaming))
+    };
     // Of an arm that is wrong in itself nothing is known.
     let Some(index) = spec.workloads.iter().position(streams).filter(|_| arms.len() == spec.arms.len()) else {
         return Ok(());

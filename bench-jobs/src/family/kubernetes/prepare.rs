@@ -37,7 +37,11 @@ pub async fn run(kubernetes: &Rc<Kubernetes>, session: &Session) -> Result<(), F
         KubernetesOperation::ListAndWatch => fan_out::prepare(kubernetes, session).await,
         KubernetesOperation::NodeHeartbeats => heartbeats::prepare(kubernetes, session).await,
         KubernetesOperation::MixedChurn => mixed::prepare(kubernetes, session).await,
-        _ => Ok(()),
+        KubernetesOperation::CreateNamespaces
+        | KubernetesOperation::CreateConfigMaps
+        | KubernetesOperation::DeployAndScale
+        | KubernetesOperation::CreateJobs
+        | KubernetesOperation::CustomResourceChurn => Ok(()),
     }
 }
 
@@ -100,7 +104,12 @@ async fn watches(kubernetes: &Kubernetes, session: &Session) -> Result<(), Failu
             let hub = follow::watch(namespaces, &selector, own_name).await?;
             let _ = kubernetes.namespaces.set(hub);
         }
-        _ => {}
+        KubernetesOperation::CreateNamespaces
+        | KubernetesOperation::CreateConfigMaps
+        | KubernetesOperation::ListAndWatch
+        | KubernetesOperation::CustomResourceChurn
+        | KubernetesOperation::NodeHeartbeats
+        | KubernetesOperation::MixedChurn => {}
     }
     if kubernetes.plan.parameters.latency_of == LatencyOf::EachPod {
         let deployment_of = |pod: &Pod| pod.metadata.labels.as_ref()?.get(DEPLOYMENT).cloned();

@@ -10,7 +10,7 @@ use storebench_core::record::Unavailable;
 use storebench_core::validate::{
     STATED_BY_USER, Target, ValidatedArm, ValidatedRun, for_cluster, for_kubernetes, too_much_for,
 };
-use storebench_crds::document::{InputError, Object, parse};
+use storebench_crds::document::{InputError, Object, Role, parse, role};
 
 use crate::embedded::{self, peers};
 use crate::exit::Exit;
@@ -106,7 +106,7 @@ fn folders(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Whether a kind refers to others and nothing to it.
 fn is_comparison(kind: &str) -> bool {
-    matches!(kind, "BenchmarkRun" | "BenchmarkBaseline" | "BenchmarkSuite" | "BenchmarkSchedule")
+    matches!(role(kind), Some(Role::Comparison | Role::NamedComparison))
 }
 
 /// The YAML files of a directory, not of those below it, as `kubectl apply` takes them, but for what only kustomize reads.

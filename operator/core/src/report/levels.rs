@@ -7,7 +7,7 @@
 use storebench_crds::Metric;
 use storebench_crds::status::{Comparison, Verdict, WorkloadResult};
 use storebench_crds::workload::etcd::EtcdOperation;
-use storebench_crds::workload::{Family, Parameters, Workload};
+use storebench_crds::workload::{Family, Workload};
 
 use super::document::{Document, Section};
 use super::lookup::{self, api_word, comparison, result};
@@ -112,7 +112,9 @@ impl<'a> TwoLevels<'a> {
     /// or else a put, or else the first.
     fn counterpart(&self) -> Option<&'a Workload> {
         let workloads = &self.store.record.spec.workloads;
-        let of = |operation| workloads.iter().find(|one| etcd_operation(one) == Some(operation));
+        let of = |operation| {
+            workloads.iter().find(|one| one.parameters.etcd().is_some_and(|etcd| etcd.operation == operation))
+        };
         of(EtcdOperation::TxnPut).or_else(|| of(EtcdOperation::Put)).or(workloads.first())
     }
 
@@ -313,7 +315,7 @@ fn table(report: &Report, columns: Vec<Column>, row: impl Fn(&WorkloadResult) ->
     for workload in &report.record.spec.workloads {
         for (position, arm) in lookup::started_arms(report) {
             let Some(result) = result(report, &workload.name, &arm.name) else { continue };
-            let name = match etcd_operation(workload) {
+            let name = match workload.parameters.etcd().map(|etcd| etcd.operation) {
                 Some(operation) => format!("{} ({})", workload.name, api_word(&operation)),
                 None => workload.name.clone(),
             };
@@ -323,18 +325,6 @@ fn table(report: &Report, columns: Vec<Column>, row: impl Fn(&WorkloadResult) ->
         }
     }
     (!rows.is_empty()).then_some(Table { columns, rows })
-}
-
-/// The request to a store; `None` on Kubernetes.
-fn etcd_operation(workload: &Workload) -> Option<EtcdOperation> {
-    match &workload.parameters {
-        Parameters::Etcd(etcd) => Some(etcd.operation),
-        Parameters::Kubernetes(_)
-        | Parameters::Redis(_)
-        | Parameters::KeyValue(_)
-        | Parameters::SqliteReplication(_)
-        | Parameters::BlockStream(_) => None,
-    }
 }
 
 /// What is left of a difference between stores for who uses a cluster on them.

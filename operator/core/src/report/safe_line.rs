@@ -3,43 +3,28 @@
 //!
 //! Escaping for a medium (HTML, Markdown) comes on top of this and lives with the medium.
 
+use storebench_crds::line::is_safe;
+use unicode_width::UnicodeWidthChar as _;
+
 /// `text` on one line: line ends and tabs become spaces; control characters (escape sequences of terminals among them)
 /// and characters that reorder or hide their neighbours become U+FFFD.
 pub(super) fn safe_line(text: &str) -> String {
     text.chars()
         .map(|character| match character {
             '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
-            hidden if hidden.is_control() || reorders_or_hides(hidden) => '\u{FFFD}',
-            other => other,
+            shown if is_safe(shown) => shown,
+            _ => '\u{FFFD}',
         })
         .collect()
 }
 
-/// Bidirectional embeddings, overrides and isolates (Unicode TR 9, "Trojan source"), zero-width spaces and joiners,
-/// tags, the byte order mark.
-fn reorders_or_hides(character: char) -> bool {
-    matches!(
-        character,
-        '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}' | '\u{E0000}'..='\u{E007F}'
-    )
-}
-
 /// Columns that `text` takes on a terminal: two for East Asian wide characters and emoji, none for combining marks.
-///
-/// The ranges are the blocks of Unicode 16 that terminals agree on; a character outside them counts one. Names and
-/// units of storebench are narrow, so a wrong guess here can only shift a foreign word, never a number's own column.
 pub(super) fn width_columns(text: &str) -> usize {
     text.chars().map(character_columns).sum()
 }
 
 fn character_columns(character: char) -> usize {
-    match u32::from(character) {
-        0x0300..=0x036F | 0x1AB0..=0x1AFF | 0x1DC0..=0x1DFF | 0x20D0..=0x20FF | 0xFE00..=0xFE0F | 0xFE20..=0xFE2F => 0,
-        0x1100..=0x115F | 0x2E80..=0x303E | 0x3041..=0xA4CF | 0xA960..=0xA97F | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF => 2,
-        0xFE30..=0xFE6F | 0xFF01..=0xFF60 | 0xFFE0..=0xFFE6 | 0x1F300..=0x1F64F | 0x1F680..=0x1F6FF => 2,
-        0x1F900..=0x1F9FF | 0x20000..=0x3FFFD => 2,
-        _ => 1,
-    }
+    character.width().unwrap_or(0)
 }
 
 /// `text` in lines of at most `columns`, broken at spaces; a word wider than a line is broken inside. At least one line.
@@ -137,6 +122,7 @@ mod tests {
         assert_eq!(width_columns("etcd ±1.2 %"), 11);
         assert_eq!(width_columns("数据库"), 6);
         assert_eq!(width_columns("e\u{301}"), 1);
+        assert_eq!(width_columns("✅"), 2);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use storebench_crds::workload::sqlite_replication::OutageKind;
 
 use super::{Problem, external, faults, templates};
-use crate::engine::Protocol;
 use crate::units;
 use crate::validated::{Room, Target, ValidatedArm, ValidatedRun, ValidatedService};
 
@@ -18,13 +17,11 @@ pub fn for_kubernetes(service: &ValidatedService) -> Result<(), Problem> {
             text: NO_TLS.into(),
         });
     }
-    if service.engine.protocol == Protocol::DEngineOriginal && service.replicas > 1 {
+    if service.engine.protocol.needs_names_at_start() && service.replicas > 1 {
         return Err(Problem {
             object: format!("StorageService/{}", service.name),
             field: "spec.replicas".into(),
-            text: "must be 1 in a cluster: members of the original d-engine resolve each other when they start; run a group \
-                   embedded"
-                .into(),
+            text: "must be 1 in a cluster: its members resolve each other when they start; run a group embedded".into(),
         });
     }
     service.spec.external.as_ref().map_or(Ok(()), |external| external::for_kubernetes(&service.name, external))
@@ -59,8 +56,8 @@ pub fn of_workload(run: &ValidatedRun, index: usize, field: &str, text: String) 
 /// More values than a machine has room for: in memory, where a store keeps them there, or on its disk.
 pub fn too_much_for(run: &ValidatedRun, room: &Room) -> Option<Problem> {
     let (index, bytes) = run.largest_key_space()?;
-    let keeps_in_memory = |service: &ValidatedService| service.engine.protocol == Protocol::Redis;
-    let is_in_memory = run.arms.iter().filter_map(ValidatedArm::service).any(keeps_in_memory);
+    let mut services = run.arms.iter().filter_map(ValidatedArm::service);
+    let is_in_memory = services.any(|service| service.engine.protocol.keeps_values_in_memory());
     let memory = room.memory_bytes.filter(|_| is_in_memory).map(|free| (free, "memory to spare"));
     let disk = room.disk_bytes.map(|free| (free, "room on its disk"));
     let (free, of_what) = memory.into_iter().chain(disk).find(|(free, _)| *free < bytes)?;

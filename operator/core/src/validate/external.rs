@@ -35,7 +35,10 @@ pub(super) fn problems(arms: &[ValidatedArm], spec: &BenchmarkRunSpec) -> Vec<(S
                 "would take the history of all keys, also of those that are not this run's: remove it",
             ),
             Parameters::Etcd(_) | Parameters::Redis(_) => continue,
-            _ => (
+            Parameters::Kubernetes(_)
+            | Parameters::KeyValue(_)
+            | Parameters::SqliteReplication(_)
+            | Parameters::BlockStream(_) => (
                 "",
                 "loads a store with keys that are not told apart from those of others: use etcd or redis workloads",
             ),

@@ -63,21 +63,13 @@ fn two() -> (Vec<TcpListener>, BTreeMap<u64, String>) {
     (listeners, addresses)
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + LONG;
-    while !is_so() {
-        assert!(std::time::Instant::now() < deadline, "{what}");
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn servers_send_each_other_notes_in_order() {
     let (listeners, addresses) = two();
     let mut listeners = listeners.into_iter();
     let one = side(1, listeners.next().unwrap(), &addresses, 0);
     let two = side(2, listeners.next().unwrap(), &addresses, 0);
-    wait_until("members connect without being asked", || two.peers.here_since(1).is_some());
+    harness::until("members to connect without being asked", || two.peers.here_since(1).is_some());
     for number in 0..100_u8 {
         one.peers.send(2, Bytes::from(vec![number; 1000]));
     }
@@ -85,7 +77,7 @@ fn servers_send_each_other_notes_in_order() {
         assert_eq!(two.notes.recv_timeout(LONG).unwrap(), (1, Bytes::from(vec![number; 1000])));
     }
     drop(one.tcp);
-    wait_until("who has gone is seen to have", || two.peers.here_since(1).is_none());
+    harness::until("who has gone to be seen to have", || two.peers.here_since(1).is_none());
 }
 
 /// Who sends writes itself what the socket takes; the rest, and what comes after, must follow in order.
@@ -96,7 +88,7 @@ fn notes_to_a_member_that_does_not_read_for_a_while_arrive_whole_and_in_order() 
     let mut listeners = listeners.into_iter();
     let one = side(1, listeners.next().unwrap(), &addresses, 0);
     let two = side(2, listeners.next().unwrap(), &addresses, 0);
-    wait_until("members connect without being asked", || two.peers.here_since(1).is_some());
+    harness::until("members to connect without being asked", || two.peers.here_since(1).is_some());
     let note = |number: u32| Bytes::from(number.to_le_bytes().repeat(2_000));
     {
         // Of a sender that works ahead, receivers come to a stop here.
@@ -121,7 +113,7 @@ fn a_removed_member_is_told_so() {
     let mut listeners = listeners.into_iter();
     let _one = side(1, listeners.next().unwrap(), &addresses, 2);
     let two = side(2, listeners.next().unwrap(), &addresses, 0);
-    wait_until("member 1 says that member 2 was removed", || two.peers.is_removed());
+    harness::until("member 1 to say that member 2 was removed", || two.peers.is_removed());
 }
 
 /// The connection to a member that was killed takes one more message before it says that nobody is there: the first answer to
@@ -132,11 +124,11 @@ fn the_first_note_to_a_member_that_came_back_arrives() {
     let mut listeners = listeners.into_iter();
     let one = side(1, listeners.next().unwrap(), &addresses, 0);
     let before = side(2, listeners.next().unwrap(), &addresses, 0);
-    wait_until("2 connects", || one.peers.here_since(2).is_some() && before.peers.here_since(1).is_some());
+    harness::until("2 to connect", || one.peers.here_since(2).is_some() && before.peers.here_since(1).is_some());
     drop(before.tcp);
-    wait_until("2 goes", || one.peers.here_since(2).is_none());
+    harness::until("2 to go", || one.peers.here_since(2).is_none());
     let again = side(2, TcpListener::bind(&addresses[&2]).unwrap(), &addresses, 0);
-    wait_until("2 is back", || one.peers.here_since(2).is_some() && again.peers.here_since(1).is_some());
+    harness::until("2 to be back", || one.peers.here_since(2).is_some() && again.peers.here_since(1).is_some());
     one.peers.send(2, Bytes::from_static(b"welcome"));
     assert_eq!(again.notes.recv_timeout(LONG).unwrap(), (1, Bytes::from_static(b"welcome")));
 }

@@ -85,13 +85,6 @@ pub fn leader_of(servers: &[Rusd]) -> usize {
     }
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + LONG;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-    }
-}
-
 fn hash(server: &Rusd) -> u64 {
     json(server, &["endpoint", "hashkv"])[0]["HashKV"]["hash"].as_u64().unwrap()
 }
@@ -174,7 +167,7 @@ fn two_of_three_that_are_gone_leave_no_leader() {
     let last = servers.pop().unwrap();
     let watch = last.command(&["watch", "k"]).spawn().unwrap();
     drop(servers);
-    wait_until("the last one still sees a leader", || ids(&last).1 == 0);
+    harness::until("the last one to see no leader", || ids(&last).1 == 0);
     let said = last.refused(&["put", "k", "v", "--command-timeout=20s"]);
     assert!(said.contains("etcdserver: request timed out"), "{said}");
     assert_eq!(last.etcdctl(&["get", "k", "--consistency=s", "--print-value-only"]), "v\n");
@@ -219,24 +212,24 @@ fn a_member_far_behind_catches_up() {
     benchmark.args(["--conns=10", "--clients=1000", "put", "--total=110000", "--key-space-size=1000"]);
     output(&mut benchmark);
     let is_newer = |name: &str| name.starts_with("snapshot-") && !name.contains("snapshot-00000000000000000001-");
-    wait_until("nobody makes a snapshot", || {
+    harness::until("a snapshot", || {
         let files = std::fs::read_dir(servers[0].directory().join("data/member/snap")).unwrap();
         files.flatten().any(|file| is_newer(&file.file_name().to_string_lossy()))
     });
     let back = Rusd::spawn(directory, flags).ready();
-    wait_until("it has not what the others have", || hash(&back) == hash(&servers[0]));
+    harness::until("it to have what the others have", || hash(&back) == hash(&servers[0]));
     assert_eq!(back.etcdctl(&["put", "after", "v"]), "OK\n");
 }
 
 /// A client may be told that nobody knows what became of its write while a leader is lost; then it tries again.
 fn put(server: &Rusd, key: &str, value: &str) {
     let is_ok = || server.command(&["put", key, value]).output().unwrap().status.success();
-    wait_until("a write does not succeed", is_ok);
+    harness::until("a write to succeed", is_ok);
 }
 
 /// Waits for a learner that has caught up, and promotes it.
 fn promote(server: &Rusd, id: &str) {
-    wait_until("the learner does not catch up", || {
+    harness::until("the learner to catch up", || {
         let output = server.command(&["member", "promote", id]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success() || said.contains("in sync with leader"), "{said}");
@@ -283,7 +276,7 @@ fn a_group_grows_by_learners_and_shrinks() {
     let mut two = spawn(joining(&first, "m1", &addresses[1])).ready();
     assert!(status(&two)["isLearner"].as_bool().unwrap());
     assert!(two.refused(&["put", "k", "v"]).contains("rpc not supported for learner"));
-    wait_until("the learner has the key", || {
+    harness::until("the learner to have the key", || {
         two.etcdctl(&["get", "k", "--consistency=s", "--print-value-only"]) == "v\n"
     });
     promote(&one, &id);
@@ -294,7 +287,7 @@ fn a_group_grows_by_learners_and_shrinks() {
     // It goes on by itself after a restart: what it was told is written down.
     two = two.restart();
     put(&two, "from", "two again");
-    wait_until("it is not removed", || {
+    harness::until("it to be removed", || {
         let output = one.command(&["member", "remove", &id]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success() || said.contains("unhealthy cluster"), "{said}");
@@ -312,14 +305,14 @@ fn a_member_is_replaced() {
     let lost = servers.pop().unwrap();
     let id = format!("{:x}", ids(&lost).0);
     let (_, flags) = lost.kill();
-    wait_until("it is not removed", || {
+    harness::until("it to be removed", || {
         servers[0].command(&["member", "remove", &id]).output().unwrap().status.success()
     });
     let address = free_addresses(1).remove(0);
     servers[1].etcdctl(&["member", "add", "new", &format!("--peer-urls=http://{address}")]);
     put(&servers[0], "meanwhile", "v");
     let new = spawn(joining(&flags, "new", &address)).ready();
-    wait_until("the new member has not all", || {
+    harness::until("the new member to have all", || {
         new.etcdctl(&["get", "", "--prefix", "--keys-only"]).split_whitespace().count() == 2
     });
     put(&new, "by the new one", "v");
@@ -391,7 +384,7 @@ fn the_last_of_three_is_forced_to_go_on_alone() {
         servers[number % 3].etcdctl(&["put", "k", &number.to_string()]);
     }
     let before = hash(&servers[0]);
-    wait_until("all have everything", || servers.iter().all(|server| hash(server) == before));
+    harness::until("all to have everything", || servers.iter().all(|server| hash(server) == before));
     let lost = servers.split_off(1).into_iter().map(Rusd::kill).collect::<Vec<_>>();
     let (directory, flags) = servers.remove(0).kill();
     let forced = [&flags[..], &["--force-new-cluster".to_owned()]].concat();
@@ -417,6 +410,6 @@ fn the_last_of_three_is_forced_to_go_on_alone() {
     assert_eq!(new.etcdctl(&["get", "k", "--print-value-only"]), "alone\n");
     new.etcdctl(&["put", "k", "two"]);
     assert_eq!(alone.etcdctl(&["get", "k", "--print-value-only"]), "two\n");
-    wait_until("both have everything", || hash(&alone) == hash(&new));
+    harness::until("both to have everything", || hash(&alone) == hash(&new));
     drop(lost);
 }

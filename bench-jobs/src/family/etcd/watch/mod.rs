@@ -59,7 +59,12 @@ impl Hub {
         let room = match parameters.operation {
             EtcdOperation::WatchLatency => 1,
             EtcdOperation::WatchThroughput => RUN_AHEAD_MAX,
-            _ => 0,
+            EtcdOperation::Put
+            | EtcdOperation::Range
+            | EtcdOperation::Delete
+            | EtcdOperation::TxnPut
+            | EtcdOperation::Mixed
+            | EtcdOperation::LeaseKeepAlive => 0,
         };
         let watchers = if room == 0 { 0 } else { parameters.watchers.unwrap_or(1) };
         Self {
