@@ -146,7 +146,7 @@ fn an_outage_is_survived_and_its_length_is_found_in_the_lag() {
             assert_eq!(workload["usage"].is_null(), kind == "Kill", "{kind}: {workload}");
         });
         let caveats = ran.finished.report()["record"]["caveats"].to_string();
-        for engine in ran.engines {
+        for engine in ENGINES {
             let arm = engine.to_lowercase();
             let said = format!("what {arm} lost in an outage is what a restore by litestream ");
             assert!(caveats.contains(&said), "{caveats}");

@@ -6,7 +6,7 @@ use storebench_crds::ControlPlaneSpec;
 use storebench_crds::DurationText;
 use storebench_crds::Workload;
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, WorkloadRef};
-use storebench_crds::engine::{DurabilityClass, Engine, Protocol};
+use storebench_crds::engine::{DurabilityClass, Engine};
 use storebench_crds::external::External;
 use storebench_crds::storage_service::{Durability, StorageServiceSpec};
 use storebench_crds::workload::{Api, Load};
