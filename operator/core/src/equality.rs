@@ -154,9 +154,9 @@ fn told<'a>(service: &'a ValidatedService, flag: &str) -> Option<&'a str> {
             value => value.strip_prefix('='),
         }
     });
-    let variable = flag.to_uppercase().replace('-', "_");
-    let variable = format!("{}{variable}", service.engine.environment_prefix?);
     told.last().or_else(|| {
+        let variable = flag.to_uppercase().replace('-', "_");
+        let variable = format!("{}{variable}", service.engine.environment_prefix?);
         let named = service.env.iter().rev().find(|(name, _)| *name == variable);
         named.map(|(_, value)| value.as_str())
     })

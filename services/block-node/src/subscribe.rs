@@ -87,9 +87,7 @@ pub async fn subscribe(
     requests: Requests,
     responses: Responses,
 ) -> Result<(), Status> {
-    let Some(message) = requests.only().await? else {
-        return Err(Status::new(Code::InvalidArgument, "a request without a message"));
-    };
+    let message = requests.only().await?;
     if message.len() > REQUEST_BYTES_MAX {
         end(&node, SubscribeCode::InvalidRequest, &responses).await;
         return Ok(());

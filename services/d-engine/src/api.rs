@@ -233,8 +233,7 @@ fn malformed(error: impl std::fmt::Display) -> Status {
 
 /// The only request of a stream of answers.
 async fn only<M: Message + Default>(requests: Requests) -> Result<M, Status> {
-    let message = requests.only().await?;
-    decode(message.ok_or_else(|| Status::new(Code::InvalidArgument, "there is no request"))?)
+    decode(requests.only().await?)
 }
 
 /// The client of a stream waits no longer.

@@ -48,8 +48,7 @@ impl Health {
     pub fn watch(&self, requests: Requests, responses: Responses) -> Stream {
         let health = self.clone();
         Box::pin(async move {
-            let Some(message) = requests.only().await? else { return Ok(()) };
-            let request: pb::HealthCheckRequest = decode(message)?;
+            let request: pb::HealthCheckRequest = decode(requests.only().await?)?;
             let mut changes = health.readiness.watch();
             let mut said = None;
             loop {

@@ -105,6 +105,10 @@ impl fmt::Debug for Requests {
     }
 }
 
+fn without_message() -> Status {
+    Status::new(Code::Internal, "grpc: a request without a message")
+}
+
 impl Requests {
     pub(crate) fn new(
         body: RecvStream,
@@ -205,8 +209,12 @@ impl Requests {
     }
 
     /// The only request of a call that has no more: what the client sends behind it is thrown away, and takes no memory however long the call goes on.
-    pub async fn only(mut self) -> Result<Option<Bytes>, Status> {
-        self.next().await
+    ///
+    /// # Errors
+    ///
+    /// `Internal`, as of a unary call, if there is none.
+    pub async fn only(mut self) -> Result<Bytes, Status> {
+        self.next().await?.ok_or_else(without_message)
     }
 
     /// The only request of a unary call. What comes behind it is thrown away; what the message takes is kept until this is dropped.
@@ -217,7 +225,7 @@ impl Requests {
         }
         match next? {
             Some(message) => Poll::Ready(Ok(message)),
-            None => Poll::Ready(Err(Status::new(Code::Internal, "grpc: a request without a message"))),
+            None => Poll::Ready(Err(without_message())),
         }
     }
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use service_kit::grpc::{self, Requests, Responses, Status, Unary, decode};
 
+use crate::api::kv::revision_of;
 use crate::api::session::{
     Place, Session, created_at, end_of, is_delete, key_of, one_by_creation, operation, prefix_of, put_of, range_of,
     read_by, unknown, withdrawal,
@@ -66,8 +67,7 @@ impl Api {
     ) -> impl Future<Output = Result<(), Status>> + 'static {
         let session = self.session(&call);
         async move {
-            let Some(message) = requests.only().await? else { return Ok(()) };
-            let request: election::LeaderRequest = decode(message)?;
+            let request: election::LeaderRequest = decode(requests.only().await?)?;
             if responses.open().is_err() {
                 return Ok(());
             }
@@ -98,7 +98,7 @@ impl Api {
 /// Who leads now; waits until somebody does.
 async fn next_leader(session: &Session, prefix: &Bytes) -> Result<(pb::ResponseHeader, KeyValue), Status> {
     let found: pb::RangeResponse = session.ask(Method::Range, &one_by_creation(prefix)).await?;
-    let header = found.header.unwrap_or_default();
+    let header = pb::ResponseHeader { revision: revision_of(found.header)?, ..found.header.unwrap_or_default() };
     if let Some(leader) = found.kvs.into_iter().next() {
         return Ok((header, leader));
     }
@@ -123,7 +123,10 @@ async fn elected(session: &Session, request: election::CampaignRequest) -> Resul
     };
     let begun: pb::TxnResponse = session.ask(Method::Txn, &txn).await?;
     let earlier = read_by(&begun, 0).filter(|_| !begun.succeeded);
-    let rev = earlier.map_or(begun.header.map_or(0, |header| header.revision), |kv| kv.create_revision);
+    let rev = match earlier {
+        Some(kv) => kv.create_revision,
+        None => revision_of(begun.header)?,
+    };
     let place = Place::new(session, &key, rev);
     let leader = election::LeaderKey { name, key, rev, lease };
     if earlier.is_some_and(|kv| kv.value != value) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryFutureExt;
-use service_kit::grpc::{self, Requests, Responses, Status, Unary, decode};
+use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary, decode};
 use tokio::time::sleep;
 
 use crate::api::{Answer, Api};
@@ -86,7 +86,7 @@ impl Api {
         self.node.check_quota(quota::cost_of_put(&request))?;
         Ok(self.propose(call, Access::Put(&request), Kind::Put, &message, |node, done| {
             let (mut response, term) = done.reply::<pb::PutResponse>()?;
-            fill(node, &mut response.header, term);
+            fill(node, &mut response.header, term)?;
             Ok(response)
         }))
     }
@@ -97,7 +97,7 @@ impl Api {
         let access = Access::Delete(&request);
         Ok(self.propose(call, access, Kind::DeleteRange, &message, |node, done| {
             let (mut response, term) = done.reply::<pb::DeleteRangeResponse>()?;
-            fill(node, &mut response.header, term);
+            fill(node, &mut response.header, term)?;
             Ok(response)
         }))
     }
@@ -115,7 +115,7 @@ impl Api {
                     view.check(caller, Access::Txn(&request))?;
                     let mut response = view.read_only_txn(&request)?;
                     node.reader.counts().txn(&response);
-                    fill(node, &mut response.header, term);
+                    fill(node, &mut response.header, term)?;
                     Ok(grpc::encode(&response))
                 },
             );
@@ -126,7 +126,7 @@ impl Api {
         }
         Ok(self.propose(call, Access::Txn(&request), Kind::Txn, &message, |node, done| {
             let (mut response, term) = done.reply::<pb::TxnResponse>()?;
-            fill(node, &mut response.header, term);
+            fill(node, &mut response.header, term)?;
             Ok(response)
         }))
     }
@@ -165,8 +165,7 @@ impl Api {
     ) -> impl Future<Output = Result<(), Status>> + 'static {
         let node = Arc::clone(&self.node);
         async move {
-            let Some(message) = requests.only().await? else { return Ok(()) };
-            let mut request: pb::RangeRequest = decode(message)?;
+            let mut request: pb::RangeRequest = decode(requests.only().await?)?;
             check::range_stream(&request)?;
             let (view, term) = newest(&node, request.serializable).await?;
             let caller = node.caller(&call, &view)?;
@@ -188,7 +187,7 @@ impl Api {
                     chunk.kvs.iter_mut().for_each(|kv| kv.value.clear());
                 }
                 if chunk.header.is_some() {
-                    fill(&node, &mut chunk.header, term);
+                    fill(&node, &mut chunk.header, term)?;
                 }
                 let message = grpc::encode(&pb::RangeStreamResponse { range_response: Some(chunk) });
                 keys = match message.len() {
@@ -222,9 +221,16 @@ fn sort(target: SortTarget, kvs: &mut [KeyValue]) {
 }
 
 /// Says who answers in a header that the store began.
-pub(super) fn fill(node: &Node, header: &mut Option<pb::ResponseHeader>, term: u64) {
-    let revision = header.map_or(0, |header| header.revision);
-    *header = Some(node.header(revision, term));
+pub(super) fn fill(node: &Node, header: &mut Option<pb::ResponseHeader>, term: u64) -> Result<(), Status> {
+    *header = Some(node.header(revision_of(*header)?, term));
+    Ok(())
+}
+
+/// The revision of a reply of the store, which says it in every one.
+pub(super) fn revision_of(header: Option<pb::ResponseHeader>) -> Result<i64, Status> {
+    debug_assert!(header.is_some(), "a reply of the store has a header");
+    let header = header.ok_or_else(|| Status::new(Code::Internal, "the store's reply says no revision"))?;
+    Ok(header.revision)
 }
 
 /// The header of an answer that has nothing else to say.

@@ -27,7 +27,7 @@ impl Api {
         let command = request.encode_to_vec();
         Ok(self.propose(call, Access::Authenticated, Kind::LeaseGrant, &command, |node, done| {
             let (mut response, term) = done.reply::<pb::LeaseGrantResponse>()?;
-            fill(node, &mut response.header, term);
+            fill(node, &mut response.header, term)?;
             Ok(response)
         }))
     }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use service_kit::grpc::{self, Status, Unary, decode};
 
+use crate::api::kv::revision_of;
 use crate::api::session::{
     Place, Session, created_at, delete_of, key_of, one_by_creation, operation, prefix_of, put_of, range_of, read_by,
     unknown,
@@ -43,7 +44,7 @@ async fn locked(session: &Session, request: &v3lockpb::LockRequest) -> Result<v3
     };
     let begun: pb::TxnResponse = session.ask(Method::Txn, &txn).await?;
     let own = match begun.succeeded {
-        true => begun.header.map_or(0, |header| header.revision),
+        true => revision_of(begun.header)?,
         false => read_by(&begun, 0).map_or(0, |kv| kv.create_revision),
     };
     if read_by(&begun, 1).is_none_or(|owner| owner.create_revision == own) {

@@ -42,7 +42,7 @@ impl Api {
         }
         Ok(self.propose(call, access, Kind::Alarm, &message, |node, done| {
             let (mut response, term) = done.reply::<pb::AlarmResponse>()?;
-            fill(node, &mut response.header, term);
+            fill(node, &mut response.header, term)?;
             Ok(response)
         }))
     }

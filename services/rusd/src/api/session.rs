@@ -5,6 +5,7 @@ use bytes::Bytes;
 use prost::Message;
 use service_kit::grpc::{self, Code, Service, Status, Unary, decode};
 
+use crate::api::kv::revision_of;
 use crate::api::{Api, Method};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
@@ -68,7 +69,7 @@ impl Session {
             };
             let found: pb::RangeResponse = self.ask(Method::Range, &range).await?;
             let Some(last) = found.kvs.first() else { return Ok(()) };
-            let revision = found.header.map_or(0, |header| header.revision);
+            let revision = revision_of(found.header)?;
             let mut watch = self.watch(last.key.clone(), Bytes::new(), revision);
             while !watch.next().await?.iter().any(is_delete) {}
         }
