@@ -15,6 +15,7 @@ use storebench_core::across::Figures;
 use storebench_core::archive::{BASELINE_LABEL, COMPONENT_LABEL, FIGURES_KEY, RECORD_COMPONENT};
 use storebench_core::conditions::{BaselineState, Stamp, of_baseline};
 use storebench_core::judgement::judge;
+use storebench_core::reason::{Cure, Reason};
 use storebench_core::report::Report;
 use storebench_core::status::fit_baseline;
 use storebench_crds::benchmark_baseline::{BenchmarkBaseline, BenchmarkBaselineStatus};
@@ -55,13 +56,13 @@ impl Kind for BenchmarkBaseline {
     }
 
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
-        json!({ "message": message, "conditions": of_baseline(BaselineState::Stalled("Unreadable"), message, stamp) })
+        json!({ "message": message, "conditions": of_baseline(BaselineState::Stalled(Reason::Unreadable), message, stamp) })
     }
 }
 
 impl Named for BenchmarkBaseline {
-    const MISSING: &'static str = "BaselineMissing";
-    const INVALID: &'static str = "InvalidBaseline";
+    const MISSING: Reason = Reason::BaselineMissing;
+    const INVALID: Reason = Reason::InvalidBaseline;
 }
 
 /// Keeps what the run measured, as soon as it is over.
@@ -73,7 +74,7 @@ async fn reconcile(seen: &BenchmarkBaseline, context: &Context) -> Result<Action
     let before = baseline.status.clone().unwrap_or_default();
     let found = match kept(&owner, context).await? {
         Ok(None) if before.figures_ref.is_some() => Err(Trouble {
-            reason: "FiguresGone",
+            reason: Reason::FiguresGone,
             message: format!(
                 "ConfigMap {} with what was kept was deleted: create a new baseline under a new name",
                 names::baseline(&owner.reference.name)
@@ -111,9 +112,13 @@ async fn reconcile(seen: &BenchmarkBaseline, context: &Context) -> Result<Action
 /// When to look again at a baseline that keeps nothing. What is wrong with a run that is over, or with what was kept, stays so: whoever
 /// replaces the run is seen, and to read and judge its whole record each minute would find the same.
 fn next_look(state: BaselineState) -> Action {
+    let again = Action::requeue(WAITING_INTERVAL);
     match state {
-        BaselineState::Stalled("InvalidRecord" | "RunInvalid") => Action::await_change(),
-        _ => Action::requeue(WAITING_INTERVAL),
+        BaselineState::Waiting | BaselineState::Kept => again,
+        BaselineState::Stalled(reason) => match reason.cure() {
+            Cure::Never => Action::await_change(),
+            Cure::Watched | Cure::Unwatched => again,
+        },
     }
 }
 
@@ -141,7 +146,7 @@ async fn keep(
     if figures.verdict == Verdict::Invalid || figures.series.is_empty() {
         let why = run.status.map(|status| status.message).unwrap_or_default();
         let message = format!("BenchmarkRun/{name} has no trial that counts, so make another run and baseline: {why}");
-        return stalled("RunInvalid", message);
+        return stalled(Reason::RunInvalid, message);
     }
     let labels = Labels::from([(COMPONENT_LABEL.to_owned(), RECORD_COMPONENT.to_owned())]);
     let mut map = ConfigMap {
@@ -170,7 +175,7 @@ fn is_worth_keeping(run: &BenchmarkRun) -> Result<(), (BaselineState, String)> {
     if status.verdict.is_none_or(|verdict| verdict == Verdict::Invalid) {
         let why = &status.message;
         let message = format!("BenchmarkRun/{name} is Invalid, so make another run and baseline: {why}");
-        return Err((BaselineState::Stalled("RunInvalid"), message));
+        return Err((BaselineState::Stalled(Reason::RunInvalid), message));
     }
     Ok(())
 }
@@ -221,11 +226,13 @@ mod tests {
 
     #[test]
     fn what_cannot_heal_is_not_judged_again_each_minute() {
-        for reason in ["InvalidRecord", "RunInvalid"] {
-            assert_eq!(next_look(BaselineState::Stalled(reason)), Action::await_change(), "{reason}");
+        for reason in [Reason::InvalidRecord, Reason::RunInvalid] {
+            assert_eq!(next_look(BaselineState::Stalled(reason)), Action::await_change(), "{reason:?}");
         }
         let again = Action::requeue(WAITING_INTERVAL);
-        assert_eq!(next_look(BaselineState::Stalled("RunMissing")), again);
+        for reason in [Reason::RunMissing, Reason::InvalidRun, Reason::NameTaken, Reason::FiguresGone] {
+            assert_eq!(next_look(BaselineState::Stalled(reason)), again, "{reason:?}");
+        }
         assert_eq!(next_look(BaselineState::Waiting), again);
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::conditions::{ServiceState, Stamp, of_control_plane};
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
+use storebench_core::reason::Reason;
 use storebench_core::validate;
 use storebench_crds::control_plane::{ControlPlaneStatus, SecretRef};
 use storebench_crds::{ControlPlane, StorageService};
@@ -53,13 +54,13 @@ impl Kind for ControlPlane {
     }
 
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
-        json!({ "conditions": of_control_plane(ServiceState::Stalled("Unreadable"), message, stamp) })
+        json!({ "conditions": of_control_plane(ServiceState::Stalled(Reason::Unreadable), message, stamp) })
     }
 }
 
 impl Named for ControlPlane {
-    const MISSING: &'static str = "ControlPlaneMissing";
-    const INVALID: &'static str = "InvalidControlPlane";
+    const MISSING: Reason = Reason::ControlPlaneMissing;
+    const INVALID: Reason = Reason::InvalidControlPlane;
 }
 
 /// Brings one control plane to what its spec says.
@@ -147,17 +148,17 @@ async fn carried(
     };
     let valid = match core::validate(plane, &[validated]) {
         Ok(valid) => valid,
-        Err(problem) => return stalled("InvalidSpec", problem.to_string()),
+        Err(problem) => return stalled(Reason::InvalidSpec, problem.to_string()),
     };
     if let Some(elder) = elder(plane, namespace, context).await? {
         let message = format!("ControlPlane/{elder} is in StorageService/{name} already: name a service of its own");
-        return stalled("ServiceTaken", message);
+        return stalled(Reason::ServiceTaken, message);
     }
     let conditions = service.status.map(|status| status.conditions).unwrap_or_default();
     let refused = conditions.iter().find(|one| one.type_ == "ProtocolReady" && one.status == "False");
     if let Some(refused) = refused {
         let message = format!("StorageService/{name} cannot hold a Kubernetes cluster: {}", refused.message);
-        return stalled("StoreUnfit", message);
+        return stalled(Reason::StoreUnfit, message);
     }
     if !is_true(&conditions, "Ready") {
         let message = format!("StorageService/{name} is not ready");
@@ -228,6 +229,7 @@ async fn observe(plane: &ControlPlane, owner: &Owner, name: &str, context: &Cont
             Ok(Action::requeue(STARTING_INTERVAL))
         }
         Health::Failed(trouble) => {
+            let trouble = Trouble::from(trouble);
             let state = ServiceState::Stalled(trouble.reason);
             if report(plane, found, state, &trouble.message, context).await? {
                 events::stalled(context, plane, trouble.reason, &trouble.message).await;

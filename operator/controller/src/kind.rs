@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use storebench_core::conditions::Stamp;
+use storebench_core::reason::Reason;
 use storebench_crds::{GROUP, VERSION};
 
 use crate::context::Context;
@@ -43,9 +44,9 @@ pub trait Kind:
 /// A kind that others name. It need not have a controller.
 pub trait Named: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned {
     /// The reason of whoever names one that is not there.
-    const MISSING: &'static str;
+    const MISSING: Reason;
     /// The reason of whoever names one that is wrong in itself.
-    const INVALID: &'static str;
+    const INVALID: Reason;
 }
 
 /// An object that may be one this version cannot read.
@@ -60,7 +61,7 @@ pub async fn reconcile<K: Kind>(guarded: Arc<Guarded<K>>, context: Arc<Context>)
                 tracing::warn!(
                     kind = K::NAME,
                     object = key(&*guarded),
-                    reason = error.reason(),
+                    reason = error.reason().as_str(),
                     "{}",
                     error.for_user()
                 );

@@ -10,6 +10,7 @@ use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use std::time::Duration;
 use storebench_core::conditions::{ScheduleState, Stamp, of_schedule};
+use storebench_core::reason::Reason;
 use storebench_core::recurrence::{
     self as core, Due, Made as Object, Past, Recurrence, SCHEDULE_LABEL, SCHEDULED_ANNOTATION,
 };
@@ -50,7 +51,7 @@ impl Kind for BenchmarkSchedule {
     }
 
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
-        json!({ "message": message, "conditions": of_schedule(ScheduleState::Stalled("Unreadable"), message, stamp) })
+        json!({ "message": message, "conditions": of_schedule(ScheduleState::Stalled(Reason::Unreadable), message, stamp) })
     }
 }
 
@@ -64,7 +65,7 @@ async fn reconcile(seen: &BenchmarkSchedule, context: &Context) -> Result<Action
     let recurrence = match readable(schedule, &before) {
         Ok(recurrence) => recurrence,
         Err(message) => {
-            stall(schedule, before, "InvalidSpec", &message, context).await?;
+            stall(schedule, before, Reason::InvalidSpec, &message, context).await?;
             return Ok(Action::await_change());
         }
     };
@@ -89,7 +90,7 @@ async fn reconcile(seen: &BenchmarkSchedule, context: &Context) -> Result<Action
         match make(schedule, &owner, time, context).await? {
             Ok(name) => active.push(name),
             Err(message) => {
-                stall(schedule, before, "InvalidSpec", &message, context).await?;
+                stall(schedule, before, Reason::InvalidSpec, &message, context).await?;
                 return Ok(Action::await_change());
             }
         }
@@ -205,7 +206,7 @@ fn words(schedule: &BenchmarkSchedule, due: Due, active: &[String]) -> (Schedule
 async fn stall(
     schedule: &BenchmarkSchedule,
     status: BenchmarkScheduleStatus,
-    reason: &'static str,
+    reason: Reason,
     message: &str,
     context: &Context,
 ) -> Result<(), Error> {

@@ -13,6 +13,7 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use storebench_core::archive::COMPONENT_LABEL;
 use storebench_core::conditions::{ServiceState, Stamp, of_service};
+use storebench_core::reason::Reason;
 use storebench_core::validate::{self, ExternalStore, Target, ValidatedService};
 use storebench_crds::StorageService;
 use storebench_crds::storage_service::{StorageServiceStatus, VolumeRetention};
@@ -45,20 +46,19 @@ impl Kind for StorageService {
     }
 
     async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
-        let trouble = Trouble { reason: error.reason(), message: error.for_user() };
-        stalled(self, Found::default(), &trouble, context).await?;
+        stalled(self, Found::default(), &error.trouble(), context).await?;
         Ok(Action::requeue(kind::REFUSED_INTERVAL))
     }
 
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
-        json!({ "conditions": of_service(ServiceState::Stalled("Unreadable"), message, stamp) })
+        json!({ "conditions": of_service(ServiceState::Stalled(Reason::Unreadable), message, stamp) })
     }
 }
 
 impl Named for StorageService {
-    const MISSING: &'static str = "ServiceMissing";
+    const MISSING: Reason = Reason::ServiceMissing;
     // A service's spec can be corrected, a run's cannot: who waits for a run is told by the reason.
-    const INVALID: &'static str = "InvalidService";
+    const INVALID: Reason = Reason::InvalidService;
 }
 
 /// Brings one service to what its spec says.
@@ -74,7 +74,7 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
         Ok(valid) => valid,
         Err(problem) => {
             let status = Found::default();
-            report(service, status, ServiceState::Stalled("InvalidSpec"), &problem.to_string(), context).await?;
+            report(service, status, ServiceState::Stalled(Reason::InvalidSpec), &problem.to_string(), context).await?;
             return Ok(Action::await_change());
         }
     };
@@ -169,7 +169,7 @@ async fn until_companions_answer(
             report(service, Found::default(), ServiceState::Starting, &message, context).await?;
             Ok(Some(Action::requeue(STARTING_INTERVAL)))
         }
-        Health::Failed(trouble) => stalled(service, Found::default(), &trouble, context).await.map(Some),
+        Health::Failed(trouble) => stalled(service, Found::default(), &trouble.into(), context).await.map(Some),
     }
 }
 
@@ -245,7 +245,7 @@ async fn observe(
             report(service, found, ServiceState::Starting, &message, context).await?;
             Ok(Action::requeue(STARTING_INTERVAL))
         }
-        Health::Failed(trouble) => stalled(service, found, &trouble, context).await,
+        Health::Failed(trouble) => stalled(service, found, &trouble.into(), context).await,
     }
 }
 

@@ -10,6 +10,7 @@ use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use std::time::Duration;
 use storebench_core::conditions::{RunState, Stamp, of_run};
+use storebench_core::reason::Reason;
 use storebench_core::suite::{self as core, Next, Planned, SUITE_LABEL, counts, line, next};
 use storebench_core::validate::Problem;
 use storebench_crds::benchmark_suite::{BenchmarkSuite, BenchmarkSuiteStatus, SuiteRunState};
@@ -48,7 +49,7 @@ impl Kind for BenchmarkSuite {
 
     fn unreadable(message: &str, stamp: &Stamp) -> Value {
         let message = short_line(message, MESSAGE_BYTES_MAX);
-        json!({ "message": message, "conditions": of_run(RunState::Stalled("Unreadable"), &message, stamp) })
+        json!({ "message": message, "conditions": of_run(RunState::Stalled(Reason::Unreadable), &message, stamp) })
     }
 }
 
@@ -88,7 +89,7 @@ async fn reconcile(seen: &BenchmarkSuite, context: &Context) -> Result<Action, E
                 Ok(run) => run,
                 Err(problems) => {
                     let message = problems.first().map(|(field, text)| format!("{field}: {text}")).unwrap_or_default();
-                    stall(&suite, before, "InvalidSpec", &message, context).await?;
+                    stall(&suite, before, Reason::InvalidSpec, &message, context).await?;
                     return Ok(Action::await_change());
                 }
             };
@@ -111,7 +112,7 @@ async fn reconcile(seen: &BenchmarkSuite, context: &Context) -> Result<Action, E
             match stalled {
                 Some(why) => {
                     let message = format!("{}: {why}", planned[index].name);
-                    stall(&suite, status, "RunStalled", &message, context).await?;
+                    stall(&suite, status, Reason::RunStalled, &message, context).await?;
                 }
                 None => {
                     report(&suite, status, RunState::Running, &under_way(&planned, index), context).await?;
@@ -135,15 +136,15 @@ async fn reconcile(seen: &BenchmarkSuite, context: &Context) -> Result<Action, E
 }
 
 /// The runs of a suite, if they may be made. Errors: reason and message.
-fn checked(suite: &BenchmarkSuite, before: &BenchmarkSuiteStatus) -> Result<Vec<Planned>, (&'static str, String)> {
-    let invalid = |problems: Vec<Problem>| ("InvalidSpec", Problem::first_of(&problems));
+fn checked(suite: &BenchmarkSuite, before: &BenchmarkSuiteStatus) -> Result<Vec<Planned>, (Reason, String)> {
+    let invalid = |problems: Vec<Problem>| (Reason::InvalidSpec, Problem::first_of(&problems));
     let Some(hash) = &before.template_hash else {
         // Before the first one is made, all are checked: nothing is found wrong after hours.
         return core::expand(suite).map(|runs| runs.into_iter().map(|(planned, _)| planned).collect()).map_err(invalid);
     };
     if *hash != core::template_hash(suite) {
         let message = "the template was changed while the suite was under way: restore it, or create a new suite";
-        return Err(("TemplateChanged", message.into()));
+        return Err((Reason::TemplateChanged, message.into()));
     }
     core::plan(suite).map_err(invalid)
 }
@@ -202,7 +203,7 @@ fn outcome(states: &[SuiteRunState], verdict: Verdict) -> String {
 async fn stall(
     suite: &BenchmarkSuite,
     status: BenchmarkSuiteStatus,
-    reason: &'static str,
+    reason: Reason,
     message: &str,
     context: &Context,
 ) -> Result<(), Error> {
