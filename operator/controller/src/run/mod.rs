@@ -19,9 +19,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
-use serde_json::{Value, json};
+use serde_json::json;
 use storebench_core::archive::{RUN_LABEL, TrialFile};
-use storebench_core::conditions::{RunState, Stamp, of_run};
+use storebench_core::conditions::{RunState, of_run};
 use storebench_core::judgement::stop_half_widths;
 use storebench_core::ledger::number;
 use storebench_core::reason::{Cure, Reason};
@@ -35,7 +35,7 @@ use crate::error::{Error, Tried as _};
 use crate::events;
 use crate::health::Trouble;
 use crate::kept;
-use crate::kind::{self, Kind, Named};
+use crate::kind::{self, Conditions, Kind, Named, Said};
 use crate::objects::Owner;
 use crate::objects::names;
 pub use crate::queue::Guarded;
@@ -65,7 +65,12 @@ const LEFT_OVER_MAX: SignedDuration = SignedDuration::from_mins(10);
 const SUSPENDED: &str = "suspended: set spec.suspend to false to go on";
 
 impl Kind for BenchmarkRun {
+    type State = RunState;
     const NAME: &'static str = "BenchmarkRun";
+    const STALLED: fn(Reason) -> RunState = RunState::Stalled;
+    const CONDITIONS: Conditions<RunState> = of_run;
+    // The status of a run that can be read is fitted as a whole.
+    const MESSAGE_BYTES_MAX: usize = 280;
 
     async fn advance(&self, context: &Context) -> Result<Action, Error> {
         reconcile(self, context).await
@@ -83,8 +88,9 @@ impl Kind for BenchmarkRun {
         result
     }
 
-    fn unreadable(message: &str, stamp: &Stamp) -> Value {
-        json!({ "message": message, "conditions": of_run(RunState::Stalled(Reason::Unreadable), message, stamp) })
+    fn said(status: &mut BenchmarkRunStatus) -> Said<'_> {
+        let BenchmarkRunStatus { observed_generation, conditions, message, .. } = status;
+        Said { observed_generation, conditions, message: Some(message) }
     }
 }
 
