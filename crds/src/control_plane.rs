@@ -69,7 +69,7 @@ impl ControlPlaneSpec {
 }
 
 /// What runs, and how it is reached.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ControlPlaneStatus {
     /// The generation of the spec that this status describes; −1 until it was looked at.

@@ -208,7 +208,7 @@ pub struct PodOverrides {
 }
 
 /// What was deployed, and whether it answers.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StorageServiceStatus {
     /// The generation of the spec that this status describes; −1 until it was looked at.

@@ -7,18 +7,16 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
-use kube::{Resource as _, ResourceExt as _};
-use serde_json::{Value, json};
 use storebench_core::across::Figures;
 use storebench_core::archive::{BASELINE_LABEL, COMPONENT_LABEL, FIGURES_KEY, RECORD_COMPONENT};
-use storebench_core::conditions::{BaselineState, Stamp, of_baseline};
+use storebench_core::conditions::{BaselineState, of_baseline};
 use storebench_core::judgement::judge;
+use storebench_core::reason::{Cure, Reason};
 use storebench_core::report::Report;
 use storebench_core::status::fit_baseline;
 use storebench_crds::benchmark_baseline::{BenchmarkBaseline, BenchmarkBaselineStatus};
-use storebench_crds::line::short_line;
 use storebench_crds::status::ReportRef;
 use storebench_crds::{BenchmarkRun, Verdict};
 
@@ -28,7 +26,7 @@ use crate::error::Error;
 use crate::events;
 use crate::health::Trouble;
 use crate::kept::kept;
-use crate::kind::{self, Kind, Named};
+use crate::kind::{self, Conditions, Kind, Named, Said, Waits, report};
 use crate::objects::{Labels, Owner, names};
 use crate::queue::is_true;
 use crate::run;
@@ -37,11 +35,13 @@ use crate::run;
 const KEPT_INTERVAL: Duration = Duration::from_secs(300);
 /// While a run is waited for, a look is due this often, should an event be missed.
 const WAITING_INTERVAL: Duration = Duration::from_secs(60);
-/// A message is kept below this, bytes.
-const MESSAGE_BYTES_MAX: usize = 280;
 
 impl Kind for BenchmarkBaseline {
+    type State = BaselineState;
     const NAME: &'static str = "BenchmarkBaseline";
+    const STALLED: fn(Reason) -> BaselineState = BaselineState::Stalled;
+    const CONDITIONS: Conditions<BaselineState> = of_baseline;
+    const MESSAGE_BYTES_MAX: usize = 280;
 
     async fn advance(&self, context: &Context) -> Result<Action, Error> {
         reconcile(self, context).await
@@ -54,14 +54,19 @@ impl Kind for BenchmarkBaseline {
         Ok(if error.is_too_large() { Action::await_change() } else { Action::requeue(kind::REFUSED_INTERVAL) })
     }
 
-    fn unreadable(message: &str, stamp: &Stamp) -> Value {
-        json!({ "message": message, "conditions": of_baseline(BaselineState::Stalled("Unreadable"), message, stamp) })
+    fn said(status: &mut BenchmarkBaselineStatus) -> Said<'_> {
+        let BenchmarkBaselineStatus { observed_generation, conditions, message, .. } = status;
+        Said { observed_generation, conditions, message: Some(message) }
+    }
+
+    fn fit(status: BenchmarkBaselineStatus) -> BenchmarkBaselineStatus {
+        fit_baseline(status)
     }
 }
 
 impl Named for BenchmarkBaseline {
-    const MISSING: &'static str = "BaselineMissing";
-    const INVALID: &'static str = "InvalidBaseline";
+    const MISSING: Reason = Reason::BaselineMissing;
+    const INVALID: Reason = Reason::InvalidBaseline;
 }
 
 /// Keeps what the run measured, as soon as it is over.
@@ -73,7 +78,7 @@ async fn reconcile(seen: &BenchmarkBaseline, context: &Context) -> Result<Action
     let before = baseline.status.clone().unwrap_or_default();
     let found = match kept(&owner, context).await? {
         Ok(None) if before.figures_ref.is_some() => Err(Trouble {
-            reason: "FiguresGone",
+            reason: Reason::FiguresGone,
             message: format!(
                 "ConfigMap {} with what was kept was deleted: create a new baseline under a new name",
                 names::baseline(&owner.reference.name)
@@ -84,7 +89,7 @@ async fn reconcile(seen: &BenchmarkBaseline, context: &Context) -> Result<Action
     let figures = match found {
         Ok(Some(figures)) => Ok(figures),
         Ok(None) => keep(&baseline, &owner, context).await?,
-        Err(Trouble { reason, message }) => Err((BaselineState::Stalled(reason), message)),
+        Err(trouble) => Err(Waits::ForUser(trouble)),
     };
     match figures {
         Ok(figures) => {
@@ -96,41 +101,36 @@ async fn reconcile(seen: &BenchmarkBaseline, context: &Context) -> Result<Action
             }
             Ok(Action::requeue(KEPT_INTERVAL))
         }
-        Err((state, message)) => {
-            let is_news = report(&baseline, before, state, &message, context).await?;
-            if let BaselineState::Stalled(reason) = state
-                && is_news
-            {
-                events::stalled(context, &baseline, reason, &message).await;
-            }
-            Ok(next_look(state))
+        Err(Waits::ForAnother(message)) => {
+            report(&baseline, before, BaselineState::Waiting, &message, context).await?;
+            Ok(Action::requeue(WAITING_INTERVAL))
+        }
+        Err(Waits::ForUser(trouble)) => {
+            kind::stall(&baseline, before, &trouble, context).await?;
+            Ok(next_look(trouble.reason))
         }
     }
 }
 
 /// When to look again at a baseline that keeps nothing. What is wrong with a run that is over, or with what was kept, stays so: whoever
 /// replaces the run is seen, and to read and judge its whole record each minute would find the same.
-fn next_look(state: BaselineState) -> Action {
-    match state {
-        BaselineState::Stalled("InvalidRecord" | "RunInvalid") => Action::await_change(),
-        _ => Action::requeue(WAITING_INTERVAL),
+fn next_look(reason: Reason) -> Action {
+    match reason.cure() {
+        Cure::Never => Action::await_change(),
+        Cure::Watched | Cure::Unwatched => Action::requeue(WAITING_INTERVAL),
     }
 }
 
-/// Takes the figures of the run and writes them down. Errors: the state and what is said of it.
-async fn keep(
-    baseline: &BenchmarkBaseline,
-    owner: &Owner,
-    context: &Context,
-) -> Result<Result<Figures, (BaselineState, String)>, Error> {
-    let stalled = |reason, message| Ok(Err((BaselineState::Stalled(reason), message)));
+/// Takes the figures of the run and writes them down. The inner error: what keeps it from that.
+async fn keep(baseline: &BenchmarkBaseline, owner: &Owner, context: &Context) -> Result<Result<Figures, Waits>, Error> {
+    let stalled = |reason, message| Ok(Err(Waits::ForUser(Trouble { reason, message })));
     let (name, namespace) = (&baseline.spec.run_ref.name, &owner.namespace);
     let run = match kind::find::<BenchmarkRun>(name, namespace, context).await? {
         Ok(run) => run,
-        Err(Trouble { reason, message }) => return stalled(reason, message),
+        Err(trouble) => return Ok(Err(Waits::ForUser(trouble))),
     };
-    if let Err((state, message)) = is_worth_keeping(&run) {
-        return Ok(Err((state, message)));
+    if let Err(waits) = is_worth_keeping(&run) {
+        return Ok(Err(waits));
     }
     let record = match run::whole_record(&run, context).await? {
         Ok(record) => record,
@@ -141,7 +141,7 @@ async fn keep(
     if figures.verdict == Verdict::Invalid || figures.series.is_empty() {
         let why = run.status.map(|status| status.message).unwrap_or_default();
         let message = format!("BenchmarkRun/{name} has no trial that counts, so make another run and baseline: {why}");
-        return stalled("RunInvalid", message);
+        return stalled(Reason::RunInvalid, message);
     }
     let labels = Labels::from([(COMPONENT_LABEL.to_owned(), RECORD_COMPONENT.to_owned())]);
     let mut map = ConfigMap {
@@ -155,22 +155,22 @@ async fn keep(
     // As it is there: somebody may have been quicker.
     Ok(match kept(owner, context).await? {
         Ok(Some(figures)) => Ok(figures),
-        Ok(None) => Err((BaselineState::Waiting, "what was kept is being written".into())),
-        Err(Trouble { reason, message }) => Err((BaselineState::Stalled(reason), message)),
+        Ok(None) => Err(Waits::ForAnother("what was kept is being written".into())),
+        Err(trouble) => Err(Waits::ForUser(trouble)),
     })
 }
 
 /// Whether a run has come to an end that can be kept.
-fn is_worth_keeping(run: &BenchmarkRun) -> Result<(), (BaselineState, String)> {
+fn is_worth_keeping(run: &BenchmarkRun) -> Result<(), Waits> {
     let name = run.name_any();
     let status = run.status.clone().unwrap_or_default();
     if !is_true(&status.conditions, "Complete") {
-        return Err((BaselineState::Waiting, format!("waits for BenchmarkRun/{name}: {}", status.message)));
+        return Err(Waits::ForAnother(format!("waits for BenchmarkRun/{name}: {}", status.message)));
     }
     if status.verdict.is_none_or(|verdict| verdict == Verdict::Invalid) {
         let why = &status.message;
         let message = format!("BenchmarkRun/{name} is Invalid, so make another run and baseline: {why}");
-        return Err((BaselineState::Stalled("RunInvalid"), message));
+        return Err(Waits::ForUser(Trouble { reason: Reason::RunInvalid, message }));
     }
     Ok(())
 }
@@ -190,42 +190,17 @@ fn describe(figures: &Figures, owner: &Owner) -> BenchmarkBaselineStatus {
     }
 }
 
-/// Writes the status if it says anything new. Returns whether it did.
-async fn report(
-    baseline: &BenchmarkBaseline,
-    status: BenchmarkBaselineStatus,
-    state: BaselineState,
-    message: &str,
-    context: &Context,
-) -> Result<bool, Error> {
-    let message = short_line(message, MESSAGE_BYTES_MAX);
-    let generation = baseline.meta().generation;
-    let previous = baseline.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-    let stamp = Stamp { now: Time(Timestamp::now()), generation, previous };
-    let status = fit_baseline(BenchmarkBaselineStatus {
-        observed_generation: generation.unwrap_or(-1),
-        conditions: of_baseline(state, &message, &stamp),
-        message,
-        ..status
-    });
-    if baseline.status.as_ref() == Some(&status) {
-        return Ok(false);
-    }
-    let namespace = baseline.namespace().unwrap_or_default();
-    kind::write_status::<BenchmarkBaseline>(&baseline.name_any(), &namespace, status, context).await
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_cannot_heal_is_not_judged_again_each_minute() {
-        for reason in ["InvalidRecord", "RunInvalid"] {
-            assert_eq!(next_look(BaselineState::Stalled(reason)), Action::await_change(), "{reason}");
+        for reason in [Reason::InvalidRecord, Reason::RunInvalid] {
+            assert_eq!(next_look(reason), Action::await_change(), "{reason:?}");
         }
-        let again = Action::requeue(WAITING_INTERVAL);
-        assert_eq!(next_look(BaselineState::Stalled("RunMissing")), again);
-        assert_eq!(next_look(BaselineState::Waiting), again);
+        for reason in [Reason::RunMissing, Reason::InvalidRun, Reason::NameTaken, Reason::FiguresGone] {
+            assert_eq!(next_look(reason), Action::requeue(WAITING_INTERVAL), "{reason:?}");
+        }
     }
 }

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
-use serde_json::{Value, json};
 use storebench_core::archive::COMPONENT_LABEL;
-use storebench_core::conditions::{ServiceState, Stamp, of_control_plane};
+use storebench_core::conditions::{ServiceState, of_control_plane};
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
+use storebench_core::reason::Reason;
 use storebench_core::validate;
 use storebench_crds::control_plane::{ControlPlaneStatus, SecretRef};
 use storebench_crds::{ControlPlane, StorageService};
@@ -22,7 +21,7 @@ use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
 use crate::health::{self, Health, Trouble};
-use crate::kind::{self, Kind, Named};
+use crate::kind::{self, Conditions, Kind, Named, Said, Waits, report, stall};
 use crate::meter;
 use crate::objects::control_plane::{self, ControlPlaneObjects, ControlPlaneRequest};
 use crate::objects::store::METER_PORT;
@@ -38,28 +37,30 @@ const STARTING_INTERVAL: Duration = Duration::from_secs(15);
 const STALLED_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Kind for ControlPlane {
+    type State = ServiceState;
     const NAME: &'static str = "ControlPlane";
+    const STALLED: fn(Reason) -> ServiceState = ServiceState::Stalled;
+    const CONDITIONS: Conditions<ServiceState> = of_control_plane;
+    const MESSAGE_BYTES_MAX: usize = 1_024;
 
     async fn advance(&self, context: &Context) -> Result<Action, Error> {
         reconcile(self, context).await
     }
 
     async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
-        let (reason, message) = (error.reason(), error.for_user());
-        if report(self, Found::default(), ServiceState::Stalled(reason), &message, context).await? {
-            events::stalled(context, self, reason, &message).await;
-        }
+        stall(self, ControlPlaneStatus::default(), &error.trouble(), context).await?;
         Ok(Action::requeue(kind::REFUSED_INTERVAL))
     }
 
-    fn unreadable(message: &str, stamp: &Stamp) -> Value {
-        json!({ "conditions": of_control_plane(ServiceState::Stalled("Unreadable"), message, stamp) })
+    fn said(status: &mut ControlPlaneStatus) -> Said<'_> {
+        let ControlPlaneStatus { observed_generation, conditions, .. } = status;
+        Said { observed_generation, conditions, message: None }
     }
 }
 
 impl Named for ControlPlane {
-    const MISSING: &'static str = "ControlPlaneMissing";
-    const INVALID: &'static str = "InvalidControlPlane";
+    const MISSING: Reason = Reason::ControlPlaneMissing;
+    const INVALID: Reason = Reason::InvalidControlPlane;
 }
 
 /// Brings one control plane to what its spec says.
@@ -72,11 +73,13 @@ async fn reconcile(plane: &ControlPlane, context: &Context) -> Result<Action, Er
         .ok_or(Error::Incomplete("a ControlPlane without name, uid or namespace"))?;
     let valid = match carried(plane, &owner.namespace, context).await? {
         Ok(valid) => valid,
-        Err(Waits { state, message }) => {
-            if report(plane, Found::default(), state, &message, context).await?
-                && let ServiceState::Stalled(reason) = state
-            {
-                events::stalled(context, plane, reason, &message).await;
+        Err(waits) => {
+            let found = ControlPlaneStatus::default();
+            match waits {
+                Waits::ForAnother(message) => {
+                    report(plane, found, ServiceState::Starting, &message, context).await?;
+                }
+                Waits::ForUser(trouble) => stall(plane, found, &trouble, context).await?,
             }
             // The service is watched; another control plane that was there first is not.
             return Ok(Action::requeue(STALLED_INTERVAL));
@@ -123,23 +126,17 @@ pub async fn deploy(request: &ControlPlaneRequest<'_>, context: &Context) -> Res
     apply(&context.client, &stateful_set).await
 }
 
-/// What a control plane waits for before anything of it is started.
-struct Waits {
-    state: ServiceState,
-    message: String,
-}
-
-/// The control plane, validated, if its store can carry it now.
+/// The control plane, validated, if its store can carry it now. The inner error: what it waits for before anything of it is started.
 async fn carried(
     plane: &ControlPlane,
     namespace: &str,
     context: &Context,
 ) -> Result<Result<ValidatedControlPlane, Waits>, Error> {
-    let stalled = |reason, message| Ok(Err(Waits { state: ServiceState::Stalled(reason), message }));
+    let stalled = |reason, message| Ok(Err(Waits::ForUser(Trouble { reason, message })));
     let name = &plane.spec.service_ref.name;
     let service = match kind::find::<StorageService>(name, namespace, context).await? {
         Ok(service) => service,
-        Err(Trouble { reason, message }) => return stalled(reason, message),
+        Err(trouble) => return Ok(Err(Waits::ForUser(trouble))),
     };
     let validated = match validate::service(&service) {
         Ok(validated) => validated,
@@ -147,21 +144,20 @@ async fn carried(
     };
     let valid = match core::validate(plane, &[validated]) {
         Ok(valid) => valid,
-        Err(problem) => return stalled("InvalidSpec", problem.to_string()),
+        Err(problem) => return stalled(Reason::InvalidSpec, problem.to_string()),
     };
     if let Some(elder) = elder(plane, namespace, context).await? {
         let message = format!("ControlPlane/{elder} is in StorageService/{name} already: name a service of its own");
-        return stalled("ServiceTaken", message);
+        return stalled(Reason::ServiceTaken, message);
     }
     let conditions = service.status.map(|status| status.conditions).unwrap_or_default();
     let refused = conditions.iter().find(|one| one.type_ == "ProtocolReady" && one.status == "False");
     if let Some(refused) = refused {
         let message = format!("StorageService/{name} cannot hold a Kubernetes cluster: {}", refused.message);
-        return stalled("StoreUnfit", message);
+        return stalled(Reason::StoreUnfit, message);
     }
     if !is_true(&conditions, "Ready") {
-        let message = format!("StorageService/{name} is not ready");
-        return Ok(Err(Waits { state: ServiceState::Starting, message }));
+        return Ok(Err(Waits::ForAnother(format!("StorageService/{name} is not ready"))));
     }
     Ok(Ok(valid))
 }
@@ -178,14 +174,6 @@ async fn elder(plane: &ControlPlane, namespace: &str, context: &Context) -> Resu
     Ok(elder.next())
 }
 
-/// What was found out about a control plane.
-#[derive(Debug, Default)]
-struct Found {
-    version: Option<String>,
-    /// The name of its objects, once they are there.
-    name: Option<String>,
-}
-
 async fn observe(plane: &ControlPlane, owner: &Owner, name: &str, context: &Context) -> Result<Action, Error> {
     let labels = format!("{},{COMPONENT_LABEL}={CONTROL_PLANE}", objects::of_control_plane(&plane.name_any()));
     let pods = Api::<Pod>::namespaced(context.client.clone(), &owner.namespace)
@@ -196,7 +184,12 @@ async fn observe(plane: &ControlPlane, owner: &Owner, name: &str, context: &Cont
     let member = control_plane::member(name);
     let meter = pods.iter().find(|pod| pod.name_any() == member).and_then(|pod| pod.status.as_ref()?.pod_ip.clone());
     let meter = meter.map(|address| objects::socket_address(&address, METER_PORT));
-    let mut found = Found { name: Some(name.into()), version: None };
+    let address = format!("https://{}", control_plane::address(name, &owner.namespace));
+    let mut found = ControlPlaneStatus {
+        endpoints: BTreeMap::from([("api".to_owned(), address)]),
+        kubeconfig_secret_ref: Some(SecretRef { name: names::kubeconfig(name) }),
+        ..ControlPlaneStatus::default()
+    };
     match health::of_members(&[member], &pods, Timestamp::now()) {
         Health::Ready => {
             let address = meter.unwrap_or_default();
@@ -228,38 +221,8 @@ async fn observe(plane: &ControlPlane, owner: &Owner, name: &str, context: &Cont
             Ok(Action::requeue(STARTING_INTERVAL))
         }
         Health::Failed(trouble) => {
-            let state = ServiceState::Stalled(trouble.reason);
-            if report(plane, found, state, &trouble.message, context).await? {
-                events::stalled(context, plane, trouble.reason, &trouble.message).await;
-            }
+            stall(plane, found, &trouble.into(), context).await?;
             Ok(Action::requeue(STALLED_INTERVAL))
         }
     }
-}
-
-/// Writes the status if it says anything new. Returns whether it did.
-async fn report(
-    plane: &ControlPlane,
-    found: Found,
-    state: ServiceState,
-    message: &str,
-    context: &Context,
-) -> Result<bool, Error> {
-    let name = plane.name_any();
-    let namespace = plane.namespace().unwrap_or_default();
-    let conditions = plane.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-    let generation = plane.meta().generation;
-    let stamp = Stamp { now: Time(Timestamp::now()), generation, previous: conditions };
-    let endpoint = |own: &String| ("api".to_owned(), format!("https://{}", control_plane::address(own, &namespace)));
-    let status = ControlPlaneStatus {
-        observed_generation: generation.unwrap_or(-1),
-        conditions: of_control_plane(state, message, &stamp),
-        version: found.version,
-        endpoints: found.name.iter().map(endpoint).collect::<BTreeMap<_, _>>(),
-        kubeconfig_secret_ref: found.name.as_deref().map(|own| SecretRef { name: names::kubeconfig(own) }),
-    };
-    if plane.status.as_ref() == Some(&status) {
-        return Ok(false);
-    }
-    kind::write_status::<ControlPlane>(&name, &namespace, status, context).await
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use rand::RngExt as _;
+use storebench_core::reason::Reason;
 use storebench_crds::line::{one_line, short_line};
+
+use crate::health::Trouble;
 
 /// The first wait after a failure that may pass by itself.
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
@@ -113,9 +116,16 @@ impl Error {
                 }
                 kube::Error::Api(status) if is_permission(status) => Class::Forbidden,
                 kube::Error::Api(_) => Class::Refused,
+                // Whatever else went wrong on the way: nobody has answered.
                 _ => Class::Unreachable,
             },
-            _ => Class::Refused,
+            Self::Archive(_)
+            | Self::Json(_)
+            | Self::Certificates(_)
+            | Self::Incomplete(_)
+            | Self::Tampered(_)
+            | Self::Damaged(_)
+            | Self::NameTaken { .. } => Class::Refused,
         }
     }
 
@@ -139,15 +149,24 @@ impl Error {
         }
     }
 
-    /// For conditions: CamelCase, one word.
-    pub fn reason(&self) -> &'static str {
-        match (self, self.answer()) {
-            (Self::NameTaken { .. }, _) => "NameTaken",
-            (Self::Archive(_) | Self::Tampered(_) | Self::Damaged(_), _) => "InvalidRecord",
-            (_, Some(status)) if is_quota(status) => "QuotaExceeded",
-            (_, Some(status)) if matches!(status.code, 401 | 403) => "Forbidden",
-            _ => "Refused",
+    /// For conditions.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::NameTaken { .. } => Reason::NameTaken,
+            Self::Archive(_) | Self::Tampered(_) | Self::Damaged(_) => Reason::InvalidRecord,
+            Self::Api { .. } => match self.answer() {
+                Some(status) if is_quota(status) => Reason::QuotaExceeded,
+                Some(status) if matches!(status.code, 401 | 403) => Reason::Forbidden,
+                // Its message says what it is.
+                Some(_) | None => Reason::Refused,
+            },
+            Self::Json(_) | Self::Certificates(_) | Self::Incomplete(_) | Self::StillThere(_) => Reason::Refused,
         }
+    }
+
+    /// For the status of what needs what was refused.
+    pub fn trouble(&self) -> Trouble {
+        Trouble { reason: self.reason(), message: self.for_user() }
     }
 
     /// What happened and what to do about it, in one line, for those who read a status.
@@ -250,14 +269,14 @@ mod tests {
     #[test]
     fn users_read_what_was_refused_and_what_to_do() {
         let quota = answered(403, "pods \"x\" is forbidden: exceeded quota: small");
-        assert_eq!(quota.reason(), "QuotaExceeded");
+        assert_eq!(quota.reason(), Reason::QuotaExceeded);
         let said = quota.for_user();
         assert!(
             said.starts_with("the API server refuses to apply StatefulSet etcd: pods \"x\" is forbidden"),
             "{said}"
         );
         assert!(said.ends_with("; raise the quota, or ask for less"), "{said}");
-        assert_eq!(answered(403, "denied by policy").reason(), "Forbidden");
+        assert_eq!(answered(403, "denied by policy").reason(), Reason::Forbidden);
         let long = answered(422, "data: Too long: may not be more than 1048576 bytes");
         assert!(long.is_too_large() && answered(413, "").is_too_large() && !answered(422, "no").is_too_large());
         assert!(long.for_user().ends_with("it is too large: use fewer workloads in one run"), "{}", long.for_user());

@@ -2,6 +2,7 @@
 
 use kube::Resource;
 use kube::runtime::events::{Event, EventType};
+use storebench_core::reason::Reason;
 use storebench_crds::status::Verdict;
 use storebench_crds::{BenchmarkRun, BenchmarkSchedule, BenchmarkSuite};
 
@@ -31,8 +32,8 @@ async fn publish<K: Resource<DynamicType = ()>>(
 }
 
 /// A run or service waits for its user.
-pub async fn stalled<K: Resource<DynamicType = ()>>(context: &Context, object: &K, reason: &str, message: &str) {
-    publish(context, object, EventType::Warning, reason, "Validate", message).await;
+pub async fn stalled<K: Resource<DynamicType = ()>>(context: &Context, object: &K, reason: Reason, message: &str) {
+    publish(context, object, EventType::Warning, reason.as_str(), "Validate", message).await;
 }
 
 /// A run has begun.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
+use storebench_core::reason::{PodReason, Reason};
 use storebench_crds::job::LINE_MARK;
 use storebench_crds::line::one_line;
 
@@ -31,16 +32,22 @@ pub enum Health {
     /// Some are not ready yet; why, in words.
     Starting(String),
     /// One will not become ready by itself.
-    Failed(Trouble),
+    Failed(Trouble<PodReason>),
 }
 
-/// Why a pod does not run.
+/// Why something cannot go on unless its user changes something; with a [`PodReason`], why a pod does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// CamelCase, one word.
-    pub reason: &'static str,
-    /// In one line, with the pod's name.
+pub struct Trouble<R = Reason> {
+    /// In a word.
+    pub reason: R,
+    /// In one line, with the name of what is meant, and the remedy where there is one.
     pub message: String,
+}
+
+impl From<Trouble<PodReason>> for Trouble {
+    fn from(Trouble { reason, message }: Trouble<PodReason>) -> Self {
+        Self { reason: Reason::Pod(reason), message }
+    }
 }
 
 /// How the members of a store are. `members` are the names of their pods.
@@ -78,20 +85,20 @@ pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
 }
 
 /// Why this pod will not run by itself; `None` where it runs, may yet run, or has done its work.
-pub fn trouble(pod: &Pod, now: Timestamp) -> Option<Trouble> {
+pub fn trouble(pod: &Pod, now: Timestamp) -> Option<Trouble<PodReason>> {
     let name = pod.name_any();
     let status = pod.status.as_ref()?;
     let trouble = |reason, text: &str| Some(Trouble { reason, message: format!("{name}: {}", one_line(text)) });
     if status.phase.as_deref() == Some("Failed") && status.reason.as_deref() == Some("Evicted") {
-        return trouble("Evicted", status.message.as_deref().unwrap_or("evicted by its node"));
+        return trouble(PodReason::Evicted, status.message.as_deref().unwrap_or("evicted by its node"));
     }
     if let Some(scheduled) = condition(pod, "PodScheduled").filter(|scheduled| scheduled.status == "False") {
         let since = scheduled.last_transition_time.as_ref().map_or(now, |time| time.0);
         let message = scheduled.message.as_deref().unwrap_or("no node takes it");
         let reason = if message.contains("PersistentVolumeClaim") || message.contains("persistentvolumeclaim") {
-            "VolumeUnbound"
+            PodReason::VolumeUnbound
         } else {
-            "Unschedulable"
+            PodReason::Unschedulable
         };
         return has_passed(since, SCHEDULING_PATIENCE, now).then(|| trouble(reason, message)).flatten();
     }
@@ -106,17 +113,17 @@ pub fn trouble(pod: &Pod, now: Timestamp) -> Option<Trouble> {
             // A registry that does not answer now may do so soon.
             "ImagePullBackOff" if !has_passed(since, PULL_PATIENCE, now) => None,
             "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" => {
-                trouble("ImageUnavailable", &format!("image {}: {message}", container.image))
+                trouble(PodReason::ImageUnavailable, &format!("image {}: {message}", container.image))
             }
             "CrashLoopBackOff" => {
                 let (name, count) = (&container.name, container.restart_count);
                 let end = last.map_or_else(|| "ended".into(), end);
-                trouble("CrashLoop", &format!("container {name} was restarted {count} times; it {end}"))
+                trouble(PodReason::CrashLoop, &format!("container {name} was restarted {count} times; it {end}"))
             }
             "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError"
                 if has_passed(since, CREATION_PATIENCE, now) =>
             {
-                trouble("ContainerNotCreated", message)
+                trouble(PodReason::ContainerNotCreated, message)
             }
             _ => None,
         }
@@ -323,7 +330,7 @@ mod tests {
         assert_eq!(trouble(&pod(unavailable.clone()), now()), None, "the registry may answer yet");
         unavailable["startTime"] = at(NOW - 60).into();
         let trouble = trouble(&pod(unavailable), now()).unwrap();
-        assert_eq!(trouble.reason, "ImageUnavailable");
+        assert_eq!(trouble.reason, PodReason::ImageUnavailable);
         assert_eq!(trouble.message, "etcd-0: image storebench/etcd:9: Back-off pulling");
     }
 
@@ -352,7 +359,7 @@ mod tests {
             }] }))
         };
         assert_eq!(trouble(&unschedulable(NOW - 10), now()), None);
-        assert_eq!(trouble(&unschedulable(NOW - 50), now()).unwrap().reason, "Unschedulable");
+        assert_eq!(trouble(&unschedulable(NOW - 50), now()).unwrap().reason, PodReason::Unschedulable);
     }
 
     #[test]

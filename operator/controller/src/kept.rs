@@ -6,6 +6,7 @@ use kube::api::ListParams;
 use kube::{Api, Resource as _};
 use storebench_core::across::Figures;
 use storebench_core::archive::FIGURES_KEY;
+use storebench_core::reason::Reason;
 use storebench_core::report;
 use storebench_crds::benchmark_baseline::BenchmarkBaseline;
 
@@ -49,13 +50,13 @@ pub async fn kept(owner: &Owner, context: &Context) -> Result<Result<Option<Figu
     let Some(map) = maps.get_opt(&name).await.tried(|| format!("get ConfigMap {name}"))? else { return Ok(Ok(None)) };
     match check_owner::<ConfigMap>(&map.metadata, &owner.metadata(&name, &Labels::new())) {
         Err(error @ Error::NameTaken { .. }) => {
-            return Ok(Err(Trouble { reason: error.reason(), message: error.for_user() }));
+            return Ok(Err(error.trouble()));
         }
         other => other?,
     }
     let invalid = |why: &str| {
         let message = format!("ConfigMap {name} {why}: create a new baseline under a new name");
-        Ok(Err(Trouble { reason: "InvalidRecord", message }))
+        Ok(Err(Trouble { reason: Reason::InvalidRecord, message }))
     };
     if !context.signer.has_signed(&owner.reference.uid, &map) {
         return invalid("is not what this operator wrote");
@@ -96,6 +97,6 @@ mod tests {
         assert!(is_awaiting(&baseline(Some(BaselineState::Waiting)), "nightly"));
         assert!(!is_awaiting(&baseline(Some(BaselineState::Waiting)), "another"));
         assert!(!is_awaiting(&baseline(Some(BaselineState::Kept)), "nightly"));
-        assert!(!is_awaiting(&baseline(Some(BaselineState::Stalled("RunInvalid"))), "nightly"));
+        assert!(!is_awaiting(&baseline(Some(BaselineState::Stalled(Reason::RunInvalid))), "nightly"));
     }
 }

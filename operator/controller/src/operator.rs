@@ -31,7 +31,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::{Archive, Context, Failures, Statuses};
 use crate::error::{self, Error};
-use crate::kind::Guarded;
+use crate::kind::{Guarded, Kind};
 use crate::lease::LeaderElection;
 use crate::lock::lock;
 use crate::objects::{CONTROL_PLANE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, SERVICE_LABEL};
@@ -164,11 +164,7 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
         .watches_stream(events_of::<Guarded<WorkloadTemplate>>(&client, &settings), loading(runs.clone()))
         .watches_stream(events_of::<kept::Guarded>(&client, &settings), held_against(runs.clone()))
         .reconcile_on(woken)
-        .run(
-            kind::reconcile::<BenchmarkRun>,
-            |run, error, context| failed("BenchmarkRun", &kind::key(&run), error, &context),
-            Arc::clone(&context),
-        )
+        .run(kind::reconcile::<BenchmarkRun>, failed::<BenchmarkRun>, Arc::clone(&context))
         .for_each(|_| std::future::ready(()));
     let of_service = Controller::for_stream(service_changes, services.clone())
         .with_config(config.clone())
@@ -177,11 +173,7 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
             children::<StatefulSet>(&client, &settings),
             labelled::<StatefulSet, service::Guarded>(SERVICE_LABEL),
         )
-        .run(
-            kind::reconcile::<StorageService>,
-            |service, error, context| failed("StorageService", &kind::key(&service), error, &context),
-            Arc::clone(&context),
-        )
+        .run(kind::reconcile::<StorageService>, failed::<StorageService>, Arc::clone(&context))
         .for_each(|_| std::future::ready(()));
     let of_control_plane = Controller::for_stream(plane_changes, planes.clone())
         .with_config(config.clone())
@@ -194,11 +186,7 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
             labelled::<StatefulSet, control_plane::Guarded>(CONTROL_PLANE_LABEL),
         )
         .watches_stream(events_of::<service::Guarded>(&client, &settings), carrying(planes))
-        .run(
-            kind::reconcile::<ControlPlane>,
-            |plane, error, context| failed("ControlPlane", &kind::key(&plane), error, &context),
-            Arc::clone(&context),
-        )
+        .run(kind::reconcile::<ControlPlane>, failed::<ControlPlane>, Arc::clone(&context))
         .for_each(|_| std::future::ready(()));
     let of_baseline = Controller::for_stream(baseline_changes, baselines.clone())
         .with_config(config.clone())
@@ -206,30 +194,18 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
             events_of::<run::Guarded>(&client, &settings).predicate_filter(milestone_of_run, Default::default()),
             keeping(baselines),
         )
-        .run(
-            kind::reconcile::<BenchmarkBaseline>,
-            |baseline, error, context| failed("BenchmarkBaseline", &kind::key(&baseline), error, &context),
-            Arc::clone(&context),
-        )
+        .run(kind::reconcile::<BenchmarkBaseline>, failed::<BenchmarkBaseline>, Arc::clone(&context))
         .for_each(|_| std::future::ready(()));
     let of_suite = Controller::for_stream(suite_changes, suites)
         .with_config(config.clone())
         .watches_stream(made_runs(&client, &settings), labelled::<run::Guarded, suite::Guarded>(SUITE_LABEL))
-        .run(
-            kind::reconcile::<BenchmarkSuite>,
-            |suite, error, context| failed("BenchmarkSuite", &kind::key(&suite), error, &context),
-            Arc::clone(&context),
-        )
+        .run(kind::reconcile::<BenchmarkSuite>, failed::<BenchmarkSuite>, Arc::clone(&context))
         .for_each(|_| std::future::ready(()));
     let of_schedule = Controller::for_stream(schedule_changes, schedules)
         .with_config(config)
         .watches_stream(made_runs(&client, &settings), labelled::<run::Guarded, schedule::Guarded>(SCHEDULE_LABEL))
         .watches_stream(made_suites(&client, &settings), labelled::<suite::Guarded, schedule::Guarded>(SCHEDULE_LABEL))
-        .run(
-            kind::reconcile::<BenchmarkSchedule>,
-            |schedule, error, context| failed("BenchmarkSchedule", &kind::key(&schedule), error, &context),
-            Arc::clone(&context),
-        )
+        .run(kind::reconcile::<BenchmarkSchedule>, failed::<BenchmarkSchedule>, Arc::clone(&context))
         .for_each(|_| std::future::ready(()));
     let counting = count(runs, services, metrics);
     tokio::join!(of_run, of_service, of_control_plane, of_baseline, of_suite, of_schedule, counting);
@@ -413,11 +389,11 @@ fn carrying(
 }
 
 /// What is done about an error: one policy for each class.
-fn failed(kind: &str, key: &str, error: &Error, context: &Context) -> Action {
-    let class = error.class();
-    let failures = context.failures.add(key);
+fn failed<K: Kind>(object: Arc<Guarded<K>>, error: &Error, context: Arc<Context>) -> Action {
+    let (key, class) = (kind::key::<K>(&object), error.class());
+    let failures = context.failures.add(&key);
     let wait = error::wait(class, failures);
-    tracing::warn!(kind, object = key, ?class, failures, ?wait, "{error}");
+    tracing::warn!(kind = K::NAME, object = key, ?class, failures, ?wait, "{error}");
     Action::requeue(wait)
 }
 

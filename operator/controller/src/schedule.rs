@@ -7,22 +7,22 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::DeleteParams;
 use kube::runtime::controller::Action;
 use kube::{Resource as _, ResourceExt as _};
-use serde_json::{Value, json};
 use std::time::Duration;
-use storebench_core::conditions::{ScheduleState, Stamp, of_schedule};
+use storebench_core::conditions::{ScheduleState, of_schedule};
+use storebench_core::reason::Reason;
 use storebench_core::recurrence::{
     self as core, Due, Made as Object, Past, Recurrence, SCHEDULE_LABEL, SCHEDULED_ANNOTATION,
 };
 use storebench_core::validate::Problem;
 use storebench_crds::benchmark_schedule::{BenchmarkSchedule, BenchmarkScheduleStatus};
-use storebench_crds::line::short_line;
 use storebench_crds::{BenchmarkRun, BenchmarkSuite, Verdict};
 
 use crate::apply::create;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
-use crate::kind::{self, Kind};
+use crate::health::Trouble;
+use crate::kind::{self, Conditions, Kind, Said};
 use crate::made::{self, Made, give_to};
 use crate::objects::Owner;
 
@@ -33,11 +33,13 @@ pub type Guarded = kind::Guarded<BenchmarkSchedule>;
 const HELD_INTERVAL: Duration = Duration::from_secs(60);
 /// Names of what is under way that a status has at most.
 const ACTIVE_MAX: usize = 16;
-/// A message is kept below this, bytes.
-const MESSAGE_BYTES_MAX: usize = 280;
 
 impl Kind for BenchmarkSchedule {
+    type State = ScheduleState;
     const NAME: &'static str = "BenchmarkSchedule";
+    const STALLED: fn(Reason) -> ScheduleState = ScheduleState::Stalled;
+    const CONDITIONS: Conditions<ScheduleState> = of_schedule;
+    const MESSAGE_BYTES_MAX: usize = 280;
 
     async fn advance(&self, context: &Context) -> Result<Action, Error> {
         reconcile(self, context).await
@@ -45,12 +47,13 @@ impl Kind for BenchmarkSchedule {
 
     async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
         let status = self.status.clone().unwrap_or_default();
-        stall(self, status, error.reason(), &error.for_user(), context).await?;
+        stall(self, status, &error.trouble(), context).await?;
         Ok(Action::requeue(kind::REFUSED_INTERVAL))
     }
 
-    fn unreadable(message: &str, stamp: &Stamp) -> Value {
-        json!({ "message": message, "conditions": of_schedule(ScheduleState::Stalled("Unreadable"), message, stamp) })
+    fn said(status: &mut BenchmarkScheduleStatus) -> Said<'_> {
+        let BenchmarkScheduleStatus { observed_generation, conditions, message, .. } = status;
+        Said { observed_generation, conditions, message: Some(message) }
     }
 }
 
@@ -64,7 +67,7 @@ async fn reconcile(seen: &BenchmarkSchedule, context: &Context) -> Result<Action
     let recurrence = match readable(schedule, &before) {
         Ok(recurrence) => recurrence,
         Err(message) => {
-            stall(schedule, before, "InvalidSpec", &message, context).await?;
+            stall(schedule, before, &Trouble { reason: Reason::InvalidSpec, message }, context).await?;
             return Ok(Action::await_change());
         }
     };
@@ -89,7 +92,7 @@ async fn reconcile(seen: &BenchmarkSchedule, context: &Context) -> Result<Action
         match make(schedule, &owner, time, context).await? {
             Ok(name) => active.push(name),
             Err(message) => {
-                stall(schedule, before, "InvalidSpec", &message, context).await?;
+                stall(schedule, before, &Trouble { reason: Reason::InvalidSpec, message }, context).await?;
                 return Ok(Action::await_change());
             }
         }
@@ -107,7 +110,7 @@ async fn reconcile(seen: &BenchmarkSchedule, context: &Context) -> Result<Action
         last_completed: newest.map(|(name, _)| name).or(before.last_completed.clone()),
         ..before
     };
-    report(schedule, status, state, &message, context).await?;
+    kind::report(schedule, status, state, &message, context).await?;
     Ok(match (due, next) {
         (Due::Held, _) => Action::requeue(HELD_INTERVAL),
         (_, Some(next)) => Action::requeue(core::until(next, now)),
@@ -201,42 +204,13 @@ fn words(schedule: &BenchmarkSchedule, due: Due, active: &[String]) -> (Schedule
     }
 }
 
-/// Only its user can help the schedule on.
+/// Only its user can help the schedule on: until then it makes nothing.
 async fn stall(
     schedule: &BenchmarkSchedule,
     status: BenchmarkScheduleStatus,
-    reason: &'static str,
-    message: &str,
+    trouble: &Trouble,
     context: &Context,
 ) -> Result<(), Error> {
     let status = BenchmarkScheduleStatus { next_schedule_time: None, ..status };
-    if report(schedule, status, ScheduleState::Stalled(reason), message, context).await? {
-        events::stalled(context, schedule, reason, message).await;
-    }
-    Ok(())
-}
-
-/// Writes the status if it says anything new. Returns whether it did.
-async fn report(
-    schedule: &BenchmarkSchedule,
-    status: BenchmarkScheduleStatus,
-    state: ScheduleState,
-    message: &str,
-    context: &Context,
-) -> Result<bool, Error> {
-    let message = short_line(message, MESSAGE_BYTES_MAX);
-    let generation = schedule.meta().generation;
-    let previous = schedule.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-    let stamp = Stamp { now: Time(Timestamp::now()), generation, previous };
-    let status = BenchmarkScheduleStatus {
-        observed_generation: generation.unwrap_or(-1),
-        conditions: of_schedule(state, &message, &stamp),
-        message,
-        ..status
-    };
-    if schedule.status.as_ref() == Some(&status) {
-        return Ok(false);
-    }
-    let namespace = schedule.namespace().unwrap_or_default();
-    kind::write_status::<BenchmarkSchedule>(&schedule.name_any(), &namespace, status, context).await
+    kind::stall(schedule, status, trouble, context).await
 }

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, ResourceExt as _};
 use ring::hmac;
+use storebench_core::reason::Reason;
 use storebench_core::validate::ValidatedService;
 use storebench_crds::StorageServiceSpec;
 use storebench_crds::external::ExternalTls;
@@ -16,10 +17,6 @@ use crate::health::Trouble;
 
 /// Set to `"true"` on Secrets that stores and arms may use.
 pub const ALLOWED_LABEL: &str = "storebench.dev/allowed";
-/// For conditions: a Secret is not there, or not labelled.
-pub const REASON: &str = "SecretNotAllowed";
-/// For conditions: a Secret lacks what is needed of it.
-pub const INVALID: &str = "InvalidSecret";
 
 /// The Secrets that a service names: in its environment, and for an external store. The inner error: why it may not have them, with
 /// the remedy.
@@ -34,10 +31,10 @@ pub async fn of_service(
         let found = secrets.get_opt(&name).await.tried(|| format!("get Secret {name}"))?;
         let (reason, text) = match found {
             // Optional or not: what is made later would reach a pod that is there, whatever its label.
-            None => (REASON, format!("there is no Secret/{name}: create it")),
-            Some(found) if !is_allowed(&found.metadata) => (REASON, not_allowed(&name)),
+            None => (Reason::SecretNotAllowed, format!("there is no Secret/{name}: create it")),
+            Some(found) if !is_allowed(&found.metadata) => (Reason::SecretNotAllowed, not_allowed(&name)),
             Some(found) => match lacking(&found, &keys) {
-                Some(key) => (INVALID, format!("Secret/{name} has no key {key}: add it")),
+                Some(key) => (Reason::InvalidSecret, format!("Secret/{name} has no key {key}: add it")),
                 None => {
                     all.push(found);
                     continue;

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
-use serde_json::{Value, json};
 use storebench_core::archive::COMPONENT_LABEL;
-use storebench_core::conditions::{ServiceState, Stamp, of_service};
+use storebench_core::conditions::{ServiceState, of_service};
+use storebench_core::reason::Reason;
 use storebench_core::validate::{self, ExternalStore, Target, ValidatedService};
 use storebench_crds::StorageService;
 use storebench_crds::storage_service::{StorageServiceStatus, VolumeRetention};
@@ -23,8 +22,8 @@ use crate::deploy;
 use crate::error::{Error, Tried as _};
 use crate::events;
 use crate::health::{self, Health, Trouble};
-use crate::kind::{self, Kind, Named};
-use crate::meter;
+use crate::kind::{self, Conditions, Kind, Named, Said, report};
+use crate::meter::{self, Reading};
 use crate::objects::store::{self, METER_PORT, StoreObjects, StoreRequest};
 use crate::objects::{self, COMPANION, Labels, Owner, Place, SERVICE_LABEL, STORE, names};
 use crate::secrets;
@@ -38,27 +37,35 @@ const STARTING_INTERVAL: Duration = Duration::from_secs(15);
 const STALLED_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Kind for StorageService {
+    type State = ServiceState;
     const NAME: &'static str = "StorageService";
+    const STALLED: fn(Reason) -> ServiceState = ServiceState::Stalled;
+    const CONDITIONS: Conditions<ServiceState> = of_service;
+    const MESSAGE_BYTES_MAX: usize = 1_024;
 
     async fn advance(&self, context: &Context) -> Result<Action, Error> {
         reconcile(self, context).await
     }
 
     async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
-        let trouble = Trouble { reason: error.reason(), message: error.for_user() };
-        stalled(self, Found::default(), &trouble, context).await?;
+        kind::stall(self, StorageServiceStatus::default(), &error.trouble(), context).await?;
         Ok(Action::requeue(kind::REFUSED_INTERVAL))
     }
 
-    fn unreadable(message: &str, stamp: &Stamp) -> Value {
-        json!({ "conditions": of_service(ServiceState::Stalled("Unreadable"), message, stamp) })
+    fn said(status: &mut StorageServiceStatus) -> Said<'_> {
+        let StorageServiceStatus { observed_generation, conditions, .. } = status;
+        Said { observed_generation, conditions, message: None }
+    }
+
+    fn count(&self, state: ServiceState, context: &Context) {
+        context.metrics.service_is(&self.namespace().unwrap_or_default(), &self.name_any(), state);
     }
 }
 
 impl Named for StorageService {
-    const MISSING: &'static str = "ServiceMissing";
+    const MISSING: Reason = Reason::ServiceMissing;
     // A service's spec can be corrected, a run's cannot: who waits for a run is told by the reason.
-    const INVALID: &'static str = "InvalidService";
+    const INVALID: Reason = Reason::InvalidService;
 }
 
 /// Brings one service to what its spec says.
@@ -73,13 +80,13 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
     let valid = match validated {
         Ok(valid) => valid,
         Err(problem) => {
-            let status = Found::default();
-            report(service, status, ServiceState::Stalled("InvalidSpec"), &problem.to_string(), context).await?;
+            let (found, state) = (StorageServiceStatus::default(), ServiceState::Stalled(Reason::InvalidSpec));
+            report(service, found, state, &problem.to_string(), context).await?;
             return Ok(Action::await_change());
         }
     };
     if let Err(trouble) = secrets::of_service(&valid, &owner.namespace, context).await? {
-        return stalled(service, Found::default(), &trouble, context).await;
+        return stalled(service, StorageServiceStatus::default(), &trouble, context).await;
     }
     if let Target::External(store) = Target::of(valid.clone()) {
         return is_there_already(service, &store, context).await;
@@ -110,7 +117,7 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
     let Some(store) = store else {
         let message = "its companions answer; it runs beside the load of each trial";
         let state = ServiceState::Ready { protocol: None };
-        report(service, Found::default(), state, message, context).await?;
+        report(service, StorageServiceStatus::default(), state, message, context).await?;
         return Ok(Action::await_change());
     };
     if store.disruption_budget.is_none() && valid.engine.replicates() {
@@ -124,7 +131,7 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
 async fn is_there_already(service: &StorageService, store: &ExternalStore, context: &Context) -> Result<Action, Error> {
     let endpoints = BTreeMap::from([("client".to_owned(), store.external.endpoints.join(","))]);
     let message = format!("it is there already, at {}; whoever loads it finds out whether it answers", store.place());
-    let found = Found { endpoints, ..Found::default() };
+    let found = StorageServiceStatus { endpoints, ..StorageServiceStatus::default() };
     if report(service, found, ServiceState::External, &message, context).await? {
         events::ready(context, service, &message).await;
     }
@@ -166,33 +173,24 @@ async fn until_companions_answer(
     match health::of_members(&companions, pods, Timestamp::now()) {
         Health::Ready => Ok(None),
         Health::Starting(message) => {
-            report(service, Found::default(), ServiceState::Starting, &message, context).await?;
+            report(service, StorageServiceStatus::default(), ServiceState::Starting, &message, context).await?;
             Ok(Some(Action::requeue(STARTING_INTERVAL)))
         }
-        Health::Failed(trouble) => stalled(service, Found::default(), &trouble, context).await.map(Some),
+        Health::Failed(trouble) => {
+            stalled(service, StorageServiceStatus::default(), &trouble.into(), context).await.map(Some)
+        }
     }
 }
 
 /// Says why a pod will not become ready by itself.
 async fn stalled(
     service: &StorageService,
-    found: Found,
+    found: StorageServiceStatus,
     trouble: &Trouble,
     context: &Context,
 ) -> Result<Action, Error> {
-    let state = ServiceState::Stalled(trouble.reason);
-    if report(service, found, state, &trouble.message, context).await? {
-        events::stalled(context, service, trouble.reason, &trouble.message).await;
-    }
+    kind::stall(service, found, trouble, context).await?;
     Ok(Action::requeue(STALLED_INTERVAL))
-}
-
-/// What was found out about a service.
-#[derive(Debug, Default)]
-struct Found {
-    ready_replicas: i32,
-    endpoints: BTreeMap<String, String>,
-    reading: Option<meter::Reading>,
 }
 
 async fn observe(
@@ -211,10 +209,10 @@ async fn observe(
     if let Some((port, path)) = engine.metrics_address() {
         endpoints.insert("metrics".into(), format!("http://{host}:{port}{path}"));
     }
-    let mut found = Found {
+    let mut found = StorageServiceStatus {
         ready_replicas: pods.iter().filter(|pod| health::is_ready(pod)).count() as i32,
         endpoints,
-        reading: None,
+        ..StorageServiceStatus::default()
     };
     match health::of_members(&members, &pods, Timestamp::now()) {
         Health::Ready => {
@@ -224,18 +222,19 @@ async fn observe(
                     && status.observed_generation == service.meta().generation.unwrap_or(-1)
                     && status.footprint.is_some()
             });
-            if was_ready {
-                found.reading = previous.and_then(meter::Reading::of_status);
+            let reading = if was_ready {
+                previous.and_then(Reading::of_status)
             } else {
                 let first = pods.iter().find_map(|pod| pod.status.as_ref()?.pod_ip.clone());
-                found.reading = meter::read(&objects::socket_address(&first.unwrap_or_default(), METER_PORT)).await;
-            }
-            let Some(reading) = &found.reading else {
+                meter::read(&objects::socket_address(&first.unwrap_or_default(), METER_PORT)).await
+            };
+            let Some(Reading { version, footprint, protocol_failure }) = reading else {
                 report(service, found, ServiceState::Starting, "answers; its meter does not yet", context).await?;
                 return Ok(Action::requeue(STARTING_INTERVAL));
             };
-            let state = ServiceState::Ready { protocol: Some(reading.protocol_failure.is_none()) };
-            let message = reading.protocol_failure.clone().unwrap_or_else(|| "every member answers".into());
+            (found.version, found.footprint) = (version, Some(footprint));
+            let state = ServiceState::Ready { protocol: Some(protocol_failure.is_none()) };
+            let message = protocol_failure.unwrap_or_else(|| "every member answers".into());
             if report(service, found, state, &message, context).await? {
                 events::ready(context, service, &message).await;
             }
@@ -245,33 +244,6 @@ async fn observe(
             report(service, found, ServiceState::Starting, &message, context).await?;
             Ok(Action::requeue(STARTING_INTERVAL))
         }
-        Health::Failed(trouble) => stalled(service, found, &trouble, context).await,
+        Health::Failed(trouble) => stalled(service, found, &trouble.into(), context).await,
     }
-}
-
-/// Writes the status if it says anything new. Returns whether it did.
-async fn report(
-    service: &StorageService,
-    found: Found,
-    state: ServiceState,
-    message: &str,
-    context: &Context,
-) -> Result<bool, Error> {
-    let name = service.name_any();
-    let conditions = service.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-    let generation = service.meta().generation;
-    let stamp = Stamp { now: Time(Timestamp::now()), generation, previous: conditions };
-    let status = StorageServiceStatus {
-        observed_generation: generation.unwrap_or(-1),
-        conditions: of_service(state, message, &stamp),
-        ready_replicas: found.ready_replicas,
-        endpoints: found.endpoints,
-        version: found.reading.as_ref().and_then(|reading| reading.version.clone()),
-        footprint: found.reading.as_ref().map(|reading| reading.footprint),
-    };
-    context.metrics.service_is(&service.namespace().unwrap_or_default(), &name, state);
-    if service.status.as_ref() == Some(&status) {
-        return Ok(false);
-    }
-    kind::write_status::<StorageService>(&name, &service.namespace().unwrap_or_default(), status, context).await
 }

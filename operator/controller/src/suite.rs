@@ -3,24 +3,22 @@
 //! One run is made at a time, under a name that follows from the suite, so that an operator which was killed in between finds what it had
 //! made. The status is the ledger of runs that are over, and may be gone: none of them is made again.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
-use kube::{Resource as _, ResourceExt as _};
-use serde_json::{Value, json};
 use std::time::Duration;
-use storebench_core::conditions::{RunState, Stamp, of_run};
+use storebench_core::conditions::{RunState, of_run};
+use storebench_core::reason::Reason;
 use storebench_core::suite::{self as core, Next, Planned, SUITE_LABEL, counts, line, next};
 use storebench_core::validate::Problem;
 use storebench_crds::benchmark_suite::{BenchmarkSuite, BenchmarkSuiteStatus, SuiteRunState};
-use storebench_crds::line::short_line;
 use storebench_crds::{BenchmarkRun, Verdict};
 
 use crate::apply::create;
 use crate::context::Context;
 use crate::error::Error;
 use crate::events;
-use crate::kind::{self, Kind};
+use crate::health::Trouble;
+use crate::kind::{self, Conditions, Kind, Said, report, stall};
 use crate::made::{self, Made, give_to};
 use crate::objects::Owner;
 use crate::queue::is_true;
@@ -30,11 +28,14 @@ pub type Guarded = kind::Guarded<BenchmarkSuite>;
 
 /// While a run goes on, a look is due this often, should an event be missed.
 const RUNNING_INTERVAL: Duration = Duration::from_secs(60);
-/// A message is kept below this, bytes: it stands in every condition of a status that has a line for each run.
-const MESSAGE_BYTES_MAX: usize = 150;
 
 impl Kind for BenchmarkSuite {
+    type State = RunState;
     const NAME: &'static str = "BenchmarkSuite";
+    const STALLED: fn(Reason) -> RunState = RunState::Stalled;
+    const CONDITIONS: Conditions<RunState> = of_run;
+    // Its status has a line for each run, too.
+    const MESSAGE_BYTES_MAX: usize = 150;
 
     async fn advance(&self, context: &Context) -> Result<Action, Error> {
         reconcile(self, context).await
@@ -42,13 +43,13 @@ impl Kind for BenchmarkSuite {
 
     async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
         let lines = self.status.clone().unwrap_or_default();
-        stall(self, lines, error.reason(), &error.for_user(), context).await?;
+        stall(self, lines, &error.trouble(), context).await?;
         Ok(Action::requeue(kind::REFUSED_INTERVAL))
     }
 
-    fn unreadable(message: &str, stamp: &Stamp) -> Value {
-        let message = short_line(message, MESSAGE_BYTES_MAX);
-        json!({ "message": message, "conditions": of_run(RunState::Stalled("Unreadable"), &message, stamp) })
+    fn said(status: &mut BenchmarkSuiteStatus) -> Said<'_> {
+        let BenchmarkSuiteStatus { observed_generation, conditions, message, .. } = status;
+        Said { observed_generation, conditions, message: Some(message) }
     }
 }
 
@@ -68,8 +69,8 @@ async fn reconcile(seen: &BenchmarkSuite, context: &Context) -> Result<Action, E
     }
     let planned = match checked(&suite, &before) {
         Ok(planned) => planned,
-        Err((reason, message)) => {
-            stall(&suite, before, reason, &message, context).await?;
+        Err(trouble) => {
+            stall(&suite, before, &trouble, context).await?;
             return Ok(Action::await_change());
         }
     };
@@ -88,7 +89,7 @@ async fn reconcile(seen: &BenchmarkSuite, context: &Context) -> Result<Action, E
                 Ok(run) => run,
                 Err(problems) => {
                     let message = problems.first().map(|(field, text)| format!("{field}: {text}")).unwrap_or_default();
-                    stall(&suite, before, "InvalidSpec", &message, context).await?;
+                    stall(&suite, before, &Trouble { reason: Reason::InvalidSpec, message }, context).await?;
                     return Ok(Action::await_change());
                 }
             };
@@ -111,7 +112,7 @@ async fn reconcile(seen: &BenchmarkSuite, context: &Context) -> Result<Action, E
             match stalled {
                 Some(why) => {
                     let message = format!("{}: {why}", planned[index].name);
-                    stall(&suite, status, "RunStalled", &message, context).await?;
+                    stall(&suite, status, &Trouble { reason: Reason::RunStalled, message }, context).await?;
                 }
                 None => {
                     report(&suite, status, RunState::Running, &under_way(&planned, index), context).await?;
@@ -134,16 +135,17 @@ async fn reconcile(seen: &BenchmarkSuite, context: &Context) -> Result<Action, E
     }
 }
 
-/// The runs of a suite, if they may be made. Errors: reason and message.
-fn checked(suite: &BenchmarkSuite, before: &BenchmarkSuiteStatus) -> Result<Vec<Planned>, (&'static str, String)> {
-    let invalid = |problems: Vec<Problem>| ("InvalidSpec", Problem::first_of(&problems));
+/// The runs of a suite, if they may be made.
+fn checked(suite: &BenchmarkSuite, before: &BenchmarkSuiteStatus) -> Result<Vec<Planned>, Trouble> {
+    let invalid =
+        |problems: Vec<Problem>| Trouble { reason: Reason::InvalidSpec, message: Problem::first_of(&problems) };
     let Some(hash) = &before.template_hash else {
         // Before the first one is made, all are checked: nothing is found wrong after hours.
         return core::expand(suite).map(|runs| runs.into_iter().map(|(planned, _)| planned).collect()).map_err(invalid);
     };
     if *hash != core::template_hash(suite) {
         let message = "the template was changed while the suite was under way: restore it, or create a new suite";
-        return Err(("TemplateChanged", message.into()));
+        return Err(Trouble { reason: Reason::TemplateChanged, message: message.into() });
     }
     core::plan(suite).map_err(invalid)
 }
@@ -198,48 +200,11 @@ fn outcome(states: &[SuiteRunState], verdict: Verdict) -> String {
     format!("{verdict:?}: {}", parts.join(", "))
 }
 
-/// Only its user can help the suite on.
-async fn stall(
-    suite: &BenchmarkSuite,
-    status: BenchmarkSuiteStatus,
-    reason: &'static str,
-    message: &str,
-    context: &Context,
-) -> Result<(), Error> {
-    if report(suite, status, RunState::Stalled(reason), message, context).await? {
-        events::stalled(context, suite, reason, message).await;
-    }
-    Ok(())
-}
-
-/// Writes the status if it says anything new. Returns whether it did.
-async fn report(
-    suite: &BenchmarkSuite,
-    status: BenchmarkSuiteStatus,
-    state: RunState,
-    message: &str,
-    context: &Context,
-) -> Result<bool, Error> {
-    let message = short_line(message, MESSAGE_BYTES_MAX);
-    let generation = suite.meta().generation;
-    let previous = suite.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-    let stamp = Stamp { now: Time(Timestamp::now()), generation, previous };
-    let status = BenchmarkSuiteStatus {
-        observed_generation: generation.unwrap_or(-1),
-        conditions: of_run(state, &message, &stamp),
-        message,
-        ..status
-    };
-    if suite.status.as_ref() == Some(&status) {
-        return Ok(false);
-    }
-    let namespace = suite.namespace().unwrap_or_default();
-    kind::write_status::<BenchmarkSuite>(&suite.name_any(), &namespace, status, context).await
-}
-
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::jiff::Timestamp;
     use kube::core::ApiResource;
+    use serde_json::json;
 
     use super::*;
 

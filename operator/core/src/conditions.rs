@@ -7,6 +7,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use storebench_crds::status::Verdict;
 
+use crate::reason::Reason;
+
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
@@ -16,8 +18,8 @@ pub enum RunState {
     Running,
     /// `spec.suspend` holds it.
     Suspended,
-    /// Waits for what only the user can change, for this reason (CamelCase, one word).
-    Stalled(&'static str),
+    /// Waits for what only the user can change, for this reason.
+    Stalled(Reason),
     /// It is over.
     Complete(Verdict),
 }
@@ -34,8 +36,8 @@ pub enum ServiceState {
     },
     /// It was there already, and whoever loads it finds out whether it answers.
     External,
-    /// It cannot start, for this reason (CamelCase, one word).
-    Stalled(&'static str),
+    /// It cannot start, for this reason.
+    Stalled(Reason),
 }
 
 /// What a condition says before it is stamped.
@@ -58,7 +60,7 @@ pub fn of_run(state: RunState, message: &str, stamp: &Stamp) -> Vec<Condition> {
         RunState::Queued => ("Queued".to_owned(), [UNKNOWN, FALSE, TRUE, FALSE, UNKNOWN]),
         RunState::Running => ("Running".into(), [UNKNOWN, FALSE, TRUE, FALSE, UNKNOWN]),
         RunState::Suspended => ("Suspended".into(), [UNKNOWN, FALSE, TRUE, FALSE, UNKNOWN]),
-        RunState::Stalled(reason) => (reason.into(), [UNKNOWN, FALSE, FALSE, TRUE, FALSE]),
+        RunState::Stalled(reason) => (reason.as_str().into(), [UNKNOWN, FALSE, FALSE, TRUE, FALSE]),
         RunState::Complete(Verdict::Passed) => ("Passed".into(), [TRUE, TRUE, FALSE, FALSE, TRUE]),
         RunState::Complete(verdict) => (format!("{verdict:?}"), [FALSE, TRUE, FALSE, TRUE, FALSE]),
     };
@@ -80,7 +82,7 @@ pub fn of_service(state: ServiceState, message: &str, stamp: &Stamp) -> Vec<Cond
         ServiceState::Starting => ("Starting", "False", "True", "False", None),
         ServiceState::Ready { protocol } => ("Answers", "True", "False", "False", protocol),
         ServiceState::External => ("External", "True", "False", "False", None),
-        ServiceState::Stalled(reason) => (reason, "False", "False", "True", None),
+        ServiceState::Stalled(reason) => (reason.as_str(), "False", "False", "True", None),
     };
     let (protocol, protocol_reason) = match protocol {
         None => ("Unknown", "NotProbed"),
@@ -112,8 +114,8 @@ pub enum BaselineState {
     Waiting,
     /// It keeps what the run measured.
     Kept,
-    /// It keeps nothing, for this reason (CamelCase, one word).
-    Stalled(&'static str),
+    /// It keeps nothing, for this reason.
+    Stalled(Reason),
 }
 
 /// Conditions of a baseline. `message` is one line for people.
@@ -121,7 +123,7 @@ pub fn of_baseline(state: BaselineState, message: &str, stamp: &Stamp) -> Vec<Co
     let (reason, ready, reconciling, stalled) = match state {
         BaselineState::Waiting => ("RunNotComplete", "False", "True", "False"),
         BaselineState::Kept => ("Kept", "True", "False", "False"),
-        BaselineState::Stalled(reason) => (reason, "False", "False", "True"),
+        BaselineState::Stalled(reason) => (reason.as_str(), "False", "False", "True"),
     };
     stamp.all(
         message,
@@ -136,8 +138,8 @@ pub enum ScheduleState {
     Scheduled,
     /// `spec.suspend` holds it.
     Suspended,
-    /// It makes nothing, for this reason (CamelCase, one word).
-    Stalled(&'static str),
+    /// It makes nothing, for this reason.
+    Stalled(Reason),
 }
 
 /// Conditions of a schedule: it is there for long, and current as soon as it was understood. `message` is one line for people.
@@ -145,7 +147,7 @@ pub fn of_schedule(state: ScheduleState, message: &str, stamp: &Stamp) -> Vec<Co
     let (reason, ready, stalled) = match state {
         ScheduleState::Scheduled => ("Scheduled", "True", "False"),
         ScheduleState::Suspended => ("Suspended", "True", "False"),
-        ScheduleState::Stalled(reason) => (reason, "False", "True"),
+        ScheduleState::Stalled(reason) => (reason.as_str(), "False", "True"),
     };
     stamp.all(
         message,
@@ -214,7 +216,7 @@ mod tests {
             RunState::Queued,
             RunState::Running,
             RunState::Suspended,
-            RunState::Stalled("InvalidSpec"),
+            RunState::Stalled(Reason::InvalidSpec),
             RunState::Complete(Verdict::Passed),
             RunState::Complete(Verdict::Regressed),
         ];

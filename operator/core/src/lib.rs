@@ -12,7 +12,7 @@
 //! | what is measured next | [`schedule`] (in which order arms take turns), [`ledger`] (what is still to do), [`trial`] (one of them, from its job to its figures) |
 //! | what was measured | [`record`] is the raw material, [`archive`] how a cluster keeps it, [`fingerprint`] where it was measured |
 //! | what it means | [`statistics`], [`equality`] and [`durability`] (who may be ranked), [`judgement`] (verdict), [`across`] (runs against earlier ones) |
-//! | how it is told | [`report`] (text, HTML, JSON, …), [`status`] and [`conditions`] (of objects), [`gauges`] and [`otlp`] (for who collects), `units` |
+//! | how it is told | [`report`] (text, HTML, JSON, …), [`status`], [`conditions`] and [`reason`] (of objects), [`gauges`] and [`otlp`] (for who collects), `units` |
 
 pub mod across;
 pub mod address;
@@ -29,6 +29,7 @@ pub mod judgement;
 pub mod ledger;
 pub mod otlp;
 pub mod placement;
+pub mod reason;
 pub mod record;
 pub mod recurrence;
 pub mod report;

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use storebench_core::conditions::{RunState, ServiceState, Stamp, of_run, of_service};
 use storebench_core::input::load;
+use storebench_core::reason::{PodReason, Reason};
 use storebench_core::status::{fit, progress};
 use storebench_crds::schema;
 use storebench_crds::status::{BenchmarkRunStatus, ReportRef, TrialEntry, TrialState, Verdict};
@@ -145,8 +146,8 @@ fn states() -> BTreeMap<&'static str, Object> {
         ("run-running", run(Running, "trial 1 of at most 10: etcd is being loaded")),
         ("run-running-and-suspended", run(Running, "trial 1 of at most 10: etcd is being loaded").suspended()),
         ("run-suspended", run(Suspended, hold).suspended()),
-        ("run-stalled-invalid-spec", run(Stalled("InvalidSpec"), invalid)),
-        ("run-stalled-service-missing", run(Stalled("ServiceMissing"), missing)),
+        ("run-stalled-invalid-spec", run(Stalled(Reason::InvalidSpec), invalid)),
+        ("run-stalled-service-missing", run(Stalled(Reason::ServiceMissing), missing)),
         ("run-passed", passed()),
         ("run-regressed", run(Complete(Verdict::Regressed), "put ThroughputPerSecond ≥ 0.90 × etcd: found 0.71")),
         ("run-inconclusive", run(Complete(Verdict::Inconclusive), "undecided: put ThroughputPerSecond ≥ 0.90 × etcd")),
@@ -160,7 +161,7 @@ fn states() -> BTreeMap<&'static str, Object> {
         ("service-ready-not-probed", service(ServiceState::Ready { protocol: None }, "every member answers")),
         ("service-ready-probe-failed", service(ServiceState::Ready { protocol: Some(false) }, probe)),
         ("service-external", service(ServiceState::External, "it is there already, at 10.0.0.7:2379")),
-        ("service-stalled", service(ServiceState::Stalled("CrashLoop"), "etcd-0: exited with 1")),
+        ("service-stalled", service(ServiceState::Stalled(Reason::Pod(PodReason::CrashLoop)), "etcd-0: exited with 1")),
         ("service-never-observed", service_object(never_observed("StorageService"))),
         ("service-newer-generation", ready().newer()),
         ("service-being-deleted", ready().deleted("foregroundDeletion")),

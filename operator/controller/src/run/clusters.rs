@@ -13,10 +13,12 @@ use kube::core::ObjectList;
 use kube::{Api, Client, Config};
 use serde::de::DeserializeOwned;
 use storebench_core::address::is_for_pods;
+use storebench_core::reason::Reason;
 
-use super::references::{Problem, References};
+use super::references::References;
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
+use crate::health::Trouble;
 use crate::objects::control_plane::KUBECONFIG_KEY;
 use crate::secrets;
 
@@ -42,32 +44,35 @@ pub struct Cluster {
 }
 
 /// How the cluster of an arm is reached, from its Secret. Errors: what is wrong with that, for its user to mend.
-pub fn read(arm: &str, name: &str, secret: &Secret) -> Result<Cluster, Problem> {
+pub fn read(arm: &str, name: &str, secret: &Secret) -> Result<Cluster, Trouble> {
     if !secrets::is_allowed(&secret.metadata) {
-        return Err(Problem { reason: secrets::REASON, message: format!("arm {arm}: {}", secrets::not_allowed(name)) });
+        return Err(Trouble {
+            reason: Reason::SecretNotAllowed,
+            message: format!("arm {arm}: {}", secrets::not_allowed(name)),
+        });
     }
-    let problem = |text: &str| Problem {
-        reason: secrets::INVALID,
+    let trouble = |text: &str| Trouble {
+        reason: Reason::InvalidSecret,
         message: format!("arm {arm}: Secret/{name}, key {KUBECONFIG_KEY}: {text}"),
     };
     let data = secret.data.as_ref().and_then(|data| data.get(KUBECONFIG_KEY));
-    let data = data.ok_or_else(|| problem("is missing: put a kubeconfig there"))?;
+    let data = data.ok_or_else(|| trouble("is missing: put a kubeconfig there"))?;
     if data.0.len() > KUBECONFIG_BYTES_MAX {
-        return Err(problem("is larger than 64 KiB: put one cluster and one user there"));
+        return Err(trouble("is larger than 64 KiB: put one cluster and one user there"));
     }
-    let text = std::str::from_utf8(&data.0).map_err(|_| problem("is not text: put a kubeconfig there"))?;
-    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|error| problem(&format!("is no kubeconfig: {error}")))?;
+    let text = std::str::from_utf8(&data.0).map_err(|_| trouble("is not text: put a kubeconfig there"))?;
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|error| trouble(&format!("is no kubeconfig: {error}")))?;
     if !is_self_contained(&kubeconfig) {
-        return Err(problem(
+        return Err(trouble(
             "names files, programs or a proxy, which a pod has not: write certificates and tokens into it",
         ));
     }
-    let server = server(&kubeconfig).ok_or_else(|| problem("its current context names no cluster with a server"))?;
-    let uri: http::Uri = server.parse().map_err(|_| problem(&format!("`{server}` is no URL")))?;
-    let host = uri.host().ok_or_else(|| problem(&format!("`{server}` names no host")))?.to_owned();
+    let server = server(&kubeconfig).ok_or_else(|| trouble("its current context names no cluster with a server"))?;
+    let uri: http::Uri = server.parse().map_err(|_| trouble(&format!("`{server}` is no URL")))?;
+    let host = uri.host().ok_or_else(|| trouble(&format!("`{server}` names no host")))?.to_owned();
     let literal = host.trim_matches(['[', ']']).parse::<IpAddr>().ok();
     if let Some(address) = literal.filter(|address| !is_for_pods(*address)) {
-        return Err(problem(&format!("`{server}`: {}", not_allowed(address))));
+        return Err(trouble(&format!("`{server}`: {}", not_allowed(address))));
     }
     Ok(Cluster { secret: name.into(), host, port: uri.port_u16().unwrap_or(443), kubeconfig })
 }
@@ -108,19 +113,19 @@ impl std::fmt::Display for Facts {
 }
 
 /// What the clusters of a run are, by arm. Errors: one cannot be reached, or is unlike the first.
-pub async fn facts(references: &References) -> Result<BTreeMap<String, Facts>, Problem> {
+pub async fn facts(references: &References) -> Result<BTreeMap<String, Facts>, Trouble> {
     let mut found: BTreeMap<String, Facts> = BTreeMap::new();
     let mut first: Option<(&str, Facts)> = None;
     for (arm, cluster) in &references.clusters {
         let asked = async { ask(cluster, resolve(cluster).await?).await };
         let asked = tokio::time::timeout(ANSWER_TIMEOUT, asked).await;
-        let facts = asked.unwrap_or_else(|_| Err("it does not answer in time".into())).map_err(|error| Problem {
-            reason: "ClusterUnreachable",
+        let facts = asked.unwrap_or_else(|_| Err("it does not answer in time".into())).map_err(|error| Trouble {
+            reason: Reason::ClusterUnreachable,
             message: format!("arm {arm}: the cluster of Secret/{} cannot be reached: {error}", cluster.secret),
         })?;
         if let Some((other, first)) = first.as_ref().filter(|(_, first)| *first != facts) {
-            return Err(Problem {
-                reason: "ClustersUnlike",
+            return Err(Trouble {
+                reason: Reason::ClustersUnlike,
                 message: format!(
                     "arm {arm} is {facts}, but arm {other} is {first}: make them alike, so that stores are compared"
                 ),
@@ -193,11 +198,11 @@ pub async fn secret(
     name: &str,
     namespace: &str,
     context: &Context,
-) -> Result<Result<Secret, Problem>, Error> {
+) -> Result<Result<Secret, Trouble>, Error> {
     let secrets = Api::<Secret>::namespaced(context.client.clone(), namespace);
     let secret = secrets.get_opt(name).await.tried(|| format!("get Secret {name}"))?;
-    Ok(secret.ok_or_else(|| Problem {
-        reason: "SecretMissing",
+    Ok(secret.ok_or_else(|| Trouble {
+        reason: Reason::SecretMissing,
         message: format!(
             "arm {arm}: there is no Secret/{name} in namespace {namespace}: create it with the key {KUBECONFIG_KEY}"
         ),
@@ -219,9 +224,9 @@ mod tests {
     fn a_secret_that_was_not_meant_for_it_is_not_read() {
         let mut secret = secret(&kubeconfig("https://k:6443", "{ token: t }"));
         secret.metadata.labels = None;
-        let problem = read("a", "s", &secret).unwrap_err();
-        assert_eq!(problem.reason, "SecretNotAllowed");
-        assert!(problem.message.ends_with("kubectl label secret s storebench.dev/allowed=true"), "{}", problem.message);
+        let trouble = read("a", "s", &secret).unwrap_err();
+        assert_eq!(trouble.reason, Reason::SecretNotAllowed);
+        assert!(trouble.message.ends_with("kubectl label secret s storebench.dev/allowed=true"), "{}", trouble.message);
     }
 
     fn secret(text: &str) -> Secret {
@@ -242,9 +247,9 @@ mod tests {
         for host in
             ["127.0.0.1", "169.254.169.254", "0.0.0.0", "[::1]", "[fe80::1]", "[::ffff:127.0.0.1]", "[fd00:ec2::254]"]
         {
-            let problem =
+            let trouble =
                 read("a", "s", &secret(&kubeconfig(&format!("https://{host}:6443"), "{ token: t }"))).unwrap_err();
-            assert!(problem.message.contains("where pods reach no cluster"), "{host}: {}", problem.message);
+            assert!(trouble.message.contains("where pods reach no cluster"), "{host}: {}", trouble.message);
         }
         for host in ["10.96.0.1", "192.168.1.2", "[fd00:10::1]", "203.0.113.1"] {
             assert!(

@@ -3,10 +3,10 @@
 
 use storebench_core::across::Baseline;
 use storebench_core::archive::BASELINE_LABEL;
+use storebench_core::reason::Reason;
 use storebench_crds::BenchmarkRun;
 use storebench_crds::benchmark_baseline::BenchmarkBaseline;
 
-use super::references::Problem;
 use crate::context::Context;
 use crate::error::Error;
 use crate::health::Trouble;
@@ -19,13 +19,13 @@ pub async fn baseline(
     run: &BenchmarkRun,
     namespace: &str,
     context: &Context,
-) -> Result<Result<Option<Baseline>, Problem>, Error> {
+) -> Result<Result<Option<Baseline>, Trouble>, Error> {
     let Some(reference) = &run.spec.baseline_ref else { return Ok(Ok(None)) };
     let name = &reference.name;
-    let problem = |reason, message| Ok(Err(Problem { reason, message }));
+    let trouble = |reason, message| Ok(Err(Trouble { reason, message }));
     let found = match kind::find::<BenchmarkBaseline>(name, namespace, context).await? {
         Ok(found) => found,
-        Err(Trouble { reason, message }) => return problem(reason, message),
+        Err(trouble) => return Ok(Err(trouble)),
     };
     let owner = Owner::of(&found, BASELINE_LABEL)
         .ok_or(Error::Incomplete("a BenchmarkBaseline without name, uid or namespace"))?;
@@ -34,10 +34,10 @@ pub async fn baseline(
         Ok(None) => {
             let said = found.status.map(|status| status.message).filter(|message| !message.is_empty());
             let said = said.unwrap_or_else(|| "nothing was kept yet".into());
-            problem("BaselineNotReady", format!("BenchmarkBaseline/{name} is not ready: {said}"))
+            trouble(Reason::BaselineNotReady, format!("BenchmarkBaseline/{name} is not ready: {said}"))
         }
         Err(Trouble { message, .. }) => {
-            problem(BenchmarkBaseline::INVALID, format!("BenchmarkBaseline/{name}: {message}"))
+            trouble(BenchmarkBaseline::INVALID, format!("BenchmarkBaseline/{name}: {message}"))
         }
     }
 }

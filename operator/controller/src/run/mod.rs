@@ -19,11 +19,12 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
-use serde_json::{Value, json};
+use serde_json::json;
 use storebench_core::archive::{RUN_LABEL, TrialFile};
-use storebench_core::conditions::{RunState, Stamp, of_run};
+use storebench_core::conditions::{RunState, of_run};
 use storebench_core::judgement::stop_half_widths;
 use storebench_core::ledger::number;
+use storebench_core::reason::{Cure, Reason};
 use storebench_core::record::{FailureCause, TrialFailure};
 use storebench_core::status::progress;
 use storebench_crds::BenchmarkRun;
@@ -32,17 +33,17 @@ use storebench_crds::status::{BenchmarkRunStatus, TrialEntry, TrialState};
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
+use crate::health::Trouble;
 use crate::kept;
-use crate::kind::{self, Kind, Named};
+use crate::kind::{self, Conditions, Kind, Named, Said};
 use crate::objects::Owner;
 use crate::objects::names;
 pub use crate::queue::Guarded;
 use crate::queue::is_true;
-use crate::secrets;
 pub use observe::whole_record;
 use observe::{existing, observe};
 use perform::Stage;
-use references::{Problem, References, dereference};
+use references::{References, dereference};
 use step::{Step, View, decide};
 
 /// Holds a run until everything that was made for it is gone, so that the next one has the machine for itself.
@@ -64,7 +65,12 @@ const LEFT_OVER_MAX: SignedDuration = SignedDuration::from_mins(10);
 const SUSPENDED: &str = "suspended: set spec.suspend to false to go on";
 
 impl Kind for BenchmarkRun {
+    type State = RunState;
     const NAME: &'static str = "BenchmarkRun";
+    const STALLED: fn(Reason) -> RunState = RunState::Stalled;
+    const CONDITIONS: Conditions<RunState> = of_run;
+    // The status of a run that can be read is fitted as a whole.
+    const MESSAGE_BYTES_MAX: usize = 280;
 
     async fn advance(&self, context: &Context) -> Result<Action, Error> {
         reconcile(self, context).await
@@ -82,14 +88,15 @@ impl Kind for BenchmarkRun {
         result
     }
 
-    fn unreadable(message: &str, stamp: &Stamp) -> Value {
-        json!({ "message": message, "conditions": of_run(RunState::Stalled("Unreadable"), message, stamp) })
+    fn said(status: &mut BenchmarkRunStatus) -> Said<'_> {
+        let BenchmarkRunStatus { observed_generation, conditions, message, .. } = status;
+        Said { observed_generation, conditions, message: Some(message) }
     }
 }
 
 impl Named for BenchmarkRun {
-    const MISSING: &'static str = "RunMissing";
-    const INVALID: &'static str = "InvalidRun";
+    const MISSING: Reason = Reason::RunMissing;
+    const INVALID: Reason = Reason::InvalidRun;
 }
 
 /// Brings one run a step further.
@@ -122,12 +129,12 @@ async fn reconcile(run: &BenchmarkRun, context: &Context) -> Result<Action, Erro
     hold(run, context).await?;
     let references = match dereference(run, &owner.namespace, context).await? {
         Ok(references) => references,
-        Err(problem) => {
+        Err(trouble) => {
             // A run that has begun cannot go on with other services: it ends, with what it has.
-            if let Some(action) = outcome::abandon(run, &owner, &problem, context).await? {
+            if let Some(action) = outcome::abandon(run, &owner, &trouble, context).await? {
                 return Ok(action);
             }
-            return stall(run, &uid, problem, context).await;
+            return stall(run, &uid, trouble, context).await;
         }
     };
     if run.spec.suspend && latest.trials.is_empty() {
@@ -146,14 +153,17 @@ async fn reconcile(run: &BenchmarkRun, context: &Context) -> Result<Action, Erro
 }
 
 /// Only its user can help the run on.
-async fn stall(run: &BenchmarkRun, uid: &str, problem: Problem, context: &Context) -> Result<Action, Error> {
+async fn stall(run: &BenchmarkRun, uid: &str, trouble: Trouble, context: &Context) -> Result<Action, Error> {
     context.queue.leave(uid);
-    // Services and control planes are watched; Secrets and the clusters that they name are not.
-    let names_clusters = run.spec.arms.iter().any(|arm| arm.kubeconfig_secret_ref.is_some());
-    let is_unwatched = names_clusters || [secrets::REASON, secrets::INVALID].contains(&problem.reason);
-    events::stalled(context, run, problem.reason, &problem.message).await;
-    let status = progress(&run.spec, trials_so_far(run), problem.message);
-    outcome::patch(run, status, RunState::Stalled(problem.reason), context).await?;
+    let Trouble { reason, message } = trouble;
+    events::stalled(context, run, reason, &message).await;
+    let status = progress(&run.spec, trials_so_far(run), message);
+    outcome::patch(run, status, RunState::Stalled(reason), context).await?;
+    let is_unwatched = match reason.cure() {
+        Cure::Unwatched => true,
+        // Services and control planes are watched; Secrets with kubeconfigs and the clusters there are not.
+        Cure::Watched | Cure::Never => run.spec.arms.iter().any(|arm| arm.kubeconfig_secret_ref.is_some()),
+    };
     Ok(if is_unwatched { Action::requeue(STALLED_INTERVAL) } else { Action::await_change() })
 }
 
@@ -178,8 +188,7 @@ async fn end(run: &BenchmarkRun, error: &Error, context: &Context) -> Result<Act
         outcome::close(run, error.for_user(), context).await?;
         return Ok(Action::requeue(Duration::ZERO));
     }
-    let problem = Problem { reason: error.reason(), message: error.for_user() };
-    stall(run, &owner.reference.uid, problem, context).await?;
+    stall(run, &owner.reference.uid, error.trouble(), context).await?;
     Ok(again)
 }
 
@@ -233,7 +242,7 @@ async fn advance(
         let Some(head) = &observed.head else {
             match outcome::begin(run, owner, references, context).await? {
                 Ok(()) => continue,
-                Err(problem) => return stall(run, &uid, problem, context).await,
+                Err(trouble) => return stall(run, &uid, trouble, context).await,
             }
         };
         let record = outcome::record(head, &observed);
@@ -244,14 +253,14 @@ async fn advance(
         // Another operator may know a Secret again by something else: that is said first.
         let changed = outcome::changed(head, &record, &observed, context);
         let changed = changed.or_else(|| references.changed_since(&head.services));
-        if let Some(problem) = changed {
-            return match outcome::abandon(run, owner, &problem, context).await? {
+        if let Some(trouble) = changed {
+            return match outcome::abandon(run, owner, &trouble, context).await? {
                 Some(action) => Ok(action),
                 None => Ok(Action::requeue(CLEAN_UP_INTERVAL)),
             };
         }
-        if let Some(problem) = outcome::too_long(&record, &observed.existing, Timestamp::now(), context) {
-            return match outcome::abandon(run, owner, &problem, context).await? {
+        if let Some(trouble) = outcome::too_long(&record, &observed.existing, Timestamp::now(), context) {
+            return match outcome::abandon(run, owner, &trouble, context).await? {
                 Some(action) => Ok(action),
                 None => Ok(Action::requeue(CLEAN_UP_INTERVAL)),
             };

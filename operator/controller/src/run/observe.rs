@@ -15,6 +15,7 @@ use storebench_core::archive::{
     BASELINE_KEY, COMPONENT_LABEL, HEAD_KEY, RECORD_COMPONENT, RUN_LABEL, TRIAL_KEY, TrialFile, assemble, check_sealed,
     hash, read_head, read_trial,
 };
+use storebench_core::reason::Reason;
 use storebench_core::record::RunRecord;
 use storebench_crds::BenchmarkRun;
 
@@ -190,7 +191,7 @@ pub async fn head(context: &Context, owner: &Owner) -> Result<Option<Head>, Erro
 pub async fn whole_record(run: &BenchmarkRun, context: &Context) -> Result<Result<RunRecord, Trouble>, Error> {
     let owner = Owner::of(run, RUN_LABEL).ok_or(Error::Incomplete("a BenchmarkRun without name, uid or namespace"))?;
     let uid = owner.reference.uid.as_str();
-    let unbelievable = |message: String| Ok(Err(Trouble { reason: "InvalidRecord", message }));
+    let unbelievable = |message: String| Ok(Err(Trouble { reason: Reason::InvalidRecord, message }));
     let read = async { futures::try_join!(head(context, &owner), files(context, &owner)) }.await;
     // A run that is over is not read again.
     context.archive.forget(uid);

@@ -15,6 +15,7 @@ use storebench_core::engine;
 use storebench_core::fingerprint;
 use storebench_core::judgement::judge;
 use storebench_core::ledger;
+use storebench_core::reason::Reason;
 use storebench_core::record::{ArmRecord, Driver, RECORD_VERSION, RunRecord};
 use storebench_core::report::{self, Document, Report, document_markdown, document_text, two_runs};
 use storebench_core::status::{self, fit, progress};
@@ -28,12 +29,13 @@ use super::clusters::{self, Facts};
 use super::held;
 use super::observe::{Head, Observed, SERVICES_KEY, observe};
 use super::perform;
-use super::references::{Problem, References};
+use super::references::References;
 use super::step::{Existing, began};
 use crate::apply::{apply, create};
 use crate::context::Context;
 use crate::error::{Error, Tried as _};
 use crate::events;
+use crate::health::Trouble;
 use crate::kind;
 use crate::objects::{Labels, Owner, names, share};
 use crate::queue::is_true;
@@ -49,14 +51,14 @@ pub async fn begin(
     owner: &Owner,
     references: &References,
     context: &Context,
-) -> Result<Result<(), Problem>, Error> {
+) -> Result<Result<(), Trouble>, Error> {
     let baseline = match held::baseline(run, &owner.namespace, context).await? {
         Ok(baseline) => baseline,
-        Err(problem) => return Ok(Err(problem)),
+        Err(trouble) => return Ok(Err(trouble)),
     };
     let clusters = match clusters::facts(references).await {
         Ok(clusters) => clusters,
-        Err(problem) => return Ok(Err(problem)),
+        Err(trouble) => return Ok(Err(trouble)),
     };
     let now = Timestamp::now();
     let kubernetes = context.client.apiserver_version().await.tried(|| "get the API server's version".into())?;
@@ -120,19 +122,19 @@ fn own(context: &Context) -> [(String, String); 3] {
 }
 
 /// Why trials from now on would not be comparable with those before: the operator or an image is not what it was.
-pub fn changed(head: &Head, record: &RunRecord, observed: &Observed, context: &Context) -> Option<Problem> {
+pub fn changed(head: &Head, record: &RunRecord, observed: &Observed, context: &Context) -> Option<Trouble> {
     let facts = &head.record.fingerprint.facts;
     let other = own(context).into_iter().find(|(name, now)| facts.get(name) != Some(now));
     let of_operator = || {
         let (name, now) = other?;
         let then = facts.get(&name).map_or("not known", String::as_str);
         let message = format!("the operator was changed while the run was under way, {name}: {now}, and {then} before");
-        Some(Problem { reason: "OperatorChanged", message: format!("{message}: make a new run") })
+        Some(Trouble { reason: Reason::OperatorChanged, message: format!("{message}: make a new run") })
     };
     let of_image = || {
         let message = super::collect::changed_image(&record.trials, &observed.files)?;
-        Some(Problem {
-            reason: "ImageChanged",
+        Some(Trouble {
+            reason: Reason::ImageChanged,
             message: format!("{message}: name images by digest, and make a new run"),
         })
     };
@@ -140,11 +142,11 @@ pub fn changed(head: &Head, record: &RunRecord, observed: &Observed, context: &C
 }
 
 /// Why a run that takes so long must end: others wait. Time between trials does not count, in which it may have been suspended.
-pub fn too_long(record: &RunRecord, existing: &Existing, now: Timestamp, context: &Context) -> Option<Problem> {
+pub fn too_long(record: &RunRecord, existing: &Existing, now: Timestamp, context: &Context) -> Option<Trouble> {
     let hours_max = context.settings.run_hours_max;
     let hours = taken(record, existing, now).as_secs() / 3600;
-    (hours >= u64::from(hours_max)).then(|| Problem {
-        reason: "TooLong",
+    (hours >= u64::from(hours_max)).then(|| Trouble {
+        reason: Reason::TooLong,
         message: format!(
             "its trials took {hours} h, and a run may take {hours_max}: make a shorter one, or raise the operator's --run-hours-max"
         ),
@@ -318,7 +320,7 @@ pub async fn finish(
         Err(error) if error.is_final(context.failures.count(&kind::key_of::<BenchmarkRun>(run))) => {
             let why = error.for_user();
             tracing::warn!(run = run.name_any(), "the report cannot be written: {why}");
-            events::stalled(context, run, "ReportNotWritten", &why).await;
+            events::stalled(context, run, Reason::ReportNotWritten, &why).await;
             status.message = format!("{}; its report could not be written: {why}", status.message);
         }
         Err(error) => return Err(error),
@@ -335,7 +337,7 @@ pub async fn finish(
 pub async fn abandon(
     run: &BenchmarkRun,
     owner: &Owner,
-    problem: &Problem,
+    trouble: &Trouble,
     context: &Context,
 ) -> Result<Option<Action>, Error> {
     let uid = &owner.reference.uid;
@@ -345,7 +347,7 @@ pub async fn abandon(
         return Ok(Some(Action::requeue(CLEAN_UP_INTERVAL)));
     }
     let mut record = record(head, &observed);
-    record.aborted = Some(format!("ended after {}: {}", record.trials_in_words(), problem.message));
+    record.aborted = Some(format!("ended after {}: {}", record.trials_in_words(), trouble.message));
     finish(run, owner, record, head, &observed.hashes, context).await?;
     context.queue.leave(uid);
     context.archive.forget(uid);

@@ -327,12 +327,13 @@ pub async fn delete_records(owner: &Owner, context: &Context) -> Result<(), Erro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use storebench_core::reason::Reason;
 
     #[test]
     fn a_run_of_which_nobody_can_read_when_it_began_did_not_begin_now() {
         assert_eq!(begun("2026-11-22T00:00:00Z").unwrap().to_string(), "2026-11-22T00:00:00Z");
         let said = begun("yesterday").unwrap_err();
-        assert_eq!((said.reason(), said.is_final(0)), ("InvalidRecord", true));
+        assert_eq!((said.reason(), said.is_final(0)), (Reason::InvalidRecord, true));
         let said = said.for_user();
         assert!(said.contains("\"yesterday\"") && said.ends_with("make a new run"), "{said}");
     }

@@ -8,6 +8,7 @@ use ring::hmac;
 use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
 use storebench_core::control_plane::{self as core, ValidatedControlPlane};
 use storebench_core::fingerprint;
+use storebench_core::reason::Reason;
 use storebench_core::trial::kills;
 use storebench_core::validate::{self, ExternalStore, Referable, ValidatedArm, ValidatedRun, ValidatedService};
 use storebench_crds::benchmark_run::WorkloadRef;
@@ -42,21 +43,12 @@ pub struct References {
     pub is_shared: bool,
 }
 
-/// Why a run cannot go on unless its user changes something.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// CamelCase, one word.
-    pub reason: &'static str,
-    /// In one line, with the remedy.
-    pub message: String,
-}
-
 /// Reads and validates. The inner error is the user's to mend.
 pub async fn dereference(
     run: &BenchmarkRun,
     namespace: &str,
     context: &Context,
-) -> Result<Result<References, Problem>, Error> {
+) -> Result<Result<References, Trouble>, Error> {
     let mut reader = Reader {
         context,
         namespace,
@@ -69,7 +61,7 @@ pub async fn dereference(
     };
     let workloads = match reader.workloads(run).await? {
         Ok(workloads) => workloads,
-        Err(problem) => return Ok(Err(problem)),
+        Err(trouble) => return Ok(Err(trouble)),
     };
     for arm in &run.spec.arms {
         let read = match (&arm.service_ref, &arm.control_plane_ref, &arm.kubeconfig_secret_ref) {
@@ -79,8 +71,8 @@ pub async fn dereference(
             // The schema allows no arm that refers to nothing.
             (None, None, None) => Ok(()),
         };
-        if let Err(problem) = read {
-            return Ok(Err(problem));
+        if let Err(trouble) = read {
+            return Ok(Err(trouble));
         }
     }
     let Reader { identities, services, control_planes, clusters, certificates, .. } = reader;
@@ -94,7 +86,7 @@ pub async fn dereference(
     let valid = validate::run(run, &referable);
     Ok(match valid.and_then(|run| validate::for_cluster(&run).map(|()| run)) {
         Ok(run) => Ok(References { run, identities, clusters, certificates, is_shared }),
-        Err(problem) => Err(Problem { reason: "InvalidSpec", message: problem.to_string() }),
+        Err(problem) => Err(Trouble { reason: Reason::InvalidSpec, message: problem.to_string() }),
     })
 }
 
@@ -111,13 +103,13 @@ struct Reader<'a> {
 }
 
 impl Named for WorkloadTemplate {
-    const MISSING: &'static str = "WorkloadTemplateMissing";
-    const INVALID: &'static str = "InvalidWorkloadTemplate";
+    const MISSING: Reason = Reason::WorkloadTemplateMissing;
+    const INVALID: Reason = Reason::InvalidWorkloadTemplate;
 }
 
 impl Reader<'_> {
     /// The workloads that a run takes from templates: as they were when it began, whatever has become of the templates.
-    async fn workloads(&mut self, run: &BenchmarkRun) -> Result<Result<Vec<Workload>, Problem>, Error> {
+    async fn workloads(&mut self, run: &BenchmarkRun) -> Result<Result<Vec<Workload>, Trouble>, Error> {
         if run.spec.workload_refs.is_empty() {
             return Ok(Ok(Vec::new()));
         }
@@ -130,7 +122,7 @@ impl Reader<'_> {
         for WorkloadRef { name } in &run.spec.workload_refs {
             let template = match kind::find::<WorkloadTemplate>(name, self.namespace, self.context).await? {
                 Ok(template) => template,
-                Err(Trouble { reason, message }) => return Ok(Err(Problem { reason, message })),
+                Err(trouble) => return Ok(Err(trouble)),
             };
             let workload = template.spec.named(name);
             let identity = Identity { content: Some(fingerprint::of_workload(&workload)), ..identity(&template) };
@@ -140,13 +132,13 @@ impl Reader<'_> {
         Ok(Ok(workloads))
     }
 
-    async fn service(&mut self, arm: &str, name: &str) -> Result<Result<(), Problem>, Error> {
+    async fn service(&mut self, arm: &str, name: &str) -> Result<Result<(), Trouble>, Error> {
         if self.identities.contains_key(name) {
             return Ok(Ok(()));
         }
         let service = match self.get::<StorageService>(arm, name).await? {
             Ok(service) => service,
-            Err(problem) => return Ok(Err(problem)),
+            Err(trouble) => return Ok(Err(trouble)),
         };
         let validated =
             validate::service(&service).and_then(|service| validate::for_kubernetes(&service).map(|()| service));
@@ -159,27 +151,27 @@ impl Reader<'_> {
                             self.certificates.insert(name.into());
                         }
                     }
-                    Err(Trouble { reason, message }) => return Ok(Err(Problem { reason, message })),
+                    Err(trouble) => return Ok(Err(trouble)),
                 }
                 self.services.push(validated);
                 self.identities.insert(name.into(), identity(&service));
                 Ok(())
             }
-            Err(problem) => Err(Problem { reason: StorageService::INVALID, message: problem.to_string() }),
+            Err(problem) => Err(Trouble { reason: StorageService::INVALID, message: problem.to_string() }),
         })
     }
 
-    async fn control_plane(&mut self, arm: &str, name: &str) -> Result<Result<(), Problem>, Error> {
+    async fn control_plane(&mut self, arm: &str, name: &str) -> Result<Result<(), Trouble>, Error> {
         let key = format!("ControlPlane/{name}");
         if self.identities.contains_key(&key) {
             return Ok(Ok(()));
         }
         let plane = match self.get::<ControlPlane>(arm, name).await? {
             Ok(plane) => plane,
-            Err(problem) => return Ok(Err(problem)),
+            Err(trouble) => return Ok(Err(trouble)),
         };
-        if let Err(problem) = self.service(arm, &plane.spec.service_ref.name).await? {
-            return Ok(Err(problem));
+        if let Err(trouble) = self.service(arm, &plane.spec.service_ref.name).await? {
+            return Ok(Err(trouble));
         }
         Ok(match core::validate(&plane, &self.services) {
             Ok(validated) => {
@@ -187,14 +179,14 @@ impl Reader<'_> {
                 self.identities.insert(key, identity(&plane));
                 Ok(())
             }
-            Err(problem) => Err(Problem { reason: ControlPlane::INVALID, message: problem.to_string() }),
+            Err(problem) => Err(Trouble { reason: ControlPlane::INVALID, message: problem.to_string() }),
         })
     }
 
-    async fn cluster(&mut self, arm: &str, name: &str) -> Result<Result<(), Problem>, Error> {
+    async fn cluster(&mut self, arm: &str, name: &str) -> Result<Result<(), Trouble>, Error> {
         let secret = match clusters::secret(arm, name, self.namespace, self.context).await? {
             Ok(secret) => secret,
-            Err(problem) => return Ok(Err(problem)),
+            Err(trouble) => return Ok(Err(trouble)),
         };
         Ok(clusters::read(arm, name, &secret).map(|cluster| {
             self.clusters.insert(arm.into(), cluster);
@@ -209,9 +201,9 @@ impl Reader<'_> {
     }
 
     /// An object that an arm names.
-    async fn get<K: Named>(&self, arm: &str, name: &str) -> Result<Result<K, Problem>, Error> {
+    async fn get<K: Named>(&self, arm: &str, name: &str) -> Result<Result<K, Trouble>, Error> {
         let found = kind::find::<K>(name, self.namespace, self.context).await?;
-        Ok(found.map_err(|Trouble { reason, message }| Problem { reason, message: format!("arm {arm}: {message}") }))
+        Ok(found.map_err(|trouble| Trouble { message: format!("arm {arm}: {}", trouble.message), ..trouble }))
     }
 }
 
@@ -295,16 +287,16 @@ impl References {
     }
 
     /// Why trials from now on would not be comparable with those before: a service or control plane is not what it was.
-    pub fn changed_since(&self, then: &BTreeMap<String, Identity>) -> Option<Problem> {
+    pub fn changed_since(&self, then: &BTreeMap<String, Identity>) -> Option<Trouble> {
         let changed = self.identities.iter().find(|(name, now)| then.get(*name).is_some_and(|then| then != *now))?.0;
         let (object, reason) = match changed.split_once('/') {
-            Some(("Secret", _)) => (changed.clone(), "SecretChanged"),
+            Some(("Secret", _)) => (changed.clone(), Reason::SecretChanged),
             // Whoever had this operator's place before has begun the run with another one.
-            Some(("WorkloadTemplate", _)) => (changed.clone(), "WorkloadTemplateChanged"),
-            Some(_) => (changed.clone(), "ControlPlaneChanged"),
-            None => (format!("StorageService/{changed}"), "ServiceChanged"),
+            Some(("WorkloadTemplate", _)) => (changed.clone(), Reason::WorkloadTemplateChanged),
+            Some(_) => (changed.clone(), Reason::ControlPlaneChanged),
+            None => (format!("StorageService/{changed}"), Reason::ServiceChanged),
         };
-        Some(Problem { reason, message: format!("{object} was changed while the run was under way: make a new run") })
+        Some(Trouble { reason, message: format!("{object} was changed while the run was under way: make a new run") })
     }
 }
 

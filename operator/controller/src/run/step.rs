@@ -10,11 +10,12 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use storebench_core::ledger::{Next, next};
+use storebench_core::reason::PodReason;
 use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation};
 use storebench_crds::line::{one_line, short_line};
 
-use crate::health::{self, Death, Health};
+use crate::health::{self, Death, Health, Trouble};
 use crate::objects::control_plane::API_SERVER_CONTAINER;
 use crate::objects::load::LOAD_CONTAINER;
 use crate::objects::store::STORE_CONTAINER;
@@ -276,17 +277,12 @@ impl View<'_> {
         let fail = |cause, detail| Some(Step::Fail(trial.clone(), TrialFailure { cause, detail }));
         match health::of_members(members, &self.existing.pods, self.now) {
             Health::Ready => None,
-            Health::Failed(trouble) => {
+            Health::Failed(Trouble { reason, message }) => {
                 let stays =
-                    trouble.reason == "Unschedulable" && self.trials.iter().any(|trial| !trial.nodes.is_empty());
+                    reason == PodReason::Unschedulable && self.trials.iter().any(|trial| !trial.nodes.is_empty());
                 let why = if stays { STAYS } else { "" };
-                let detail = format!("the {what} never became ready: {}: {}{why}", trouble.reason, trouble.message);
-                let cause = match trouble.reason {
-                    "CrashLoop" => FailureCause::StoreFailed,
-                    "Evicted" => FailureCause::Disturbed,
-                    _ => FailureCause::Platform,
-                };
-                fail(cause, detail)
+                let detail = format!("the {what} never became ready: {}: {message}{why}", reason.as_str());
+                fail(never_ready(reason), detail)
             }
             Health::Starting(message) => {
                 let waited = self.since(since);
@@ -345,13 +341,9 @@ impl View<'_> {
                     return fail(trial, FailureCause::Platform, format!("the load pod is refused: {refusal}"));
                 }
                 match trouble {
-                    Some(trouble) if trouble.reason == "Evicted" => {
-                        let detail = format!("the load pod was evicted: {}", trouble.message);
-                        fail(trial, FailureCause::Disturbed, detail)
-                    }
                     Some(trouble) => {
-                        let detail = format!("the load pod did not start: {}: {}", trouble.reason, trouble.message);
-                        fail(trial, FailureCause::Platform, detail)
+                        let (cause, detail) = load_failed(trouble);
+                        fail(trial, cause, detail)
                     }
                     None if !self.existing.pods.iter().any(|pod| is_load_pod(pod, &trial.name)) => {
                         Step::Wait { message: "the load pod is created".into(), at_most: REFUSAL_PATIENCE }
@@ -397,6 +389,32 @@ impl View<'_> {
 
     fn since(&self, instant: Timestamp) -> Duration {
         if instant > self.now { Duration::ZERO } else { self.now.duration_since(instant).unsigned_abs() }
+    }
+}
+
+/// Whose fault it is that a pod of a store or control plane, which this reason keeps from running, never became ready.
+fn never_ready(reason: PodReason) -> FailureCause {
+    match reason {
+        PodReason::CrashLoop => FailureCause::StoreFailed,
+        PodReason::Evicted => FailureCause::Disturbed,
+        PodReason::Unschedulable
+        | PodReason::VolumeUnbound
+        | PodReason::ImageUnavailable
+        | PodReason::ContainerNotCreated => FailureCause::Platform,
+    }
+}
+
+/// Whose fault it is that a load pod does not run, and what is said of it.
+fn load_failed(Trouble { reason, message }: Trouble<PodReason>) -> (FailureCause, String) {
+    match reason {
+        PodReason::Evicted => (FailureCause::Disturbed, format!("the load pod was evicted: {message}")),
+        PodReason::Unschedulable
+        | PodReason::VolumeUnbound
+        | PodReason::ImageUnavailable
+        | PodReason::CrashLoop
+        | PodReason::ContainerNotCreated => {
+            (FailureCause::Platform, format!("the load pod did not start: {}: {message}", reason.as_str()))
+        }
     }
 }
 

@@ -586,3 +586,15 @@ fn suspension_lets_the_running_trial_end_and_then_holds() {
     assert_eq!(world.trials.len(), 1);
     assert!(world.existing.stores.is_empty(), "nothing runs while suspended");
 }
+
+#[test]
+fn every_reason_why_a_pod_does_not_run_says_whose_fault_that_is() {
+    use FailureCause::{Disturbed, Platform, StoreFailed};
+    use PodReason::{ContainerNotCreated, CrashLoop, Evicted, ImageUnavailable, Unschedulable, VolumeUnbound};
+    let load = |reason| load_failed(Trouble { reason, message: "why".into() }).0;
+    assert_eq!([CrashLoop, Evicted].map(never_ready), [StoreFailed, Disturbed]);
+    assert_eq!([CrashLoop, Evicted].map(load), [Platform, Disturbed]);
+    for reason in [Unschedulable, VolumeUnbound, ImageUnavailable, ContainerNotCreated] {
+        assert_eq!((never_ready(reason), load(reason)), (Platform, Platform), "{reason:?}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Why an object waits for its user, or a pod does not run: one word each, which users read in conditions and events, and wait for.
+//!
+//! The word is the variant's name, so that none can be misspelt; what is decided by a reason is decided for each of them.
+
+/// What ends what a reason says: whoever waits for it knows by that whether a look is due although nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cure {
+    /// A change of an object that users write, and these are watched.
+    Watched,
+    /// A change of something that nobody watches, such as a Secret, a quota, or what belongs to somebody else.
+    Unwatched,
+    /// Nothing: it stays so until another object has the name.
+    Never,
+}
+
+/// Makes the reasons from rows: the word, and what ends it.
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $word:ident: $cure:ident,)+) => {
+        /// Why an object waits for what only its user can change.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Reason {
+            $($(#[doc = $doc])+ $word,)+
+            /// A pod of it does not run.
+            Pod(PodReason),
+        }
+
+        impl Reason {
+            #[cfg(test)]
+            const ROWS: &[Self] = &[$(Self::$word,)+];
+
+            /// CamelCase, one word.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$word => stringify!($word),)+
+                    Self::Pod(reason) => reason.as_str(),
+                }
+            }
+
+            /// What ends it.
+            pub fn cure(self) -> Cure {
+                match self {
+                    $(Self::$word => Cure::$cure,)+
+                    // Nodes, volumes and registries.
+                    Self::Pod(_) => Cure::Unwatched,
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// This version cannot read it.
+    Unreadable: Watched,
+    /// Its own spec is wrong.
+    InvalidSpec: Watched,
+    /// The API server refuses something for good.
+    Refused: Unwatched,
+    /// The operator lacks a right, or a policy forbids something.
+    Forbidden: Unwatched,
+    /// A quota is used up.
+    QuotaExceeded: Unwatched,
+    /// An object that it needs is there already, and somebody else's.
+    NameTaken: Unwatched,
+    /// What was measured is not what the operator wrote, or cannot be read.
+    InvalidRecord: Never,
+    /// A StorageService that it names is not there.
+    ServiceMissing: Watched,
+    /// A StorageService that it names is wrong in itself.
+    InvalidService: Watched,
+    /// A ControlPlane that it names is not there.
+    ControlPlaneMissing: Watched,
+    /// A ControlPlane that it names is wrong in itself.
+    InvalidControlPlane: Watched,
+    /// A WorkloadTemplate that it names is not there.
+    WorkloadTemplateMissing: Watched,
+    /// A WorkloadTemplate that it names is wrong in itself.
+    InvalidWorkloadTemplate: Watched,
+    /// A BenchmarkRun that it names is not there.
+    RunMissing: Watched,
+    /// A BenchmarkRun that it names is wrong in itself.
+    InvalidRun: Watched,
+    /// A BenchmarkBaseline that it names is not there.
+    BaselineMissing: Watched,
+    /// A BenchmarkBaseline that it names is wrong in itself.
+    InvalidBaseline: Watched,
+    /// A BenchmarkBaseline that it names keeps nothing yet.
+    BaselineNotReady: Watched,
+    /// A Secret with a kubeconfig is not there.
+    SecretMissing: Unwatched,
+    /// A Secret is not there, or not labelled.
+    SecretNotAllowed: Unwatched,
+    /// A Secret lacks what is needed of it.
+    InvalidSecret: Unwatched,
+    /// A cluster that was there already does not answer.
+    ClusterUnreachable: Unwatched,
+    /// Clusters that were there already cannot be compared.
+    ClustersUnlike: Unwatched,
+    /// A Secret was changed in mid-run.
+    SecretChanged: Never,
+    /// A StorageService was changed in mid-run.
+    ServiceChanged: Never,
+    /// A ControlPlane was changed in mid-run.
+    ControlPlaneChanged: Never,
+    /// A WorkloadTemplate was changed in mid-run.
+    WorkloadTemplateChanged: Never,
+    /// The operator was changed in mid-run.
+    OperatorChanged: Never,
+    /// A tag came to mean another image in mid-run.
+    ImageChanged: Never,
+    /// The trials of a run took longer than they may.
+    TooLong: Never,
+    /// The report of a run could not be written.
+    ReportNotWritten: Never,
+    /// Another ControlPlane is in the store.
+    ServiceTaken: Unwatched,
+    /// The store does not serve what an API server needs.
+    StoreUnfit: Watched,
+    /// What a baseline kept was deleted.
+    FiguresGone: Unwatched,
+    /// The run of a baseline is over and has nothing that counts.
+    RunInvalid: Never,
+    /// A run of a suite waits for its user.
+    RunStalled: Watched,
+    /// The template of a suite was changed under way.
+    TemplateChanged: Watched,
+}
+
+/// Why a pod does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodReason {
+    /// Its node had no room for it any more.
+    Evicted,
+    /// No node takes it.
+    Unschedulable,
+    /// A volume that it claims is not there.
+    VolumeUnbound,
+    /// An image cannot be pulled.
+    ImageUnavailable,
+    /// A container ends again and again.
+    CrashLoop,
+    /// A container cannot be made.
+    ContainerNotCreated,
+}
+
+impl PodReason {
+    /// CamelCase, one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Evicted => "Evicted",
+            Self::Unschedulable => "Unschedulable",
+            Self::VolumeUnbound => "VolumeUnbound",
+            Self::ImageUnavailable => "ImageUnavailable",
+            Self::CrashLoop => "CrashLoop",
+            Self::ContainerNotCreated => "ContainerNotCreated",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(cure: Cure) -> String {
+        let chosen = Reason::ROWS.iter().filter(|reason| reason.cure() == cure);
+        chosen.map(|reason| reason.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Alerts and `kubectl wait` name these words: one that is renamed here is missed there.
+    #[test]
+    fn every_reason_is_the_word_that_users_wait_for_and_has_a_decision() {
+        assert_eq!(
+            words(Cure::Watched),
+            "Unreadable InvalidSpec ServiceMissing InvalidService ControlPlaneMissing InvalidControlPlane \
+             WorkloadTemplateMissing InvalidWorkloadTemplate RunMissing InvalidRun BaselineMissing InvalidBaseline \
+             BaselineNotReady StoreUnfit RunStalled TemplateChanged"
+        );
+        assert_eq!(
+            words(Cure::Unwatched),
+            "Refused Forbidden QuotaExceeded NameTaken SecretMissing SecretNotAllowed InvalidSecret \
+             ClusterUnreachable ClustersUnlike ServiceTaken FiguresGone"
+        );
+        assert_eq!(
+            words(Cure::Never),
+            "InvalidRecord SecretChanged ServiceChanged ControlPlaneChanged WorkloadTemplateChanged OperatorChanged \
+             ImageChanged TooLong ReportNotWritten RunInvalid"
+        );
+        let of_pod = Reason::Pod(PodReason::CrashLoop);
+        assert_eq!((of_pod.as_str(), of_pod.cure()), ("CrashLoop", Cure::Unwatched));
+    }
+}
