@@ -15,8 +15,10 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use serde_json::Value;
 use storebench_core::input::{InputErrors, load};
-use storebench_crds::document::{DOCUMENTS_MAX, FILE_BYTES_MAX, InputError};
+use storebench_crds::document::{DOCUMENTS_MAX, FILE_BYTES_MAX, InputError, KINDS};
+use storebench_crds::schema;
 
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
@@ -80,6 +82,31 @@ fn every_mistake_is_answered_with_field_and_remedy() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The messages of all rules in CEL below a schema, but for those about a change.
+fn messages(schema: &Value, found: &mut Vec<String>) {
+    let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten();
+    let of_a_state = rules.filter(|rule| !rule["rule"].as_str().unwrap().contains("oldSelf"));
+    found.extend(of_a_state.map(|rule| rule["message"].as_str().unwrap().to_owned()));
+    match schema {
+        Value::Object(fields) => fields.values().for_each(|inner| messages(inner, found)),
+        Value::Array(items) => items.iter().for_each(|inner| messages(inner, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_rule_has_a_file_that_breaks_it() {
+    let files = bad_files();
+    let first_lines = files.iter().filter_map(|(_, text)| text.lines().next()?.split_once(" | "));
+    let remedies: Vec<&str> = first_lines.map(|(_, remedy)| remedy).collect();
+    let mut all = Vec::new();
+    KINDS.iter().for_each(|kind| messages(&schema::of_kind(kind).unwrap(), &mut all));
+    assert!(all.len() >= 100, "only {} rules", all.len());
+    let without: Vec<&String> =
+        all.iter().filter(|message| !remedies.iter().any(|remedy| message.contains(remedy))).collect();
+    assert!(without.is_empty(), "no file in bad_input/ expects: {without:#?}");
 }
 
 /// Four mistakes in two objects; what refers to the one that is wrong is no fifth.

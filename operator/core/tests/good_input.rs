@@ -42,6 +42,23 @@ fn valid_inputs_are_accepted() {
     }
 }
 
+/// Whatever a command of the README asks for can be fetched.
+#[test]
+fn samples_name_versions_that_are_fetched() {
+    let pinned = include_str!("../../../peers/versions");
+    let pinned: BTreeSet<&str> = pinned.lines().filter_map(|line| Some(line.split_once(' ')?.1.trim())).collect();
+    let samples = files("../../manifests/samples").into_iter().chain(files("../../manifests/samples/reports"));
+    let mut count = 0;
+    for (name, text) in samples {
+        for service in accepted(&name, &text).services.iter().filter(|service| service.version_is_pinned) {
+            let version = service.version.as_str();
+            assert!(pinned.contains(version), "{name}: {} {version} is not in peers/versions", service.name);
+            count += 1;
+        }
+    }
+    assert!(count >= 4, "{count}");
+}
+
 #[test]
 fn a_cluster_takes_faults_of_kinds_kill_and_stop_and_no_others() {
     let (name, text) = files(GOOD_INPUT).into_iter().find(|(name, _)| name.ends_with("/fault.yaml")).unwrap();
