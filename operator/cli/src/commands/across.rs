@@ -121,6 +121,11 @@ impl Baseline {
             // Said already.
             return Ok(Exit::Invalid);
         }
+        if before.record.started_at == report.record.started_at {
+            let run = &report.record.name;
+            console::tell(format_args!("{run}: the baseline is this run itself: name an earlier one with --baseline"));
+            return Ok(Exit::of(report.judgement.verdict).max(Exit::Inconclusive));
+        }
         let pair = TwoRuns::of(before, report, self.tolerance_basis_points, self.allow_different_machine)?;
         let exit = Exit::of(decided(report.judgement.verdict, pair.verdict));
         show_beside(report::two_runs(&[pair]), output)?;
