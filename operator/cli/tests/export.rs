@@ -383,3 +383,26 @@ fn what_cannot_be_exported_is_refused_before_anything_is_sent() {
     std::fs::write(sly.join("report.json"), report.to_string()).unwrap();
     refused(&[sly.to_str().unwrap()], &["s3://b", "--endpoint", &nobody], &["`../../etc` is no name of a run"]);
 }
+
+/// It passed: a run that nobody measures any more cannot become slower.
+#[test]
+fn a_comparison_that_lacks_a_run_of_the_first_has_not_passed() {
+    let desk = Desk::new();
+    for (directory, run, day) in
+        [("one", "nightly", 1), ("both", "nightly", 2), ("both", "weekly", 2), ("again", "nightly", 3)]
+    {
+        keep(&desk.path().join(directory), run, day, 1.0);
+    }
+    keep(&desk.path().join("again"), "monthly", 3, 1.0);
+    let compare = |before: &str, after: &str, form: &str| desk.storebench(&["compare", before, after, "-o", form]);
+    let lacking = compare("both", "again", "text");
+    assert_eq!(lacking.code, Some(3), "{}", lacking.stdout);
+    for said in ["in both only, so that all together has not passed: weekly", "in again only: monthly"] {
+        assert!(lacking.stdout.contains(said), "{}", lacking.stdout);
+    }
+    let json = compare("both", "one", "json");
+    assert!(json.code == Some(3) && json.stderr.contains("has not passed: weekly"), "{}", json.stderr);
+    let more = compare("one", "both", "text");
+    assert_eq!(more.code, Some(0), "{}", more.stdout);
+    assert!(more.stdout.contains("in both only: weekly"), "{}", more.stdout);
+}
