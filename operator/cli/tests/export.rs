@@ -279,6 +279,9 @@ fn a_runs_figures_are_sent_as_metrics_of_its_end() {
     again().error(&["--web.enable-otlp-receiver, at /api/v1/otlp/v1/metrics"]);
     let nobody = format!("http://{}/v1/metrics", harness::free_address());
     desk.storebench(&["export", "runs", "--to", &nobody]).error(&[&nobody, "that somebody listens there"]);
+    let refused = desk.storebench(&["export", "runs", "--to", &nobody.replace("://", "://me:secret@")]);
+    refused.error(&[&nobody.replace("://", "://…@"), "that somebody listens there"]);
+    assert!(!refused.stderr.contains("secret"), "{}", refused.stderr);
 }
 
 /// A directory took the run to which `latest` leads, also where that was interrupted, and of two runs of a second the first; and it was not
