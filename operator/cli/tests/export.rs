@@ -168,6 +168,10 @@ fn a_run_becomes_a_commit_on_a_branch_and_no_checkout_changes() {
     desk.storebench(&["export", "runs", "--to", "git:results:bench/nightly/20270102T010000Z-Passed/report.md"])
         .error(&["report.md is a file there"]);
     desk.storebench(&["export", "runs", "--to", "git:a..b"]).error(&["a..b cannot be the name of a branch"]);
+    // Git would make branches of these that hide what they are taken for.
+    desk.storebench(&["export", "runs", "--to", "git:HEAD"])
+        .error(&["HEAD cannot be the name of a branch: write git:"]);
+    desk.storebench(&["export", "runs", "--to", "git:refs/heads/x"]).error(&["refs/heads/x is no name", "write git:x"]);
     desk.storebench(&["export", "runs", "--to", "git:results:../x"]).error(&["../x cannot be a folder of a branch"]);
     assert_eq!(desk.git(&["rev-parse", "results"]), tip);
     assert_eq!(state(), before);
