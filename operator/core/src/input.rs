@@ -215,8 +215,13 @@ impl Input {
         let name = schedule.metadata.name.clone().unwrap_or_default();
         let problem = |field: String, text| Problem { object: format!("BenchmarkSchedule/{name}"), field, text };
         let mut problems = Vec::new();
-        if let Err((field, text)) = Recurrence::new(&schedule.spec) {
-            problems.push(problem(field.into(), text));
+        match Recurrence::new(&schedule.spec) {
+            Err((field, text)) => problems.push(problem(field.into(), text)),
+            Ok(recurrence) if !recurrence.is_ever() => {
+                let text = format!("`{}`: no day fits it: name a day that its month has", schedule.spec.schedule);
+                problems.push(problem("spec.schedule".into(), text));
+            }
+            Ok(_) => {}
         }
         match recurrence::made(schedule, &name) {
             Err(others) => problems.extend(others),
