@@ -168,6 +168,10 @@ fn a_run_becomes_a_commit_on_a_branch_and_no_checkout_changes() {
     desk.storebench(&["export", "runs", "--to", "git:results:bench/nightly/20270102T010000Z-Passed/report.md"])
         .error(&["report.md is a file there"]);
     desk.storebench(&["export", "runs", "--to", "git:a..b"]).error(&["a..b cannot be the name of a branch"]);
+    // Git would make branches of these that hide what they are taken for.
+    desk.storebench(&["export", "runs", "--to", "git:HEAD"])
+        .error(&["HEAD cannot be the name of a branch: write git:"]);
+    desk.storebench(&["export", "runs", "--to", "git:refs/heads/x"]).error(&["refs/heads/x is no name", "write git:x"]);
     desk.storebench(&["export", "runs", "--to", "git:results:../x"]).error(&["../x cannot be a folder of a branch"]);
     assert_eq!(desk.git(&["rev-parse", "results"]), tip);
     assert_eq!(state(), before);
@@ -279,6 +283,9 @@ fn a_runs_figures_are_sent_as_metrics_of_its_end() {
     again().error(&["--web.enable-otlp-receiver, at /api/v1/otlp/v1/metrics"]);
     let nobody = format!("http://{}/v1/metrics", harness::free_address());
     desk.storebench(&["export", "runs", "--to", &nobody]).error(&[&nobody, "that somebody listens there"]);
+    let refused = desk.storebench(&["export", "runs", "--to", &nobody.replace("://", "://me:secret@")]);
+    refused.error(&[&nobody.replace("://", "://…@"), "that somebody listens there"]);
+    assert!(!refused.stderr.contains("secret"), "{}", refused.stderr);
 }
 
 /// A directory took the run to which `latest` leads, also where that was interrupted, and of two runs of a second the first; and it was not
@@ -382,4 +389,27 @@ fn what_cannot_be_exported_is_refused_before_anything_is_sent() {
     report["record"]["name"] = json!("../../etc");
     std::fs::write(sly.join("report.json"), report.to_string()).unwrap();
     refused(&[sly.to_str().unwrap()], &["s3://b", "--endpoint", &nobody], &["`../../etc` is no name of a run"]);
+}
+
+/// It passed: a run that nobody measures any more cannot become slower.
+#[test]
+fn a_comparison_that_lacks_a_run_of_the_first_has_not_passed() {
+    let desk = Desk::new();
+    for (directory, run, day) in
+        [("one", "nightly", 1), ("both", "nightly", 2), ("both", "weekly", 2), ("again", "nightly", 3)]
+    {
+        keep(&desk.path().join(directory), run, day, 1.0);
+    }
+    keep(&desk.path().join("again"), "monthly", 3, 1.0);
+    let compare = |before: &str, after: &str, form: &str| desk.storebench(&["compare", before, after, "-o", form]);
+    let lacking = compare("both", "again", "text");
+    assert_eq!(lacking.code, Some(3), "{}", lacking.stdout);
+    for said in ["in both only, so that all together has not passed: weekly", "in again only: monthly"] {
+        assert!(lacking.stdout.contains(said), "{}", lacking.stdout);
+    }
+    let json = compare("both", "one", "json");
+    assert!(json.code == Some(3) && json.stderr.contains("has not passed: weekly"), "{}", json.stderr);
+    let more = compare("one", "both", "text");
+    assert_eq!(more.code, Some(0), "{}", more.stdout);
+    assert!(more.stdout.contains("in both only: weekly"), "{}", more.stdout);
 }

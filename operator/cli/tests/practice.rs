@@ -465,20 +465,25 @@ fn a_run_is_held_against_its_baseline_before_and_after() {
 fn a_run_that_cannot_be_compared_after_all_is_kept() {
     let world = World::new();
     let saved = world.data().with_file_name("saved");
-    let fast = later(&save(&world, &saved), 1, 1.0);
+    let fast = later(&save(&world, &saved), 1, 0.001);
     let mut other: Value = serde_json::from_str(&std::fs::read_to_string(fast.join("report.json")).unwrap()).unwrap();
     other["record"]["spec"]["workloads"][0]["name"] = "other".into();
     let other = world.write("other.json", &other.to_string());
     let (file, kept) = (world.write("nightly.yaml", &nightly()), world.data().with_file_name("kept"));
-    let ended = until_undisturbed(|| {
+    let run = |flag: &str, baseline: &Path| {
         let mut command = world.storebench();
-        command.arg("run").arg(&file).arg("--baseline").arg(&other).arg("--save").arg(&kept);
+        command.arg("run").arg(&file).arg("--baseline").arg(baseline).arg(flag).arg(&kept);
         Finished::of(command.args(["--wait-for-quiet", "0s", "--quiet"]).output().unwrap())
-    });
+    };
+    let ended = until_undisturbed(|| run("--save", &other));
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     assert!(ended.stderr.contains("nothing in common that could be compared"), "{}", ended.stderr);
     let folder = std::fs::canonicalize(kept.join("nightly/latest")).unwrap();
     assert!(!folder.to_string_lossy().ends_with("-unfinished"), "{}", folder.display());
+    // Resumed, it has ended before, and is held against a baseline all the same; never against itself.
+    assert_eq!(run("--resume", &fast).code, Some(2));
+    let itself = run("--resume", &kept);
+    assert!(itself.code == Some(3) && itself.stderr.contains("is this run itself"), "{}", itself.stderr);
 }
 
 #[test]

@@ -149,9 +149,18 @@ pub fn load(files: &[(String, Vec<u8>)], current: &Path) -> Result<Input, InputE
         Object::WorkloadTemplate(template) => Some(template.spec.named(object.name())),
         _ => None,
     }));
-    for (file, object) in &objects {
+    for (index, (file, object)) in objects.iter().enumerate() {
+        let label = |object: &Object| (object.kind(), object.name().to_owned());
+        let is_told = || objects[..index].iter().any(|(_, other)| label(other) == label(object));
         let problems = match object {
-            Object::BenchmarkRun(run) => input.take_run(run, &refused),
+            // Of two BenchmarkRuns of one name it has been said that they are.
+            Object::BenchmarkRun(run) => match input.taken(object.name()).filter(|_| !is_told()) {
+                Some(taken) => {
+                    let object = format!("BenchmarkRun/{}", object.name());
+                    vec![Problem { object, field: "metadata.name".into(), text: format!("is {taken}") }]
+                }
+                None => input.take_run(run, &refused),
+            },
             Object::BenchmarkSuite(suite) => input.take_suite(suite, &refused),
             Object::BenchmarkSchedule(schedule) => input.take_schedule(schedule, &refused),
             Object::BenchmarkBaseline(baseline) => {
@@ -167,6 +176,12 @@ pub fn load(files: &[(String, Vec<u8>)], current: &Path) -> Result<Input, InputE
 }
 
 impl Input {
+    /// Why no other run may have this name, under which it would be saved; `None`: none has it.
+    fn taken(&self, name: &str) -> Option<String> {
+        let is_taken = self.runs.iter().any(|run| run.name == name);
+        is_taken.then(|| format!("a run {name}, of which name there is one already: rename one of them"))
+    }
+
     fn take_run(&mut self, run: &BenchmarkRun, refused: &[(&'static str, String)]) -> Vec<Problem> {
         let Self { services, control_planes, workloads, .. } = &*self;
         let (validated, problems) =
@@ -183,10 +198,8 @@ impl Input {
         let object = format!("BenchmarkSuite/{}", suite.metadata.name.as_deref().unwrap_or_default());
         let mut told = Told::default();
         for (planned, run) in &runs {
-            if self.runs.iter().any(|other| other.name == planned.name) {
-                let text =
-                    format!("makes a run {}, of which name there is one already: rename one of them", planned.name);
-                return vec![Problem { object, field: "metadata.name".into(), text }];
+            if let Some(taken) = self.taken(&planned.name) {
+                return vec![Problem { object, field: "metadata.name".into(), text: format!("makes {taken}") }];
             }
             for problem in self.take_run(run, refused) {
                 told.add(planned, &problem.field, problem.text);
@@ -202,12 +215,21 @@ impl Input {
         let name = schedule.metadata.name.clone().unwrap_or_default();
         let problem = |field: String, text| Problem { object: format!("BenchmarkSchedule/{name}"), field, text };
         let mut problems = Vec::new();
-        if let Err((field, text)) = Recurrence::new(&schedule.spec) {
-            problems.push(problem(field.into(), text));
+        match Recurrence::new(&schedule.spec) {
+            Err((field, text)) => problems.push(problem(field.into(), text)),
+            Ok(recurrence) if !recurrence.is_ever() => {
+                let text = format!("`{}`: no day fits it: name a day that its month has", schedule.spec.schedule);
+                problems.push(problem("spec.schedule".into(), text));
+            }
+            Ok(_) => {}
         }
         match recurrence::made(schedule, &name) {
             Err(others) => problems.extend(others),
             Ok(Made::Run(run)) => {
+                if let Some(taken) = self.taken(&name) {
+                    problems.push(problem("metadata.name".into(), format!("makes {taken}")));
+                    return problems;
+                }
                 let found = self.take_run(&run, refused).into_iter();
                 problems.extend(found.map(|one| problem(format!("spec.runTemplate.{}", one.field), one.text)));
             }

@@ -58,6 +58,11 @@ impl Recurrence {
         self.0.find_next(cronexpr::MakeTimestamp(time)).ok().map(|zoned| zoned.timestamp())
     }
 
+    /// Whether any time fits.
+    pub fn is_ever(&self) -> bool {
+        self.next_after(Timestamp::UNIX_EPOCH).is_some()
+    }
+
     /// The latest time after `from` that is not after `until`.
     pub fn latest(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
         let mut stretch = STRETCH_FIRST;

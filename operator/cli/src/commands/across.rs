@@ -67,11 +67,30 @@ pub(crate) fn compare(before: &Path, after: &Path, terms: &Terms, form: Form) ->
             names(&second)
         )));
     }
-    let compared =
-        pairs.into_iter().map(|(one, other)| TwoRuns::of(one, other, tolerance, terms.allow_different_machine));
+    let only = |reports: &[Report], side: usize| {
+        let is_compared = |name: &str| pairs.iter().any(|pair| pair[side].record.name == name);
+        let names = reports.iter().map(|report| report.record.name.clone());
+        names.filter(|name| !is_compared(name)).collect::<Vec<_>>().join(", ")
+    };
+    let (lost, new) = (only(&first, 0), only(&second, 1));
+    let compared = pairs.iter().map(|[one, other]| TwoRuns::of(one, other, tolerance, terms.allow_different_machine));
     let compared: Vec<TwoRuns> = compared.collect::<Result<_, _>>()?;
-    show(form, &compared, report::two_runs)?;
-    Ok(compared.iter().map(|pair| Exit::of(pair.verdict)).max().unwrap_or(Exit::Usage))
+    let mut lines = Vec::new();
+    let mut exit = compared.iter().map(|pair| Exit::of(pair.verdict)).max().unwrap_or(Exit::Usage);
+    if !lost.is_empty() {
+        // As of an arm or a workload: what was lost may be what became slower.
+        exit = exit.max(Exit::Inconclusive);
+        lines.push(format!("in {} only, so that all together has not passed: {lost}", before.display()));
+    }
+    if !new.is_empty() {
+        lines.push(format!("in {} only: {new}", after.display()));
+    }
+    if form == Form::Json {
+        lines.iter().for_each(|line| console::tell(format_args!("storebench: {line}")));
+    }
+    let document = |found: &[TwoRuns]| lines.iter().rev().fold(report::two_runs(found), |all, line| all.saying(line));
+    show(form, &compared, document)?;
+    Ok(exit)
 }
 
 /// Saved runs that a run is held against when it has ended.
@@ -121,6 +140,11 @@ impl Baseline {
             // Said already.
             return Ok(Exit::Invalid);
         }
+        if before.record.started_at == report.record.started_at {
+            let run = &report.record.name;
+            console::tell(format_args!("{run}: the baseline is this run itself: name an earlier one with --baseline"));
+            return Ok(Exit::of(report.judgement.verdict).max(Exit::Inconclusive));
+        }
         let pair = TwoRuns::of(before, report, self.tolerance_basis_points, self.allow_different_machine)?;
         let exit = Exit::of(decided(report.judgement.verdict, pair.verdict));
         show_beside(report::two_runs(&[pair]), output)?;
@@ -129,12 +153,12 @@ impl Baseline {
 }
 
 /// Runs of one name; two that are alone, whatever their names.
-fn pairs<'a>(before: &'a [Report], after: &'a [Report]) -> Vec<(&'a Report, &'a Report)> {
+fn pairs<'a>(before: &'a [Report], after: &'a [Report]) -> Vec<[&'a Report; 2]> {
     if let ([one], [other]) = (before, after) {
-        return vec![(one, other)];
+        return vec![[one, other]];
     }
     let of_name = |report: &Report| before.iter().find(|earlier| earlier.record.name == report.record.name);
-    after.iter().filter_map(|report| Some((of_name(report)?, report))).collect()
+    after.iter().filter_map(|report| Some([of_name(report)?, report])).collect()
 }
 
 pub(crate) fn history(directory: &Path, allow_different_machine: bool, form: Form) -> anyhow::Result<Exit> {
@@ -151,7 +175,7 @@ pub(crate) fn history(directory: &Path, allow_different_machine: bool, form: For
     Ok(trends.iter().map(|trend| Exit::of(trend.verdict)).max().unwrap_or(Exit::Usage))
 }
 
-fn show<T: Serialize>(form: Form, found: &[T], document: fn(&[T]) -> Document) -> anyhow::Result<()> {
+fn show<T: Serialize>(form: Form, found: &[T], document: impl Fn(&[T]) -> Document) -> anyhow::Result<()> {
     let text = match form {
         Form::Text => report::document_text(document(found), width(), colours()),
         Form::Markdown => report::document_markdown(document(found)),

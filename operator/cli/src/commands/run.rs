@@ -127,10 +127,12 @@ fn run_all(
                     run.name,
                     path.join("report.html").display()
                 ));
-                worst = worst.max(Exit::of(report.judgement.verdict));
                 to_do.extend(what_to_do(&report, arguments));
                 suites.ended(&report);
-                printer.add(*report)?;
+                printer.add((*report).clone())?;
+                let own = Ok(Exit::of(report.judgement.verdict));
+                let exit = baseline.map_or(own, |baseline| baseline.compare(&report, arguments.output))?;
+                worst = worst.max(exit);
                 continue;
             }
         };

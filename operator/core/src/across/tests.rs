@@ -484,6 +484,8 @@ fn a_run_that_lacks_a_part_of_its_baseline_has_not_passed() {
     // A workload.
     let mut report = run_of(2, &[]);
     let gone = report.record.spec.workloads.pop().unwrap().name;
+    let pair = TwoRuns::of(&run_of(1, &[]), &report, 9_000, false).unwrap();
+    assert_eq!(pair.verdict, Verdict::Inconclusive, "without an operator, too: {}", pair.message);
     let held = baseline_of(&run_of(1, &[])).hold(&mut report, &tolerant);
     assert_eq!((held.result.verdict, report.judgement.verdict), (Verdict::Inconclusive, Verdict::Inconclusive));
     assert!(held.result.message.contains(&format!("was not compared: workload {gone}")), "{}", held.result.message);

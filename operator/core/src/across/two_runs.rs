@@ -3,6 +3,8 @@
 //! Trials of two runs are unpaired, so the intervals are Welch's ([`UnpairedDifference`]); of those that decide, all hold together in 95 of
 //! 100 comparisons (Bonferroni), so that many metrics make no more false alarms than one.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use storebench_crds::Metric;
 use storebench_crds::status::{GateOutcome, Verdict};
@@ -179,7 +181,7 @@ impl TwoRuns {
         if verdict != Verdict::Invalid && !left_out.is_empty() {
             message = format!("{message}; {} left out: {}", left_out.len(), few(&left_out));
         }
-        Ok(Self {
+        let pair = Self {
             run,
             before: Side::of(before),
             after: Side::of(after),
@@ -190,7 +192,32 @@ impl TwoRuns {
             left_out,
             verdict,
             message,
-        })
+        };
+        Ok(pair.whole(before))
+    }
+
+    /// A comparison that lacks an arm or a workload of the first run has not passed.
+    fn whole(self, before: &Figures) -> Self {
+        let control = self.rows.iter().find_map(|row| row.against.control());
+        let kept = || {
+            before.series.iter().filter(|one| {
+                arms(&before.record).any(|arm| arm.name == one.arm)
+                    && decides(&before.record, &one.workload, one.metric)
+                    && Some(one.arm.as_str()) != control
+            })
+        };
+        let mut lacking: BTreeSet<String> = kept().map(|one| format!("arm {}", one.arm)).collect();
+        lacking.extend(kept().map(|one| format!("workload {}", one.workload)));
+        for row in self.rows.iter().filter(|row| row.outcome != Outcome::Shown) {
+            lacking.remove(&format!("arm {}", row.arm));
+            lacking.remove(&format!("workload {}", row.workload));
+        }
+        if lacking.is_empty() || self.verdict != Verdict::Passed {
+            return self;
+        }
+        let lacking = lacking.into_iter().collect::<Vec<_>>().join(", ");
+        let message = format!("a part of the first run was not compared: {lacking}; {}", self.message);
+        Self { verdict: Verdict::Inconclusive, message, ..self }
     }
 }
 

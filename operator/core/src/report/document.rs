@@ -13,6 +13,14 @@ pub struct Document {
     pub(super) sections: Vec<Section>,
 }
 
+impl Document {
+    /// The same with a line before what it is about.
+    #[must_use]
+    pub fn saying(self, line: &str) -> Self {
+        Self { summary: format!("{line} · {}", self.summary), ..self }
+    }
+}
+
 /// A section: statements, a table, notes on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Section {
