@@ -12,16 +12,8 @@ mod finished;
 mod world;
 
 use finished::Finished;
-use harness::peers;
 use serde_json::Value;
 use world::World;
-
-/// Puts a peer that few tests need into the world.
-fn install(world: &World, name: &str) {
-    let folder = world.peers().join(name).join(peers::version(name));
-    std::fs::create_dir_all(&folder).unwrap();
-    std::os::unix::fs::symlink(peers::peer(name, name), folder.join(name)).unwrap();
-}
 
 const ENGINES: [&str; 2] = ["Litestream", "Walsync"];
 
@@ -33,7 +25,7 @@ struct Ran {
 impl Ran {
     fn of(parameters: &str, load: &str) -> Self {
         let world = World::new();
-        ["litestream", "versitygw"].iter().for_each(|name| install(&world, name));
+        ["litestream", "versitygw"].iter().for_each(|name| world.install(name, name));
         // storebench looks for it beside itself.
         harness::own("walsync");
         let services = ENGINES.iter().map(|engine| {

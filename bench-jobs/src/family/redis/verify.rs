@@ -138,8 +138,9 @@ impl Around<'_> {
                 };
                 self.for_each(slots, send, |_, token| integer("DEL", token).map(drop)).await
             }
-            // They ask for nothing, write what they need, or have one structure.
+            // They ask for nothing, or write what they need.
             RedisCommand::PingInline | RedisCommand::Ping | RedisCommand::Set | RedisCommand::Mset => Ok(()),
+            // They have one structure, which was prepared above.
             RedisCommand::Lpush
             | RedisCommand::Rpush
             | RedisCommand::Lpop
@@ -239,9 +240,21 @@ impl Around<'_> {
                     self.number(&[b"DEL", key]).await?;
                 }
             }
-            RedisCommand::Lpop | RedisCommand::Rpop => self.rest(is_first, "LLEN", structure).await?,
-            RedisCommand::Spop => self.rest(is_first, "SCARD", structure).await?,
-            RedisCommand::Zpopmin => self.rest(is_first, "ZCARD", structure).await?,
+            RedisCommand::Lpop | RedisCommand::Rpop => {
+                if is_first {
+                    self.rest("LLEN", structure).await?;
+                }
+            }
+            RedisCommand::Spop => {
+                if is_first {
+                    self.rest("SCARD", structure).await?;
+                }
+            }
+            RedisCommand::Zpopmin => {
+                if is_first {
+                    self.rest("ZCARD", structure).await?;
+                }
+            }
             // Each reply was compared when it came.
             RedisCommand::PingInline
             | RedisCommand::Ping
@@ -301,10 +314,7 @@ impl Around<'_> {
 
     /// Elements were taken away: those that are left and those that were taken are all there were, and nobody was told
     /// that there are none while there were some.
-    async fn rest(&mut self, is_first: bool, command: &str, structure: &str) -> Result<(), Failure> {
-        if !is_first {
-            return Ok(());
-        }
+    async fn rest(&mut self, command: &str, structure: &str) -> Result<(), Failure> {
         let totals = &self.plan.totals;
         let taken = totals.taken.load(Ordering::Relaxed);
         let found_nothing = totals.found_nothing.load(Ordering::Relaxed);

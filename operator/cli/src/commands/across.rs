@@ -57,8 +57,6 @@ pub(crate) fn compare(before: &Path, after: &Path, terms: &Terms, form: Form) ->
     let (first, second) = (of(before, Which::Baseline)?, of(after, Which::Newest)?);
     let pairs = pairs(&first, &second);
     if pairs.is_empty() {
-        let names =
-            |reports: &[Report]| reports.iter().map(|report| report.record.name.clone()).collect::<Vec<_>>().join(", ");
         bail!(NothingToCompare(format!(
             "{} has {}, and {} has {}: compare runs of one name, or one report with another",
             before.display(),
@@ -68,9 +66,8 @@ pub(crate) fn compare(before: &Path, after: &Path, terms: &Terms, form: Form) ->
         )));
     }
     let only = |reports: &[Report], side: usize| {
-        let is_compared = |name: &str| pairs.iter().any(|pair| pair[side].record.name == name);
-        let names = reports.iter().map(|report| report.record.name.clone());
-        names.filter(|name| !is_compared(name)).collect::<Vec<_>>().join(", ")
+        let is_compared = |report: &&Report| pairs.iter().any(|pair| pair[side].record.name == report.record.name);
+        names(reports.iter().filter(|report| !is_compared(report)))
     };
     let (lost, new) = (only(&first, 0), only(&second, 1));
     let compared = pairs.iter().map(|[one, other]| TwoRuns::of(one, other, tolerance, terms.allow_different_machine));
@@ -120,10 +117,10 @@ impl Baseline {
     }
 
     fn of(&self, run: &str) -> anyhow::Result<&Report> {
-        let names = || self.reports.iter().map(|report| report.record.name.as_str()).collect::<Vec<_>>().join(", ");
         let mut of_name = self.reports.iter().filter(|report| report.record.name == run);
         of_name.next().ok_or_else(|| {
-            let text = format!("--baseline: has no run {run}, but {}: name a directory that has it", names());
+            let there = names(&self.reports);
+            let text = format!("--baseline: has no run {run}, but {there}: name a directory that has it");
             NothingToCompare(text).into()
         })
     }
@@ -150,6 +147,10 @@ impl Baseline {
         show_beside(report::two_runs(&[pair]), output)?;
         Ok(exit)
     }
+}
+
+fn names<'a>(reports: impl IntoIterator<Item = &'a Report>) -> String {
+    reports.into_iter().map(|report| report.record.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs of one name; two that are alone, whatever their names.

@@ -46,11 +46,16 @@ impl World {
         let world = Self { root: harness::folder(), _alone: alone };
         std::fs::create_dir(world.data()).unwrap();
         for (name, binary) in [("redis", "redis-server"), ("valkey", "valkey-server"), ("etcd", "etcd")] {
-            let directory = world.peers().join(name).join(version(name));
-            std::fs::create_dir_all(&directory).unwrap();
-            std::os::unix::fs::symlink(peer(name, binary), directory.join(binary)).unwrap();
+            world.install(name, binary);
         }
         world
+    }
+
+    /// Puts a peer's program into the world.
+    pub fn install(&self, name: &str, binary: &str) {
+        let directory = self.peers().join(name).join(version(name));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::os::unix::fs::symlink(peer(name, binary), directory.join(binary)).unwrap();
     }
 
     pub fn peers(&self) -> PathBuf {

@@ -73,23 +73,23 @@ fn look_up(server: &mut Server, database: usize, pattern: &[u8], element: &[u8])
 
 /// The elements, and whether they have an order of their own.
 fn elements(server: &mut Server, database: usize, key: &Key<'_>) -> Outcome<(Vec<Vec<u8>>, bool)> {
-    let is_zset = server.entry(database, key).is_some_and(|entry| matches!(entry.value(), Some(Value::Zset(_))));
-    if is_zset && let Some(zset) = server.typed_mut::<Zset>(database, key)? {
+    let Some(place) = server.find_to_read(database, key) else { return Ok((Vec::new(), true)) };
+    let keys = &mut server.databases[database];
+    if matches!(keys.entry(place).value(), Some(Value::Zset(Zset::Packed(_))))
+        && let Some(Value::Zset(zset)) = keys.entry_mut(place).value_mut()
+    {
         // As in Redis, where it stays so: it has another encoding then, and keeps the sign of a zero.
         zset.unpack();
     }
-    match server.entry_if_there(database, key) {
-        None => Ok((Vec::new(), true)),
-        Some(entry) => match entry.value() {
-            Some(Value::List(list)) => Ok((list.iter().map(|item| item.to_vec()).collect(), true)),
-            Some(Value::Set(set)) => Ok((set.iter().map(|item| item.to_vec()).collect(), false)),
-            Some(Value::Zset(zset)) => {
-                let mut members = Vec::with_capacity(zset.len());
-                zset.range(0, zset.len(), |member, _| members.push(member.to_vec()));
-                Ok((members, true))
-            }
-            _ => Err(WRONG_TYPE),
-        },
+    match keys.entry(place).value() {
+        Some(Value::List(list)) => Ok((list.iter().map(|item| item.to_vec()).collect(), true)),
+        Some(Value::Set(set)) => Ok((set.iter().map(|item| item.to_vec()).collect(), false)),
+        Some(Value::Zset(zset)) => {
+            let mut members = Vec::with_capacity(zset.len());
+            zset.range(0, zset.len(), |member, _| members.push(member.to_vec()));
+            Ok((members, true))
+        }
+        _ => Err(WRONG_TYPE),
     }
 }
 

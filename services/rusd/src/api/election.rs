@@ -3,12 +3,11 @@
 use bytes::Bytes;
 use service_kit::grpc::{self, Requests, Responses, Status, Unary, decode};
 
-use crate::api::kv::revision_of;
 use crate::api::session::{
     Place, Session, created_at, end_of, is_delete, key_of, one_by_creation, operation, prefix_of, put_of, range_of,
     read_by, unknown, withdrawal,
 };
-use crate::api::{Api, Method};
+use crate::api::{Api, Method, kv};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::request_op::Request as Operation;
 use crate::proto::mvccpb::KeyValue;
@@ -98,7 +97,7 @@ impl Api {
 /// Who leads now; waits until somebody does.
 async fn next_leader(session: &Session, prefix: &Bytes) -> Result<(pb::ResponseHeader, KeyValue), Status> {
     let found: pb::RangeResponse = session.ask(Method::Range, &one_by_creation(prefix)).await?;
-    let header = pb::ResponseHeader { revision: revision_of(found.header)?, ..found.header.unwrap_or_default() };
+    let header = kv::header_of_store(found.header)?;
     if let Some(leader) = found.kvs.into_iter().next() {
         return Ok((header, leader));
     }
@@ -125,7 +124,7 @@ async fn elected(session: &Session, request: election::CampaignRequest) -> Resul
     let earlier = read_by(&begun, 0).filter(|_| !begun.succeeded);
     let rev = match earlier {
         Some(kv) => kv.create_revision,
-        None => revision_of(begun.header)?,
+        None => kv::header_of_store(begun.header)?.revision,
     };
     let place = Place::new(session, &key, rev);
     let leader = election::LeaderKey { name, key, rev, lease };

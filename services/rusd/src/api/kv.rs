@@ -222,15 +222,14 @@ fn sort(target: SortTarget, kvs: &mut [KeyValue]) {
 
 /// Says who answers in a header that the store began.
 pub(super) fn fill(node: &Node, header: &mut Option<pb::ResponseHeader>, term: u64) -> Result<(), Status> {
-    *header = Some(node.header(revision_of(*header)?, term));
+    *header = Some(node.header(header_of_store(*header)?.revision, term));
     Ok(())
 }
 
-/// The revision of a reply of the store, which says it in every one.
-pub(super) fn revision_of(header: Option<pb::ResponseHeader>) -> Result<i64, Status> {
+/// The header that the store began, as it does in every reply.
+pub(super) fn header_of_store(header: Option<pb::ResponseHeader>) -> Result<pb::ResponseHeader, Status> {
     debug_assert!(header.is_some(), "a reply of the store has a header");
-    let header = header.ok_or_else(|| Status::new(Code::Internal, "the store's reply says no revision"))?;
-    Ok(header.revision)
+    header.ok_or_else(|| Status::new(Code::Internal, "the store's reply says no revision"))
 }
 
 /// The header of an answer that has nothing else to say.

@@ -3,12 +3,11 @@
 use bytes::Bytes;
 use service_kit::grpc::{self, Status, Unary, decode};
 
-use crate::api::kv::revision_of;
 use crate::api::session::{
     Place, Session, created_at, delete_of, key_of, one_by_creation, operation, prefix_of, put_of, range_of, read_by,
     unknown,
 };
-use crate::api::{Api, Method};
+use crate::api::{Api, Method, kv};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::request_op::Request as Operation;
 use crate::proto::v3lockpb;
@@ -44,7 +43,7 @@ async fn locked(session: &Session, request: &v3lockpb::LockRequest) -> Result<v3
     };
     let begun: pb::TxnResponse = session.ask(Method::Txn, &txn).await?;
     let own = match begun.succeeded {
-        true => revision_of(begun.header)?,
+        true => kv::header_of_store(begun.header)?.revision,
         false => read_by(&begun, 0).map_or(0, |kv| kv.create_revision),
     };
     if read_by(&begun, 1).is_none_or(|owner| owner.create_revision == own) {

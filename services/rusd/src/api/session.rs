@@ -5,8 +5,7 @@ use bytes::Bytes;
 use prost::Message;
 use service_kit::grpc::{self, Code, Service, Status, Unary, decode};
 
-use crate::api::kv::revision_of;
-use crate::api::{Api, Method};
+use crate::api::{Api, Method, kv};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::proto::etcdserverpb::range_request::{SortOrder, SortTarget};
@@ -69,7 +68,7 @@ impl Session {
             };
             let found: pb::RangeResponse = self.ask(Method::Range, &range).await?;
             let Some(last) = found.kvs.first() else { return Ok(()) };
-            let revision = revision_of(found.header)?;
+            let revision = kv::header_of_store(found.header)?.revision;
             let mut watch = self.watch(last.key.clone(), Bytes::new(), revision);
             while !watch.next().await?.iter().any(is_delete) {}
         }
