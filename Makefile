@@ -32,9 +32,7 @@ lint: ## formatting, clippy, fuzz targets, dashboards, licences and duplicates
 	grafana/generate --check && python3 testing/grafana/check.py files
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path peers/d-engine-original/0.2.4/Cargo.toml
-	cargo clippy --release --workspace --all-targets -- -D warnings
-	cargo clippy --release --workspace --all-targets --features walsync/clouds -- -D warnings
-	cargo check --release --locked --manifest-path fuzz/Cargo.toml --target-dir target
+	cargo clippy --release --workspace --all-targets --features fuzz/targets,walsync/clouds -- -D warnings
 	cargo deny --all-features check bans licenses sources
 
 unsafe: ## the one crate with unsafe code, under Valgrind (needs valgrind; services/rsedis/README.md says how with a sanitizer or Miri)
@@ -67,7 +65,7 @@ simulate: ## 10,000 seeds of bad days for the replicated log, 1,000 for d-engine
 
 fuzz: ## every decoder for a minute (needs cargo-fuzz; fuzz/README.md)
 	cd fuzz && for target in $$(cargo fuzz list); do \
-	  cargo fuzz run --sanitizer none $$target -- -max_total_time=$(SECONDS_EACH) -rss_limit_mb=2048 -print_final_stats=0 || exit 1; \
+	  cargo fuzz run --features run --sanitizer none $$target -- -max_total_time=$(SECONDS_EACH) -rss_limit_mb=2048 -print_final_stats=0 || exit 1; \
 	done
 
 bench: $(STOREBENCH) ## the loader against the peers' own benchmark tools, and the A/A and A/B rates (long)

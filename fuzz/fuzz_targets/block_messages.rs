@@ -2,7 +2,8 @@
 //! reading it again, or as a subscriber who filters does, gives the same.
 
 #![no_main]
-
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use block_node::block::{Builder, Limits, ProofRules, Verified};
 use block_node::messages::{PublishRequest, item_ranges, items, sets};

@@ -2,6 +2,8 @@
 //! was opened takes the next block and has it the next time.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use block_node::block::{Builder, Limits, ProofRules, Verified};
 use block_node::craft::{Crafter, Shape};

@@ -1,6 +1,8 @@
 //! A backup that was damaged is refused by who looks and by who begins with it; one that was not is read as it was written.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use bytes::Bytes;
 use d_engine::state::{Memory, State, restore_backup, save_backup, verify_backup};

@@ -1,6 +1,8 @@
 //! Commands in d-engine's log: a command is read as it was written; whatever it is, two members that apply it have the same state.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use bytes::Bytes;
 use d_engine::state::{Command, Memory, State};

@@ -1,6 +1,8 @@
 //! What clients of d-engine say, in any dialect: it is understood or refused.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use bytes::Bytes;
 use d_engine::api::{Method, understand};

@@ -1,6 +1,8 @@
 //! d-engine's configuration: any text is taken, or refused in one line.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use d_engine::settings::{Flags, Settings};
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,8 @@
 //! A snapshot of any bytes: it is refused, or is a state that can be written and read again.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use d_engine::state::{Memory, State};
 use libfuzzer_sys::fuzz_target;

@@ -2,6 +2,8 @@
 //! message, or JSON.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use rusd::gateway::schema::MESSAGES;

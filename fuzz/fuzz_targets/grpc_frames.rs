@@ -1,6 +1,8 @@
 //! What a client sends, in pieces: the messages are those that its frames hold, however it was cut, and no longer than is accepted.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;

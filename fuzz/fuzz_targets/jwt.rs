@@ -1,6 +1,8 @@
 //! Tokens of any bytes, with a signature that is right and without; and certificates, keys and PEM files of any bytes.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::sync::LazyLock;
 use std::time::Duration;

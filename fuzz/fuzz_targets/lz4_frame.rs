@@ -1,6 +1,8 @@
 //! An LZ4 frame of any bytes is read to its end or refused, in bounded memory, and comes to no more than its blocks can hold. The fuzzer cannot
 //! make the checksum of a header: it is one that is right, with blocks of the fuzzer's, stored or compressed, linked to each other or not.
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::type_complexity, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use ltx::Lz4Frame;

@@ -1,6 +1,8 @@
 //! Redis commands, run on a server without sockets: nothing panics, and what commands say they changed makes the same keys again.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use rsedis::command;
@@ -11,7 +13,8 @@ use rsedis::settings::Settings;
 
 fn run(server: &mut Server, bytes: &[u8]) {
     let limits = Limits { bulk_max: 1 << 20, is_stranger: false };
-    let (mut parser, mut session) = (Parser::default(), Session { is_authenticated: true, may_all: true, ..Session::default() });
+    let (mut parser, mut session) =
+        (Parser::default(), Session { is_authenticated: true, may_all: true, ..Session::default() });
     let mut at = 0;
     while let Ok(Some(length)) = parser.next(&bytes[at..], limits) {
         command::execute(server, &mut session, parser.args(&bytes[at..]));

@@ -1,6 +1,8 @@
 //! redis.conf: any text is taken, or refused in one line; and what CONFIG REWRITE makes of a text that is taken says the same.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::type_complexity, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use rsedis::settings::{Extent, PARAMETERS, Settings, Start, read_command_line, rewrite};

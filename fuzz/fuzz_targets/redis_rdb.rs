@@ -2,6 +2,8 @@
 //! to the same bytes.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use rsedis::rdb;

@@ -2,6 +2,8 @@
 //! any content is a script, or none; never a panic, and the server answers the next command.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use rsedis::command;
@@ -24,7 +26,8 @@ fn run(server: &mut Server, arguments: &[&[u8]]) -> Vec<u8> {
         request.extend_from_slice(b"\r\n");
     }
     let limits = Limits { bulk_max: 1 << 20, is_stranger: false };
-    let (mut parser, mut session) = (Parser::default(), Session { is_authenticated: true, may_all: true, ..Session::default() });
+    let (mut parser, mut session) =
+        (Parser::default(), Session { is_authenticated: true, may_all: true, ..Session::default() });
     assert!(matches!(parser.next(&request, limits), Ok(Some(_))));
     command::execute(server, &mut session, parser.args(&request));
     std::mem::take(&mut session.reply.bytes)

@@ -1,6 +1,8 @@
 //! Bytes from another member: a message or a refusal. A message is written again as it was, however its bytes were made.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use replog::Message;

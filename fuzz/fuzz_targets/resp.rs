@@ -1,6 +1,8 @@
 //! What Redis clients send. However the bytes are cut, the same commands come out, and the same error; nothing panics.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use rsedis::protocol::{Limits, Parser, ProtocolError};

@@ -1,6 +1,8 @@
 //! Any WAL has an end: what is read lies within the file, within the size of the last commit, and is read the same in two
 //! pieces. Any index is taken or refused.
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use walsync::wal_index::WalIndex;

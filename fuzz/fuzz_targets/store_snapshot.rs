@@ -1,6 +1,8 @@
 //! A snapshot of any bytes: it is refused, or is a state that can be written and read again.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use rusd::store::{State, snapshot};

@@ -2,6 +2,8 @@
 //! opened takes another entry and has it the next time.
 
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;

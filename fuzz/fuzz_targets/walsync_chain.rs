@@ -1,6 +1,8 @@
 //! Any listing of a replica is planned from or refused: a plan leads from a snapshot to its target without a hole, a follower's way from where it
 //! stands, and what retention keeps restores from what it leaves.
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::type_complexity, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use ltx::FileName;

@@ -1,6 +1,8 @@
 //! What lies in the bucket of Litestream 0.3 is imported or refused: what was imported restores, and is the same when it is imported again. The
 //! fuzzer cannot make checksums: pieces of a WAL are right, of frames of the fuzzer's, until it changes a byte of an object.
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::type_complexity, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;

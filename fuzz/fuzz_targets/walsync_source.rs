@@ -1,6 +1,8 @@
 //! Any three files are a database, its WAL and its index, or are refused: what is staged of them is a file that decodes, with no page
 //! beyond its size, and of a database that is changed under us nothing is staged twice in two ways.
 #![no_main]
+// Who panics has found something.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use libfuzzer_sys::fuzz_target;
 use ltx::Decoder;
@@ -91,7 +93,10 @@ fuzz_target!(|parts: (Vec<u8>, Vec<u8>, Vec<u8>)| {
     let stamp = |min_txid, max_txid| Stamp { min_txid, max_txid, timestamp_millis: 0, node_id: 0, follows: 0 };
     // The index may tell of a database of terabytes, of which every page is zero.
     let is_small = source.index.is_none_or(|index| index.pages < 4096);
-    let Some(Ok(mut image)) = is_small.then(|| stage_image(&source, stamp(2, 2), None, None, &arena, || Ok(None))) else { return };
+    let Some(Ok(mut image)) = is_small.then(|| stage_image(&source, stamp(2, 2), None, None, &arena, || Ok(None)))
+    else {
+        return;
+    };
     if image.staged.position.size >= 4096 {
         return;
     }
