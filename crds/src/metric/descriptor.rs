@@ -162,6 +162,18 @@ impl Statistic {
             Self::Max => summary.max_nanos,
         }
     }
+
+    /// Of how many durations one is beyond it: of fewer it is the largest under another name.
+    pub const fn durations_min(self) -> u64 {
+        match self {
+            Self::Mean | Self::Max => 1,
+            Self::P50 => 2,
+            Self::P90 => 10,
+            Self::P95 => 20,
+            Self::P99 => 100,
+            Self::P999 => 1_000,
+        }
+    }
 }
 
 /// What a total is related to.

@@ -73,6 +73,11 @@ impl Metric {
         })
     }
 
+    /// How many requests a trial takes for it: with fewer, a percentile of their latencies is the largest under another name.
+    pub fn requests_min(self) -> u64 {
+        if let Source::Latency(statistic) = self.source { statistic.durations_min() } else { 0 }
+    }
+
     /// The value of one trial, in the metric's unit; `None` where it was not measured.
     pub fn value(self, measured: &WorkloadMeasurement) -> Option<f64> {
         match self.source {
