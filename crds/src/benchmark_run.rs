@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control_plane::SecretRef;
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
+use crate::gate_value::GateValue;
 use crate::metric::Metric;
 use crate::ratio::RatioText;
 use crate::rules::{Rule, Rules};
@@ -473,16 +474,17 @@ pub struct Gate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 40))]
     pub workload: Option<String>,
-    /// What is judged.
+    /// What is judged. A percentile of too few requests is not, and the run is Inconclusive: p99 takes 100 in a trial.
     pub metric: Metric,
-    /// The metric itself must be at least this, in the metric's unit.
+    /// The metric itself must be at least this: a whole number in the metric's unit, or, where that is a time, a duration such as `5ms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 9_007_199_254_740_991u64))]
-    pub at_least: Option<u64>,
-    /// The metric itself must be at most this, in the metric's unit.
+    // As what is absent the schema would have another form.
+    #[schemars(with = "GateValue")]
+    pub at_least: Option<GateValue>,
+    /// The metric itself must be at most this: a whole number in the metric's unit, or, where that is a time, a duration such as `5ms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 9_007_199_254_740_991u64))]
-    pub at_most: Option<u64>,
+    #[schemars(with = "GateValue")]
+    pub at_most: Option<GateValue>,
     /// The arm's metric divided by the baseline's must be at least this, as `95%` or `"0.95"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_at_least: Option<RatioText>,
@@ -523,12 +525,14 @@ impl Bound {
 }
 
 impl Gate {
-    /// What is asked, however it was written; `None` where nothing is, which the schema refuses.
+    /// What is asked, however it was written; `None` where nothing is, which the schema refuses, or a duration of what is none, which
+    /// [`crate::document`] does.
     pub fn bound(&self) -> Option<Bound> {
         let written = |text: &Option<RatioText>, number| text.as_ref().map(RatioText::basis_points).or(number);
         let at_least = written(&self.ratio_at_least, self.ratio_at_least_basis_points).map(Bound::RatioAtLeast);
         let at_most = written(&self.ratio_at_most, self.ratio_at_most_basis_points).map(Bound::RatioAtMost);
-        let value = self.at_least.map(Bound::AtLeast).or(self.at_most.map(Bound::AtMost));
+        let in_unit = |value: &Option<GateValue>| self.metric.unit.whole(value.as_ref()?);
+        let value = in_unit(&self.at_least).map(Bound::AtLeast).or(in_unit(&self.at_most).map(Bound::AtMost));
         at_least.or(at_most).or(value)
     }
 }

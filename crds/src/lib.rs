@@ -8,7 +8,7 @@
 //!
 //! | looking for | where |
 //! | --- | --- |
-//! | a field that users write | the module of its kind; a family's parameters in [`workload`]; how durations, ratios and stores of others are written in [`duration`], [`ratio`], [`external`] |
+//! | a field that users write | the module of its kind; a family's parameters in [`workload`]; how durations, ratios, bounds of gates and stores of others are written in [`duration`], [`ratio`], [`gate_value`], [`external`] |
 //! | what is known of a store | its row in [`engine`] |
 //! | a rule, a mistake, a generated file | [`rules`] and [`schema`] (CEL), [`document`] (what a file says and what is wrong with it), [`reference`](mod@reference) (docs) |
 //! | what a load is told and says | [`job`]; a meter beside a store is asked as [`meter`] says |
@@ -27,6 +27,7 @@ pub mod document;
 pub mod duration;
 pub mod engine;
 pub mod external;
+pub mod gate_value;
 pub mod job;
 pub mod latency;
 pub mod line;

@@ -9,7 +9,8 @@ use super::Problem;
 use super::structure::nearest;
 use super::text::shorten;
 use crate::benchmark_run::{BenchmarkRunSpec, Trials};
-use crate::metric::Unit;
+use crate::gate_value::{self, GateValue};
+use crate::metric::Source;
 use crate::ratio::{self, RatioText, percent};
 use crate::{DurationText, Metric, line};
 
@@ -51,6 +52,8 @@ pub(super) fn check(path: &str, spec: &Value) -> Vec<Remark> {
     }
     found.extend(trials(path, &spec["trials"]));
     let mut found: Vec<_> = found.into_iter().map(|problem| Remark { problem, is_of_value: true }).collect();
+    let timeout = spec["trials"]["timeout"].as_str().and_then(|text| DurationText::new(text).ok());
+    let timeout = timeout.unwrap_or_else(|| Trials::default().timeout);
     for (index, gate) in items(&spec["gates"]).enumerate() {
         let path = format!("{path}.gates[{index}]");
         let mut remark = |(field, text): Senseless, is_of_value: bool| {
@@ -62,7 +65,7 @@ pub(super) fn check(path: &str, spec: &Value) -> Vec<Remark> {
         }
         let of_others = [run.compares_nothing(gate), run.looks_the_wrong_way(gate)];
         of_others.into_iter().flatten().for_each(|senseless| remark(senseless, false));
-        let of_values = [implausible(gate), in_other_unit(gate)];
+        let of_values = [implausible(gate), no_metric(gate), in_other_unit(gate), missed_by_nothing(gate, &timeout)];
         of_values.into_iter().flatten().for_each(|senseless| remark(senseless, true));
     }
     found
@@ -221,22 +224,57 @@ fn implausible(gate: &Value) -> Option<Senseless> {
     Some((field, format!("is {shown} of the baseline, so that {effect}: {remedy}")))
 }
 
-/// A duration where a number in the metric's own unit belongs.
+/// A name that is no metric's, where it can be told which was meant.
+fn no_metric(gate: &Value) -> Option<Senseless> {
+    let written = gate["metric"].as_str().filter(|name| Metric::named(name).is_none())?;
+    let meant = Metric::meant(written)?;
+    let all = "`storebench explain benchmarkrun.spec.gates.metric` lists all";
+    Some(("metric", format!("`{}` is no metric: did you mean {meant:?}? {all}", shorten(written))))
+}
+
+/// A text that is no bound of this metric.
 fn in_other_unit(gate: &Value) -> Option<Senseless> {
     let Some((field, false, _)) = bound(gate) else { return None };
-    let duration = gate[field].as_str().and_then(|text| DurationText::new(text).ok())?;
+    let text = gate[field].as_str()?;
+    if text.parse::<u64>().is_ok() {
+        return Some((field, format!("must be a number, not the text `{}`: remove the quotes", shorten(text))));
+    }
     let metric = gate["metric"].as_str().and_then(Metric::named)?;
-    let nanos = duration.duration().as_nanos();
-    let (unit, number) = match metric.unit {
-        Unit::Millis => ("milliseconds", nanos / 1_000_000),
-        Unit::Micros => ("microseconds", nanos / 1_000),
-        Unit::Nanos => ("nanoseconds", nanos),
-        Unit::PerSecond | Unit::BytesPerSecond | Unit::Bytes | Unit::Count | Unit::PerThousandOperations => {
-            return None;
+    let duration = GateValue::new(text).ok()?;
+    match metric.unit.of_time() {
+        None => {
+            let text = format!("is the duration `{text}`, and {metric:?} is no time: write a whole number in its unit");
+            Some((field, text))
         }
+        Some((_, unit)) if metric.unit.whole(&duration).is_none() => {
+            let text = format!("`{text}` is finer than {metric:?}, which is in {unit}: write a whole number of them");
+            Some((field, text))
+        }
+        Some(_) => None,
+    }
+}
+
+/// A bound of a value that no run could miss, of which a trial may take so long at most.
+fn missed_by_nothing(gate: &Value, timeout: &DurationText) -> Option<Senseless> {
+    let Some((field, false, is_least)) = bound(gate) else { return None };
+    let metric = gate["metric"].as_str().and_then(Metric::named)?;
+    let value: GateValue = serde_json::from_value(gate[field].clone()).ok()?;
+    let value = metric.unit.whole(&value)?;
+    if is_least {
+        let text = || format!("is 0, so that no run could miss it: write what {metric:?} must come to at least");
+        return (value == 0).then(|| (field, text()));
+    }
+    // What is a time and none of these adds up over processors.
+    let is_within_a_trial = matches!(metric.source, Source::Latency(_) | Source::Durations(..));
+    let (nanos_of_one, unit) = metric.unit.of_time().filter(|_| is_within_a_trial)?;
+    let is_longer = u128::from(value) * u128::from(nanos_of_one) >= timeout.duration().as_nanos();
+    let text = || {
+        let (timeout, example) = (timeout.as_str(), gate_value::EXAMPLE);
+        format!(
+            "is no less than trials.timeout, {timeout}, so that no run could miss it: {metric:?} is in {unit}; write it like {example}"
+        )
     };
-    let written = duration.as_str();
-    Some((field, format!("must be a whole number, not the text `{written}`: {metric:?} is in {unit}: {number}")))
+    is_longer.then(|| (field, text()))
 }
 
 /// Fewer trials at most than at least, where one of both is the default.
@@ -313,10 +351,36 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_told_in_the_unit_of_its_metric() {
-        let said = one(json!({ "metric": "LatencyP99Micros", "atMost": "5ms" }));
-        assert!(said.ends_with("LatencyP99Micros is in microseconds: 5000"), "{said}");
-        assert_eq!(one(json!({ "atLeast": "5ms" })), "");
+    fn a_duration_bounds_what_is_a_time_and_nothing_else() {
+        for bound in ["5ms", "1.5s", "500us"] {
+            assert_eq!(one(json!({ "metric": "LatencyP99Micros", "atMost": bound })), "");
+        }
+        let said = one(json!({ "metric": "LatencyP99Micros", "atMost": "0.5us" }));
+        assert!(said.contains("`0.5us` is finer than LatencyP99Micros, which is in microseconds"), "{said}");
+        let said = one(json!({ "atLeast": "5ms" }));
+        assert!(said.contains("is the duration `5ms`, and ThroughputPerSecond is no time"), "{said}");
+        assert!(one(json!({ "atLeast": "5000" })).ends_with("remove the quotes"));
+        assert_eq!(one(json!({ "atLeast": "5 apples" })), "", "the schema refuses it");
+    }
+
+    #[test]
+    fn a_value_that_nothing_could_miss_is_pointed_out() {
+        assert!(one(json!({ "atLeast": 0 })).contains("is 0, so that no run could miss it"));
+        assert_eq!(one(json!({ "atLeast": 1 })), "");
+        for bound in [json!(3_600_000_000_u64), json!("60m")] {
+            let said = one(json!({ "metric": "LatencyP99Micros", "atMost": bound }));
+            assert!(said.contains("trials.timeout, 10m") && said.contains("is in microseconds"), "{said}");
+        }
+        assert_eq!(one(json!({ "metric": "LatencyP99Micros", "atMost": "599s" })), "");
+        assert_eq!(one(json!({ "metric": "CpuNanosPerOperation", "atMost": "60m" })), "");
+        assert_eq!(one(json!({ "metric": "RowsLost", "atMost": 0 })), "");
+    }
+
+    #[test]
+    fn a_metric_by_the_name_that_reports_give_it_is_told_by_its_own() {
+        let said = one(json!({ "metric": "p99", "atMost": 5000 }));
+        assert!(said.starts_with("spec.gates[0].metric: `p99` is no metric: did you mean LatencyP99Micros?"), "{said}");
+        assert_eq!(one(json!({ "metric": "Beauty", "atMost": 5000 })), "", "the schema refuses it");
     }
 
     #[test]

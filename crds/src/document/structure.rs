@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::Problem;
 use super::text::{folded, shorten};
 use crate::external::{ENDPOINT_PATTERN, endpoint_remedy};
+use crate::gate_value;
 
 /// A list of values in a message is no longer than this, about.
 const LISTED_BYTES_MAX: usize = 300;
@@ -58,6 +59,11 @@ fn check_value(path: &str, schema: &Value, value: &Value) -> Result<(), Problem>
         return match value {
             Value::String(text) => check_string(path, schema, text),
             _ if value.is_i64() => check_integer(path, schema, value),
+            _ if schema["pattern"] == gate_value::PATTERN => problem(format!(
+                "must be a whole number or a duration, not {}: write it like {}",
+                describe(value),
+                gate_value::EXAMPLE
+            )),
             _ => problem(format!("must be a whole number or a text, not {}: put it in quotes", describe(value))),
         };
     }

@@ -1,5 +1,6 @@
 //! What is known of a metric, and of what kinds that can be.
 
+use crate::gate_value::GateValue;
 use crate::latency::LatencySummary;
 use crate::measure::{Durations, Largest, Total};
 use crate::measurement::WorkloadMeasurement;
@@ -53,6 +54,27 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// Nanoseconds of one, and the word for several; `None` where this is no unit of time.
+    pub fn of_time(self) -> Option<(u64, &'static str)> {
+        match self {
+            Self::Millis => Some((1_000_000, "milliseconds")),
+            Self::Micros => Some((1_000, "microseconds")),
+            Self::Nanos => Some((1, "nanoseconds")),
+            Self::PerSecond | Self::BytesPerSecond | Self::Bytes | Self::Count | Self::PerThousandOperations => None,
+        }
+    }
+
+    /// A bound in this unit; `None` of a duration that is no whole number of it, or where this is no unit of time.
+    pub fn whole(self, value: &GateValue) -> Option<u64> {
+        match value {
+            GateValue::Number(number) => Some(*number),
+            GateValue::Duration { nanos, .. } => {
+                let (nanos_of_one, _) = self.of_time()?;
+                nanos.is_multiple_of(nanos_of_one).then_some(nanos / nanos_of_one)
+            }
+        }
+    }
+
     /// A duration of so many nanoseconds in this unit; unchanged where this is no unit of time.
     pub(super) fn of_nanos(self, nanos: u64) -> f64 {
         let nanos = nanos as f64;
@@ -160,6 +182,18 @@ impl Statistic {
             Self::P99 => summary.p99_nanos,
             Self::P999 => summary.p999_nanos,
             Self::Max => summary.max_nanos,
+        }
+    }
+
+    /// Of how many durations one is beyond it: of fewer it is the largest under another name.
+    pub const fn durations_min(self) -> u64 {
+        match self {
+            Self::Mean | Self::Max => 1,
+            Self::P50 => 2,
+            Self::P90 => 10,
+            Self::P95 => 20,
+            Self::P99 => 100,
+            Self::P999 => 1_000,
         }
     }
 }

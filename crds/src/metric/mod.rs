@@ -51,6 +51,22 @@ impl Metric {
         Self::all().find(|metric| metric.name == name)
     }
 
+    /// The metric that was probably meant: of which this is the name without the unit, or what reports call it, or the first word of that.
+    pub fn meant(written: &str) -> Option<Self> {
+        let plain = |text: &str| text.replace(|letter: char| !letter.is_ascii_alphanumeric(), "").to_lowercase();
+        let written = plain(written);
+        let lacks_unit = |metric: &Self| {
+            let rest = metric.name.get(written.len()..).unwrap_or_default();
+            plain(metric.name).starts_with(&written) && rest.starts_with(|letter: char| letter.is_ascii_uppercase())
+        };
+        let mut lacking = Self::all().filter(lacks_unit);
+        let is_called = |metric: &Self| {
+            let first_word = metric.words.split(' ').next().unwrap_or_default();
+            plain(metric.words) == written || plain(first_word) == written
+        };
+        lacking.next().filter(|_| lacking.next().is_none()).or_else(|| Self::all().find(is_called))
+    }
+
     /// The family whose workloads alone measure it; `None`: every workload may.
     pub fn family(self) -> Option<Family> {
         let has = |family: &&Family| family.facts().metrics.iter().any(|descriptor| descriptor.name == self.name);
@@ -71,6 +87,11 @@ impl Metric {
             }
             Source::Measures(names, _) => names.contains(&measure),
         })
+    }
+
+    /// How many requests a trial takes for it: with fewer, a percentile of their latencies is the largest under another name.
+    pub fn requests_min(self) -> u64 {
+        if let Source::Latency(statistic) = self.source { statistic.durations_min() } else { 0 }
     }
 
     /// The value of one trial, in the metric's unit; `None` where it was not measured.
@@ -185,6 +206,25 @@ mod tests {
                 Unit::PerThousandOperations => "PerThousandOperations",
             };
             assert!(metric.name.ends_with(ends), "{metric:?}");
+        }
+    }
+
+    #[test]
+    fn who_names_a_metric_by_what_reports_call_it_is_understood() {
+        for (written, meant) in [
+            ("p99", "LatencyP99Micros"),
+            ("P99", "LatencyP99Micros"),
+            ("p99.9", "LatencyP999Micros"),
+            ("p99 latency", "LatencyP99Micros"),
+            ("LatencyP99", "LatencyP99Micros"),
+            ("latency_p999", "LatencyP999Micros"),
+            ("Throughput", "ThroughputPerSecond"),
+            ("HighestRate", "HighestRatePerSecond"),
+        ] {
+            assert_eq!(Metric::meant(written), Metric::named(meant), "{written}");
+        }
+        for written in ["", "Latency", "Beauty", "LatencyP9", "µ"] {
+            assert_eq!(Metric::meant(written), None, "{written}");
         }
     }
 

@@ -28,8 +28,9 @@ pub static FACTS: Facts = Facts {
         },
         Rule {
             field: ".parallelism",
-            holds: "!has(w.etcd.operationsPerTransaction) || w.etcd.operationsPerTransaction <= w.etcd.keySpace / \
-                self.parallelism",
+            // Of a transaction that exceeds all keys, a rule of the workload says so.
+            holds: "!has(w.etcd.operationsPerTransaction) || w.etcd.operationsPerTransaction > w.etcd.keySpace \
+                || w.etcd.operationsPerTransaction <= w.etcd.keySpace / self.parallelism",
             otherwise: "parallelism must leave each load pod as many keys, keySpace / parallelism, as operationsPerTransaction",
         },
         Rule {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::fault::Fault;
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
 use crate::latency::LatencySummary;
+use crate::metric::Statistic;
 use crate::rules::{Rule, Rules};
 
 /// Which fields belong together.
@@ -195,13 +196,7 @@ pub enum Percentile {
 impl Percentile {
     /// This percentile, nanoseconds.
     pub fn of(self, summary: &LatencySummary) -> u64 {
-        match self {
-            Self::P50 => summary.p50_nanos,
-            Self::P90 => summary.p90_nanos,
-            Self::P95 => summary.p95_nanos,
-            Self::P99 => summary.p99_nanos,
-            Self::P999 => summary.p999_nanos,
-        }
+        self.statistic().of(summary)
     }
 
     /// As reports call it.
@@ -217,12 +212,16 @@ impl Percentile {
 
     /// Of how many requests one is beyond it: with fewer it is the largest latency under another name.
     pub fn requests_min(self) -> u64 {
+        self.statistic().durations_min()
+    }
+
+    fn statistic(self) -> Statistic {
         match self {
-            Self::P50 => 2,
-            Self::P90 => 10,
-            Self::P95 => 20,
-            Self::P99 => 100,
-            Self::P999 => 1_000,
+            Self::P50 => Statistic::P50,
+            Self::P90 => Statistic::P90,
+            Self::P95 => Statistic::P95,
+            Self::P99 => Statistic::P99,
+            Self::P999 => Statistic::P999,
         }
     }
 }

@@ -365,6 +365,47 @@ fn no_file_is_so_long_that_it_holds_two_ideas() {
     assert!(is_too_long("a.rs", 601, 600) && !is_too_long("a.rs", 600, 600) && is_too_long(LONGER[0].0, 651, 600));
 }
 
+/// Names of measures that the code of `crds` declares, each in one line.
+fn declared_measures(code: &str) -> Vec<&str> {
+    let declared = code.lines().filter_map(|line| line.trim().strip_prefix("pub const ")?.split_once(": "));
+    let is_measure =
+        |value: &str| ["Total = ", "Largest = ", "Durations = "].iter().any(|kind| value.starts_with(kind));
+    declared.filter(|(_, value)| is_measure(value)).map(|(name, _)| name).collect()
+}
+
+/// Whether code, of which the blanks were left out, records a measure.
+fn records(code: &str, measure: &str) -> bool {
+    let calls = [".count(", ".largest(", ".took("].map(|call| format!("{call}{measure},"));
+    // What meters count is no load's own.
+    calls.iter().any(|call| code.contains(call)) || code.contains(&format!(".report_measure({measure}.0,"))
+}
+
+/// A measure that is declared and never recorded is absent from every report, and so is each metric that reads it.
+#[test]
+fn every_measure_that_is_declared_is_recorded_by_its_load() {
+    let code = |folder: &Path| -> String {
+        let texts = rust_files(folder).into_iter().map(|file| std::fs::read_to_string(file).unwrap());
+        texts.map(|text| without_test_items(&text).split_whitespace().collect::<String>()).collect()
+    };
+    let jobs = root().join("bench-jobs/src");
+    let of_all = code(&jobs);
+    let mut count = 0;
+    for file in rust_files(&root().join("crds/src")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        // What every family may measure, anyone may record.
+        let of_family = jobs.join("family").join(file.file_stem().unwrap());
+        let loads = if of_family.is_dir() { code(&of_family) } else { of_all.clone() };
+        for measure in declared_measures(&text) {
+            assert!(records(&loads, measure), "{}: no load records {measure}", file.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 25, "only {count} measures were found");
+    let planted = "/// Never seen.\npub const LAG: Durations = Durations(\"lag\");\npub const MOST: u64 = 5;\n";
+    assert_eq!(declared_measures(planted), ["LAG"]);
+    assert!(!records("session.took(LAG_OF_OTHERS,lag)", "LAG") && records("session.took(LAG,lag)", "LAG"));
+}
+
 /// Code of a file without what stands under `#[cfg(test)]`, wherever in the file that is.
 fn without_test_items(text: &str) -> String {
     let mut code = String::new();

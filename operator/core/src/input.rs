@@ -152,16 +152,22 @@ pub fn load(files: &[(String, Vec<u8>)], current: &Path) -> Result<Input, InputE
     for (index, (file, object)) in objects.iter().enumerate() {
         let label = |object: &Object| (object.kind(), object.name().to_owned());
         let is_told = || objects[..index].iter().any(|(_, other)| label(other) == label(object));
+        let of_name = |taken: String| Problem {
+            object: format!("{}/{}", object.kind(), object.name()),
+            field: "metadata.name".into(),
+            text: format!("is {taken}"),
+        };
         let problems = match object {
-            // Of two BenchmarkRuns of one name it has been said that they are.
-            Object::BenchmarkRun(run) => match input.taken(object.name()).filter(|_| !is_told()) {
-                Some(taken) => {
-                    let object = format!("BenchmarkRun/{}", object.name());
-                    vec![Problem { object, field: "metadata.name".into(), text: format!("is {taken}") }]
-                }
+            // Of two objects of one kind and name it has been said that they are.
+            Object::BenchmarkRun(run) => match input.taken("run", object.name()).filter(|_| !is_told()) {
+                Some(taken) => vec![of_name(taken)],
                 None => input.take_run(run, &refused),
             },
-            Object::BenchmarkSuite(suite) => input.take_suite(suite, &refused),
+            Object::BenchmarkSuite(_) if is_told() => Vec::new(),
+            Object::BenchmarkSuite(suite) => match input.taken("suite", object.name()) {
+                Some(taken) => vec![of_name(taken)],
+                None => input.take_suite(suite, &refused),
+            },
             Object::BenchmarkSchedule(schedule) => input.take_schedule(schedule, &refused),
             Object::BenchmarkBaseline(baseline) => {
                 let name = baseline.metadata.name.clone().unwrap_or_default();
@@ -176,10 +182,15 @@ pub fn load(files: &[(String, Vec<u8>)], current: &Path) -> Result<Input, InputE
 }
 
 impl Input {
-    /// Why no other run may have this name, under which it would be saved; `None`: none has it.
-    fn taken(&self, name: &str) -> Option<String> {
-        let is_taken = self.runs.iter().any(|run| run.name == name);
-        is_taken.then(|| format!("a run {name}, of which name there is one already: rename one of them"))
+    /// Why no other run or suite may have this name, under which it would be saved; `None`: none has it.
+    fn taken(&self, kind: &str, name: &str) -> Option<String> {
+        let is_run = self.runs.iter().any(|run| run.name == name);
+        let is_suite = self.suites.iter().any(|suite| suite.name == name);
+        let has_it = if is_run { "run" } else { is_suite.then_some("suite")? };
+        Some(match has_it == kind {
+            true => format!("a {kind} {name}, of which name there is one already: rename one of them"),
+            false => format!("a {kind} {name}, and there is a {has_it} of that name already: rename one of them"),
+        })
     }
 
     fn take_run(&mut self, run: &BenchmarkRun, refused: &[(&'static str, String)]) -> Vec<Problem> {
@@ -198,7 +209,7 @@ impl Input {
         let object = format!("BenchmarkSuite/{}", suite.metadata.name.as_deref().unwrap_or_default());
         let mut told = Told::default();
         for (planned, run) in &runs {
-            if let Some(taken) = self.taken(&planned.name) {
+            if let Some(taken) = self.taken("run", &planned.name) {
                 return vec![Problem { object, field: "metadata.name".into(), text: format!("makes {taken}") }];
             }
             for problem in self.take_run(run, refused) {
@@ -226,7 +237,7 @@ impl Input {
         match recurrence::made(schedule, &name) {
             Err(others) => problems.extend(others),
             Ok(Made::Run(run)) => {
-                if let Some(taken) = self.taken(&name) {
+                if let Some(taken) = self.taken("run", &name) {
                     problems.push(problem("metadata.name".into(), format!("makes {taken}")));
                     return problems;
                 }
@@ -234,6 +245,10 @@ impl Input {
                 problems.extend(found.map(|one| problem(format!("spec.runTemplate.{}", one.field), one.text)));
             }
             Ok(Made::Suite(suite)) => {
+                if let Some(taken) = self.taken("suite", &name) {
+                    problems.push(problem("metadata.name".into(), format!("makes {taken}")));
+                    return problems;
+                }
                 let found = self.take_suite(&suite, refused).into_iter();
                 problems.extend(found.map(|one| problem(format!("spec.suiteTemplate.{}", one.field), one.text)));
             }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use storebench_crds::ControlPlaneSpec;
 use storebench_crds::DurationText;
 use storebench_crds::Workload;
-use storebench_crds::benchmark_run::{BenchmarkRunSpec, WorkloadRef};
+use storebench_crds::benchmark_run::{BenchmarkRunSpec, Bound, Gate, WorkloadRef};
 use storebench_crds::engine::{DurabilityClass, Engine};
 use storebench_crds::external::External;
+use storebench_crds::ratio::percent;
 use storebench_crds::storage_service::{Durability, StorageServiceSpec};
 use storebench_crds::workload::{Api, Load};
 
@@ -27,6 +28,29 @@ pub struct ValidatedRun {
 }
 
 impl ValidatedRun {
+    /// What each gate asks, as it was understood, one line for each.
+    pub fn gates_in_words(&self) -> Vec<String> {
+        let baseline = self.arms.iter().find(|arm| arm.baseline).map_or("the baseline", |arm| arm.name.as_str());
+        let words = |gate: &Gate| {
+            let value = |bound: u64| {
+                let (exact, read) =
+                    (units::exact(gate.metric.unit, bound as f64), units::of_metric(gate.metric.unit, bound as f64));
+                let is_told = gate.metric.unit.of_time().is_none() || read == exact;
+                if is_told { exact } else { format!("{exact} ({read})") }
+            };
+            let share = |basis_points: u32| format!("{} of {baseline}", percent(basis_points.into()));
+            let asked = match gate.bound()? {
+                Bound::AtLeast(bound) => format!("at least {}", value(bound)),
+                Bound::AtMost(bound) => format!("at most {}", value(bound)),
+                Bound::RatioAtLeast(bound) => format!("at least {}", share(bound)),
+                Bound::RatioAtMost(bound) => format!("at most {}", share(bound)),
+            };
+            let workload = gate.workload.as_deref().unwrap_or("every workload");
+            Some(format!("gate: {:?} of {} in {workload}: {asked}", gate.metric, gate.arm))
+        };
+        self.spec.gates.iter().filter_map(words).collect()
+    }
+
     /// What so few trials cannot tell, in one line; `None`: they are enough.
     pub fn few_trials(&self) -> Option<String> {
         let most = self.spec.trials.max;

@@ -42,6 +42,36 @@ fn valid_inputs_are_accepted() {
     }
 }
 
+#[test]
+fn a_gate_is_told_as_it_was_understood() {
+    let text = "\
+apiVersion: storebench.dev/v1alpha1
+kind: StorageService
+metadata: { name: etcd }
+spec: { engine: Etcd }
+---
+apiVersion: storebench.dev/v1alpha1
+kind: BenchmarkRun
+metadata: { name: demo }
+spec:
+  arms: [{ name: etcd, baseline: true, serviceRef: { name: etcd } }, { name: again, serviceRef: { name: etcd } }]
+  workloads: [{ name: put, etcd: { operation: Put }, load: { duration: 5s } }]
+  gates:
+  - { arm: again, metric: LatencyP99Micros, atMost: 5ms }
+  - { arm: again, workload: put, metric: LatencyP50Micros, atMost: 900 }
+  - { arm: again, metric: ThroughputPerSecond, atLeast: 12000 }
+  - { arm: again, metric: ThroughputPerSecond, ratioAtLeast: 95% }
+";
+    let told = accepted("run.yaml", text).runs[0].gates_in_words();
+    let expected = [
+        "gate: LatencyP99Micros of again in every workload: at most 5,000 µs (5.00 ms)",
+        "gate: LatencyP50Micros of again in put: at most 900 µs",
+        "gate: ThroughputPerSecond of again in every workload: at least 12,000/s",
+        "gate: ThroughputPerSecond of again in every workload: at least 95 % of etcd",
+    ];
+    assert_eq!(told, expected);
+}
+
 /// Whatever a command of the README asks for can be fetched.
 #[test]
 fn samples_name_versions_that_are_fetched() {

@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde_json::Value;
 use service_kit::console;
 use storebench_crds::document::{KINDS, nearest};
-use storebench_crds::{duration, ratio, schema};
+use storebench_crds::{Metric, duration, ratio, schema};
 
 use crate::exit::Exit;
 
@@ -57,11 +57,19 @@ fn explained(field: &str) -> anyhow::Result<String> {
         schema = found.clone();
     }
     let mut text = format!("{kind}{path} <{}>{}\n", type_of(&schema), if is_required { ", required" } else { "" });
-    for line in facts(&schema) {
+    let metrics = metrics(&schema);
+    // What each of them is says more than a line of names.
+    for line in facts(&schema).into_iter().skip(usize::from(!metrics.is_empty())) {
         writeln!(text, "  {line}")?;
     }
     paragraph(&mut text, "", schema["description"].as_str().unwrap_or_default());
     rules(&mut text, &schema);
+    if !metrics.is_empty() {
+        text.push_str("\nMETRICS\n");
+    }
+    for metric in metrics {
+        writeln!(text, "  {}: {}", metric.name, metric.about)?;
+    }
     let inner = inside(&schema);
     if let Some(properties) = inner["properties"].as_object().filter(|properties| !properties.is_empty()) {
         text.push_str("\nFIELDS\n");
@@ -122,7 +130,13 @@ fn type_of(schema: &Value) -> String {
     }
 }
 
-/// What a value may be, one fact to a line.
+/// The metrics to choose from, where a value is the name of one.
+fn metrics(schema: &Value) -> Vec<Metric> {
+    let names = schema["enum"].as_array().into_iter().flatten();
+    names.filter_map(|name| Metric::named(name.as_str()?)).collect()
+}
+
+/// What a value may be, one fact to a line; first the words to choose from, where there are such.
 fn facts(schema: &Value) -> Vec<String> {
     let mut facts = Vec::new();
     if let Some(values) = schema["enum"].as_array().or_else(|| inside(schema)["enum"].as_array()) {
@@ -244,6 +258,18 @@ mod tests {
         let service = explained("storageservice.spec").unwrap();
         assert!(service.contains("      one of Fsync, Interval, None; absent: Fsync\n"), "{service}");
         assert!(explained("benchmarkrun.spec").unwrap().contains("1 to 4 items"));
+    }
+
+    #[test]
+    fn each_metric_has_a_line_that_says_what_it_is() {
+        let text = explained("benchmarkrun.spec.gates.metric").unwrap();
+        for metric in Metric::all() {
+            let line = format!("\n  {}: {}\n", metric.name, metric.about);
+            assert!(text.contains(&line), "{metric:?}: {text}");
+        }
+        assert!(!text.contains("one of "), "{text}");
+        let gates = explained("benchmarkrun.spec.gates").unwrap();
+        assert!(gates.contains("as in 5000 or 5ms"), "{gates}");
     }
 
     #[test]

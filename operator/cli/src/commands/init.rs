@@ -169,7 +169,7 @@ fn written(arguments: &Arguments) -> anyhow::Result<String> {
         writeln!(text, "  - name: {name}\n    {parameters}\n    load: {{ {} }}", load_of(arguments))?;
     }
     let most = arguments.trials_max;
-    text.push_str("  # As many trials as it takes for intervals of ±2 %.\n");
+    text.push_str("  # As many trials as it takes for intervals of ±2 %; 200 basis points are 2 %.\n");
     writeln!(text, "  trials: {{ min: {}, max: {most}, targetIntervalBasisPoints: 200 }}", most.min(6))?;
     if let Some(share) = &arguments.gate {
         text.push_str("  gates:\n");
@@ -316,6 +316,15 @@ mod tests {
         let words = ["init", "-", "-e", "redis", "--p99-at-most", "soon"];
         let said = format!("{:#}", init(&Cli::try_parse_from(words).unwrap().arguments).unwrap_err());
         assert!(said.starts_with("--p99-at-most: "), "{said}");
+    }
+
+    /// Whoever measures for the first time has met no basis point.
+    #[test]
+    fn basis_points_are_explained_where_they_stand() {
+        let text = text(&["-e", "etcd"]).unwrap();
+        let (before, _) = text.split_once("targetIntervalBasisPoints: 200 }").unwrap();
+        let comment = before.lines().rev().nth(1).unwrap();
+        assert!(comment.trim_start().starts_with('#') && comment.ends_with("200 basis points are 2 %."), "{comment}");
     }
 
     #[test]

@@ -174,6 +174,9 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         if let Some(much) = run.how_much() {
             console::print(format!("  {much}\n"))?;
         }
+        for line in run.gates_in_words() {
+            console::print(format!("  {line}\n"))?;
+        }
         if let Err(problem) = for_cluster(run) {
             console::print(format!("  but in a cluster it is refused: {problem}\n"))?;
         }

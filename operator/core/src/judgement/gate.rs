@@ -15,6 +15,8 @@ use storebench_crds::status::{Comparison, GateOutcome, GateResult, Verdict};
 use super::Valid;
 use super::compare::{NoRatio, baseline, own_as_one_of, own_interval, ratio_as_one_of, why_no_ratio};
 use super::limit as loader_limit;
+use super::metric::requests_of_a_trial;
+use super::summary::measurements;
 use crate::statistics::Interval;
 use crate::units;
 
@@ -78,7 +80,7 @@ fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: 
         against_baseline(valid, comparisons, gate, workload, count, &subject, bound)
     };
     let against_number = |limit| against_number(valid, gate, workload, count, &subject, limit);
-    match gate.bound() {
+    let decided = match gate.bound() {
         Some(Bound::RatioAtLeast(bound)) => against_ratio(Limit::AtLeast(ratio(bound)), bound),
         Some(Bound::RatioAtMost(bound)) => against_ratio(Limit::AtMost(ratio(bound)), bound),
         Some(Bound::AtLeast(bound)) => against_number(Limit::AtLeast(bound as f64)),
@@ -93,7 +95,31 @@ fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: 
             on_inconclusive: OnInconclusive::Fail,
             to_do: None,
         },
+    };
+    match too_few_requests(valid, gate, workload) {
+        // More trials would not help, so that it is not for `onInconclusive`.
+        Some(found) => Decided {
+            result: GateResult { outcome: GateOutcome::NotJudged, found, ..decided.result },
+            on_inconclusive: OnInconclusive::Fail,
+            to_do: Some("measure longer in each trial (load.duration or load.total)".into()),
+        },
+        None => decided,
     }
+}
+
+/// Which arm had too few requests for the percentile that a gate is on, so that reports leave it out; `None`: none had.
+fn too_few_requests(valid: &Valid, gate: &Gate, workload: &str) -> Option<String> {
+    let is_ratio = gate.bound().is_some_and(Bound::is_ratio);
+    let baseline = baseline(valid.record).filter(|_| is_ratio).map(|baseline| baseline.name.as_str());
+    let (needed, words) = (gate.metric.requests_min(), gate.metric.words);
+    std::iter::once(gate.arm.as_str()).chain(baseline).find_map(|arm| {
+        let trials = measurements(valid, arm, workload);
+        let requests = requests_of_a_trial(trials.iter().copied());
+        (!trials.is_empty() && requests < needed).then(|| {
+            let (requests, needed) = (units::count(requests), units::count(needed));
+            format!("{requests} requests of {arm} in a trial, and {words} takes {needed}")
+        })
+    })
 }
 
 /// What would decide a gate whose interval was too wide: an interval narrows with the square root of the number of trials.

@@ -2,7 +2,7 @@
 
 use storebench_crds::Metric;
 use storebench_crds::benchmark_run::NOISE_FLOOR;
-use storebench_crds::metric::{self, Direction, Place, Source};
+use storebench_crds::metric::{self, Direction, Place, Source, Statistic};
 use storebench_crds::status::{Comparison, LatencySummary, TrialState, Verdict, WorkloadResult};
 use storebench_crds::workload::Workload;
 
@@ -13,9 +13,8 @@ use super::requests;
 use super::table::{Cell, Column, SUBORDINATE, Table, Tone};
 use super::units;
 use super::wording::finding;
-use crate::judgement::Standing;
+use crate::judgement::{Standing, requests_of_a_trial};
 use crate::record::ArmRecord;
-use crate::statistics::median_of_whole;
 
 /// What stands in the place of a workload's tables where no trial of any arm counts.
 pub(super) fn nothing_measured(report: &Report, workload: &Workload) -> Option<&'static str> {
@@ -96,26 +95,18 @@ fn service_row(report: &Report, result: &WorkloadResult, columns: usize) -> Vec<
 /// How many requests an arm answered in a trial: of so many are the percentiles.
 fn of_a_trial(report: &Report, result: &WorkloadResult) -> u64 {
     let measured = lookup::valid_trials(report, &result.arm).flat_map(|trial| &trial.workloads);
-    let of_workload = measured.filter(|measured| measured.summary.name == result.workload);
-    median_of_whole(of_workload.map(|measured| measured.summary.operations).collect())
+    requests_of_a_trial(measured.filter(|measured| measured.summary.name == result.workload))
 }
 
 /// p50, p90, p95, p99, p99.9, max.
 fn latency_cells(latency: &LatencySummary, requests: u64, tone: Tone) -> Vec<Cell> {
-    [
-        (latency.p50_nanos, 2),
-        (latency.p90_nanos, 10),
-        (latency.p95_nanos, 20),
-        (latency.p99_nanos, 100),
-        (latency.p999_nanos, 1000),
-        (latency.max_nanos, 1),
-    ]
-    .into_iter()
-    .map(|(nanos, requests_min)| {
-        // A percentile that fewer than one request exceeds is the maximum under another name.
-        if requests < requests_min { Cell::absent() } else { Cell::toned(units::duration_nanos(nanos), tone) }
-    })
-    .collect()
+    [Statistic::P50, Statistic::P90, Statistic::P95, Statistic::P99, Statistic::P999, Statistic::Max]
+        .into_iter()
+        .map(|statistic| match requests < statistic.durations_min() {
+            true => Cell::absent(),
+            false => Cell::toned(units::duration_nanos(statistic.of(latency)), tone),
+        })
+        .collect()
 }
 
 /// How the arms compare with the baseline in what a reader looks at first: throughput, tail latency and cost, and what else is a

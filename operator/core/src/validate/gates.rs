@@ -1,6 +1,9 @@
 //! What a gate may ask of a run: a metric that its workloads measure, and a ratio of arms that may be ranked.
 
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Bound, Gate};
+use storebench_crds::workload::Parameters;
+use storebench_crds::workload::etcd::EtcdOperation;
+use storebench_crds::workload::key_value::KeyValueOperation;
 use storebench_crds::{Metric, Workload};
 
 use crate::equality::{Terms, differences, permission};
@@ -27,6 +30,16 @@ pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), S
             gate.metric, workload.name
         ));
     }
+    let needed = gate.metric.requests_min();
+    let has_too_few = |workload: &&Workload| requests_of_a_trial(workload).is_some_and(|total| total < needed);
+    if let Some(workload) = spec.workloads.iter().filter(is_judged).find(has_too_few) {
+        return Err(format!(
+            "{:?} takes {needed} requests in a trial, and load.total of {} is {}: set it to {needed} or more, or name another metric",
+            gate.metric,
+            workload.name,
+            workload.load.total.unwrap_or_default()
+        ));
+    }
     let Some(family) = gate.metric.family() else { return Ok(()) };
     match spec.workloads.iter().filter(is_judged).find(|workload| workload.family() != family) {
         Some(workload) => Err(format!(
@@ -37,6 +50,25 @@ pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), S
         )),
         None => Ok(()),
     }
+}
+
+/// How many requests a trial measures, where that is written. Of what is delivered, such as events, one request may cause many.
+fn requests_of_a_trial(workload: &Workload) -> Option<u64> {
+    let is_answered = match &workload.parameters {
+        Parameters::Redis(_) => true,
+        Parameters::Etcd(parameters) => match parameters.operation {
+            EtcdOperation::Put | EtcdOperation::Delete | EtcdOperation::TxnPut => true,
+            EtcdOperation::Range | EtcdOperation::Mixed | EtcdOperation::LeaseKeepAlive => true,
+            EtcdOperation::WatchLatency | EtcdOperation::WatchThroughput => false,
+        },
+        Parameters::KeyValue(parameters) => match parameters.operation {
+            KeyValueOperation::Put | KeyValueOperation::Get | KeyValueOperation::Mixed => true,
+            KeyValueOperation::Scan | KeyValueOperation::CompareAndSwap => true,
+            KeyValueOperation::WatchLatency | KeyValueOperation::Lock | KeyValueOperation::Failover => false,
+        },
+        Parameters::Kubernetes(_) | Parameters::BlockStream(_) | Parameters::SqliteReplication(_) => false,
+    };
+    workload.load.total.filter(|_| is_answered)
 }
 
 /// A ratio of what may not be ranked decides nothing.

@@ -1,5 +1,6 @@
 //! What decides nothing, and is not told as if it had.
 
+use storebench_crds::Metric;
 use storebench_crds::status::{GateOutcome, Verdict};
 
 use super::{record, throughput_gate};
@@ -34,6 +35,32 @@ fn what_one_waits_at_the_highest_rate_of_each_is_not_ranked() {
         );
     }
     assert_eq!((judgement.gates[0].outcome, judgement.verdict), (GateOutcome::NotJudged, Verdict::Inconclusive));
+}
+
+/// Of 60 requests the 99th percentile is the largest, which reports do not call so.
+#[test]
+fn a_gate_on_a_percentile_of_too_few_requests_is_not_met() {
+    let bounds = [("new", "atMost", 5_000_000.into()), ("new", "ratioAtMost", "300%".into())];
+    let of_old = ("old", "ratioAtMost", serde_json::Value::from("300%"));
+    for (few, bound, value) in bounds.into_iter().chain([of_old]) {
+        for on_inconclusive in ["Fail", "Warn", "Pass"] {
+            let mut gate =
+                serde_json::json!({ "arm": "new", "metric": "LatencyP99Micros", "onInconclusive": on_inconclusive });
+            gate[bound] = value.clone();
+            let mut record = record(1.0, serde_json::json!([gate]));
+            assert_eq!(judge(&record).gates[0].outcome, GateOutcome::Met, "{bound} of enough");
+            let trials = record.trials.iter_mut().filter(|trial| trial.arm == few);
+            trials.flat_map(|trial| &mut trial.workloads).for_each(|measured| measured.summary.operations = 60);
+            let judgement = judge(&record);
+            assert_eq!(judgement.gates[0].outcome, GateOutcome::NotJudged, "{bound} of {few}");
+            assert_eq!(judgement.verdict, Verdict::Inconclusive, "{on_inconclusive}: {}", judgement.message);
+            let said =
+                format!("found 60 requests of {few} in a trial, and p99 latency takes 100; to do: measure longer");
+            assert!(judgement.message.contains(&said), "{}", judgement.message);
+            record.spec.gates[0].metric = Metric::named("LatencyP95Micros").unwrap();
+            assert_eq!(judge(&record).gates[0].outcome, GateOutcome::Met, "p95 takes 20");
+        }
+    }
 }
 
 /// The schema refuses it; a record may be written by anybody.
