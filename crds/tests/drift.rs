@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use storebench_crds::engine::{Allocator, ENGINES, Source, listing};
+use storebench_crds::engine::{Allocator, ENGINES, EngineKind, Source, listing};
 use storebench_crds::{reference, schema};
 
 fn project() -> PathBuf {
@@ -74,6 +74,21 @@ fn a_recipe_installs_its_engine_where_embedded_runs_look_for_it() {
         let server = format!("$1/{}", engine.binary());
         assert!(recipe.contains(&server), "{}: does not ask {server} for its version", path.display());
     }
+}
+
+/// That program takes many minutes to build: only `operator/cli/tests/originals.rs` starts it, and only where it is.
+#[test]
+fn the_row_of_the_original_d_engine_has_the_words_of_its_program() {
+    let engine = EngineKind::DEngineOriginal.engine();
+    let source = format!("peers/{}/{}/src/main.rs", engine.name, engine.default_version);
+    let source = std::fs::read_to_string(project().join(source)).unwrap();
+    let (_, usage) = source.split_once("const USAGE: &str = \"").unwrap();
+    let (usage, _) = usage.split_once('"').unwrap();
+    let flags = usage.split_whitespace().filter_map(|word| word.split_once('=')).map(|(flag, _)| flag);
+    assert_eq!(flags.collect::<Vec<_>>(), engine.reserved_flags, "{usage}");
+    let probe = engine.version_probe;
+    let says = format!("println!(\"{}{{}}\", env!(\"CARGO_PKG_VERSION\"))", probe.marker);
+    assert!(usage.ends_with(probe.argument) && source.contains(&says), "{says}");
 }
 
 #[test]
