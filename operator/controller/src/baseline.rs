@@ -49,7 +49,7 @@ impl Kind for BenchmarkBaseline {
 
     async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
         let status = self.status.clone().unwrap_or_default();
-        report(self, status, BaselineState::Stalled(error.reason()), &error.for_user(), context).await?;
+        kind::stall(self, status, &error.trouble(), context).await?;
         // The run is over, so its figures do not become smaller.
         Ok(if error.is_too_large() { Action::await_change() } else { Action::requeue(kind::REFUSED_INTERVAL) })
     }

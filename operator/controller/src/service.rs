@@ -80,8 +80,8 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
     let valid = match validated {
         Ok(valid) => valid,
         Err(problem) => {
-            let (found, state) = (StorageServiceStatus::default(), ServiceState::Stalled(Reason::InvalidSpec));
-            report(service, found, state, &problem.to_string(), context).await?;
+            let trouble = Trouble { reason: Reason::InvalidSpec, message: problem.to_string() };
+            kind::stall(service, StorageServiceStatus::default(), &trouble, context).await?;
             return Ok(Action::await_change());
         }
     };
