@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use storebench_core::across::Figures;
@@ -52,6 +52,10 @@ impl Kind for BenchmarkBaseline {
         kind::stall(self, status, &error.trouble(), context).await?;
         // The run is over, so its figures do not become smaller.
         Ok(if error.is_too_large() { Action::await_change() } else { Action::requeue(kind::REFUSED_INTERVAL) })
+    }
+
+    fn conditions(status: &BenchmarkBaselineStatus) -> &[Condition] {
+        &status.conditions
     }
 
     fn said(status: &mut BenchmarkBaselineStatus) -> Said<'_> {

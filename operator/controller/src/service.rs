@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::runtime::controller::Action;
@@ -50,6 +51,10 @@ impl Kind for StorageService {
     async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
         kind::stall(self, StorageServiceStatus::default(), &error.trouble(), context).await?;
         Ok(Action::requeue(kind::REFUSED_INTERVAL))
+    }
+
+    fn conditions(status: &StorageServiceStatus) -> &[Condition] {
+        &status.conditions
     }
 
     fn said(status: &mut StorageServiceStatus) -> Said<'_> {
