@@ -45,7 +45,8 @@ pub struct BenchmarkScheduleSpec {
     #[schemars(length(min = 9, max = 128))]
     pub schedule: String,
 
-    /// The time zone in which `schedule` is read, such as `Europe/Vienna`. Absent: UTC. An hour that the clock skips has no runs.
+    /// The time zone in which `schedule` is read, such as `Europe/Vienna`. Absent: UTC. An hour that the clock skips has no
+    /// runs; of one that comes twice the second has none, unless the field of the hour begins with `*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub time_zone: Option<String>,

@@ -1,11 +1,12 @@
 //! The YAML in `crds/yaml/` is what the types generate, `docs/reference.md` too, and `peers/engines.tsv` what the table of engines says.
-//! `UPDATE_CRDS=1 cargo test -p storebench-crds --test drift` rewrites them. What people pin by hand agrees with the table.
+//! `UPDATE_CRDS=1 cargo test -p storebench-crds --test drift` rewrites them. What people write by hand
+//! for the peers agrees with the table.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test: a file that does not read is a failure")]
 
 use std::path::{Path, PathBuf};
 
-use storebench_crds::engine::{Allocator, ENGINES, Source, listing};
+use storebench_crds::engine::{Allocator, ENGINES, EngineKind, Source, listing};
 use storebench_crds::{reference, schema};
 
 fn project() -> PathBuf {
@@ -32,6 +33,62 @@ fn checked_in_yaml_is_what_the_types_generate() {
 #[test]
 fn scripts_read_what_the_table_of_engines_says() {
     is_checked_in(&project().join("peers/engines.tsv"), &listing::tsv());
+}
+
+/// The packages of the engines from one source.
+fn packages(of: impl Fn(Source) -> Option<&'static str>) -> Vec<&'static str> {
+    ENGINES.iter().filter_map(|engine| of(engine.source)).collect()
+}
+
+/// Two replicators stood in the table as fetched on request, and were fetched always by a list of the script's.
+#[test]
+fn peers_are_fetched_by_default_as_their_rows_say() {
+    let output = std::process::Command::new(project().join("peers/fetch")).arg("--list-default").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let listed = String::from_utf8(output.stdout).unwrap();
+    let of_engines = packages(|source| match source {
+        Source::Peer(package) | Source::PeerOnRequest(package) => Some(package),
+        Source::Crate(_) | Source::ByHand(_) => None,
+    });
+    let (engines, tools): (Vec<&str>, Vec<&str>) = listed.lines().partition(|name| of_engines.contains(name));
+    let by_default = packages(|source| match source {
+        Source::Peer(package) => Some(package),
+        Source::Crate(_) | Source::PeerOnRequest(_) | Source::ByHand(_) => None,
+    });
+    assert_eq!(engines, by_default, "peers/fetch and crds/src/engine/table.rs differ");
+    for tool in tools {
+        assert!(project().join("peers/recipes").join(tool).is_file(), "peers/fetch: no peers/recipes/{tool}");
+    }
+}
+
+/// Embedded runs look for an engine's executables in the folder of its name: `embedded/peers.rs` of the command line.
+#[test]
+fn a_recipe_installs_its_engine_where_embedded_runs_look_for_it() {
+    for engine in ENGINES {
+        let (Source::Peer(package) | Source::PeerOnRequest(package)) = engine.source else { continue };
+        let path = project().join("peers/recipes").join(package);
+        let recipe = std::fs::read_to_string(&path).unwrap();
+        // Absent: the package's name, as peers/fetch has it.
+        let folder = recipe.lines().find_map(|line| line.strip_prefix("folder=")).unwrap_or(package);
+        assert_eq!(folder, engine.name, "{}: its folder, and the engine's name", path.display());
+        let server = format!("$1/{}", engine.binary());
+        assert!(recipe.contains(&server), "{}: does not ask {server} for its version", path.display());
+    }
+}
+
+/// That program takes many minutes to build: only `operator/cli/tests/originals.rs` starts it, and only where it is.
+#[test]
+fn the_row_of_the_original_d_engine_has_the_words_of_its_program() {
+    let engine = EngineKind::DEngineOriginal.engine();
+    let source = format!("peers/{}/{}/src/main.rs", engine.name, engine.default_version);
+    let source = std::fs::read_to_string(project().join(source)).unwrap();
+    let (_, usage) = source.split_once("const USAGE: &str = \"").unwrap();
+    let (usage, _) = usage.split_once('"').unwrap();
+    let flags = usage.split_whitespace().filter_map(|word| word.split_once('=')).map(|(flag, _)| flag);
+    assert_eq!(flags.collect::<Vec<_>>(), engine.reserved_flags, "{usage}");
+    let probe = engine.version_probe;
+    let says = format!("println!(\"{}{{}}\", env!(\"CARGO_PKG_VERSION\"))", probe.marker);
+    assert!(usage.ends_with(probe.argument) && source.contains(&says), "{says}");
 }
 
 #[test]

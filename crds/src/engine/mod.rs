@@ -174,9 +174,9 @@ pub enum Dialect {
 pub enum Source {
     /// The crate of this name in this project.
     Crate(&'static str),
-    /// `peers/fetch` by this name, which every call without names fetches.
+    /// `peers/fetch` by this name, which every call without names fetches; clusters have its image by default, too.
     Peer(&'static str),
-    /// `peers/fetch` by this name, on request: it takes long, or few need it.
+    /// `peers/fetch` by this name, on request: it takes many minutes to build.
     PeerOnRequest(&'static str),
     /// Nowhere that it could be fetched from: the user puts it into the peers' folder, as this says.
     ByHand(&'static str),

@@ -193,16 +193,22 @@ fn unsafe_code_stands_in_one_file() {
 /// The modules of a folder of sources, and which of the others each names in its code.
 fn modules(folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut modules: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for file in rust_files(folder).into_iter().filter(|file| !file.ends_with("tests.rs") && !file.ends_with("lib.rs")) {
-        let below = file.strip_prefix(folder).unwrap().components().next().unwrap();
-        let module = below.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned();
+    let is_test =
+        |file: &Path| file.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| stem.ends_with("tests"));
+    for file in rust_files(folder).into_iter().filter(|file| !is_test(file) && !file.ends_with("lib.rs")) {
+        let below = file.strip_prefix(folder).unwrap();
+        let module = below.components().next().unwrap().as_os_str().to_str().unwrap();
+        let module = module.trim_end_matches(".rs").to_owned();
         // Fixtures are of tests, too.
         if file.components().any(|part| ["fixture", "tests"].iter().any(|name| part.as_os_str() == *name)) {
             continue;
         }
         let code = without_test_items(&std::fs::read_to_string(&file).unwrap());
         let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-        modules.entry(module.clone()).or_default().extend(imported(&code, "crate::").filter(|name| *name != module));
+        // The way from there up to the crate.
+        let up = "super::".repeat(below.components().count() - usize::from(below.ends_with("mod.rs")));
+        let named = imported(&code, "crate::").chain(imported(&code, &up)).filter(|name| *name != module);
+        modules.entry(module.clone()).or_default().extend(named);
     }
     modules
 }
@@ -272,9 +278,31 @@ fn modules_import_one_another_in_no_circle() {
     assert!(command_line["commands"].contains("saved") && command_line["find"].contains("saved"), "{command_line:?}");
 }
 
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// A circle could be closed by `super::`, which nobody followed.
+#[test]
+fn what_modules_import_by_the_way_up_is_found() {
+    let folder = harness::folder();
+    std::fs::create_dir(folder.path().join("b")).unwrap();
+    for (path, text) in [
+        ("a.rs", "use super::b::own;\n"),
+        ("b/mod.rs", "mod deep;\nuse super::{c, d::e};\n"),
+        ("b/deep.rs", "use super::own;\nfn f() { super::super::a::g() }\n"),
+        ("c.rs", "#[cfg(test)]\nmod tests {\n    use super::a;\n}\n"),
+    ] {
+        std::fs::write(folder.path().join(path), text).unwrap();
+    }
+    let found = modules(folder.path());
+    let expected = [("a", set(&["b"])), ("b", set(&["a", "c", "d"])), ("c", set(&[]))];
+    assert_eq!(found, BTreeMap::from(expected.map(|(module, imports)| (module.to_owned(), imports))));
+    assert_eq!(circle(&found).unwrap(), ["a", "b"]);
+}
+
 #[test]
 fn a_circle_is_found_and_so_is_what_is_imported_in_brackets() {
-    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     let planted = BTreeMap::from([
         ("a".to_owned(), set(&["b"])),
         ("b".to_owned(), set(&["c", "d"])),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use storebench_core::across::Figures;
@@ -49,9 +49,13 @@ impl Kind for BenchmarkBaseline {
 
     async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
         let status = self.status.clone().unwrap_or_default();
-        report(self, status, BaselineState::Stalled(error.reason()), &error.for_user(), context).await?;
+        kind::stall(self, status, &error.trouble(), context).await?;
         // The run is over, so its figures do not become smaller.
         Ok(if error.is_too_large() { Action::await_change() } else { Action::requeue(kind::REFUSED_INTERVAL) })
+    }
+
+    fn conditions(status: &BenchmarkBaselineStatus) -> &[Condition] {
+        &status.conditions
     }
 
     fn said(status: &mut BenchmarkBaselineStatus) -> Said<'_> {

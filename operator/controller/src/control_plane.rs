@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::runtime::controller::Action;
@@ -50,6 +51,10 @@ impl Kind for ControlPlane {
     async fn refused(&self, error: &Error, context: &Context) -> Result<Action, Error> {
         stall(self, ControlPlaneStatus::default(), &error.trouble(), context).await?;
         Ok(Action::requeue(kind::REFUSED_INTERVAL))
+    }
+
+    fn conditions(status: &ControlPlaneStatus) -> &[Condition] {
+        &status.conditions
     }
 
     fn said(status: &mut ControlPlaneStatus) -> Said<'_> {

@@ -58,6 +58,9 @@ pub trait Kind:
     /// Says of one object that the API server refuses for good what it needs. It must hold up nobody else.
     fn refused(&self, error: &Error, context: &Context) -> impl Future<Output = Result<Action, Error>> + Send;
 
+    /// The conditions in its status.
+    fn conditions(status: &Self::Status) -> &[Condition];
+
     /// Where its status has what every status has.
     fn said(status: &mut Self::Status) -> Said<'_>;
 
@@ -169,8 +172,8 @@ pub async fn stall<K: Kind>(object: &K, status: K::Status, trouble: &Trouble, co
 fn stamped<K: Kind>(object: &K, mut status: K::Status, state: K::State, message: &str, now: Timestamp) -> K::Status {
     let message = short_line(message, K::MESSAGE_BYTES_MAX);
     let generation = object.meta().generation;
-    let mut before = object.status().cloned().unwrap_or_default();
-    let stamp = Stamp { now: Time(now), generation, previous: std::mem::take(K::said(&mut before).conditions) };
+    let previous = object.status().map(K::conditions).unwrap_or_default().to_vec();
+    let stamp = Stamp { now: Time(now), generation, previous };
     let said = K::said(&mut status);
     *said.observed_generation = generation.unwrap_or(-1);
     *said.conditions = K::CONDITIONS(state, &message, &stamp);

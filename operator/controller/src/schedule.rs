@@ -2,7 +2,7 @@
 //!
 //! The name of what is made follows from the schedule and the time, so that an operator which was killed in between finds it.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DeleteParams;
 use kube::runtime::controller::Action;
@@ -49,6 +49,10 @@ impl Kind for BenchmarkSchedule {
         let status = self.status.clone().unwrap_or_default();
         stall(self, status, &error.trouble(), context).await?;
         Ok(Action::requeue(kind::REFUSED_INTERVAL))
+    }
+
+    fn conditions(status: &BenchmarkScheduleStatus) -> &[Condition] {
+        &status.conditions
     }
 
     fn said(status: &mut BenchmarkScheduleStatus) -> Said<'_> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::runtime::controller::Action;
@@ -52,6 +53,10 @@ impl Kind for StorageService {
         Ok(Action::requeue(kind::REFUSED_INTERVAL))
     }
 
+    fn conditions(status: &StorageServiceStatus) -> &[Condition] {
+        &status.conditions
+    }
+
     fn said(status: &mut StorageServiceStatus) -> Said<'_> {
         let StorageServiceStatus { observed_generation, conditions, .. } = status;
         Said { observed_generation, conditions, message: None }
@@ -80,8 +85,8 @@ async fn reconcile(service: &StorageService, context: &Context) -> Result<Action
     let valid = match validated {
         Ok(valid) => valid,
         Err(problem) => {
-            let (found, state) = (StorageServiceStatus::default(), ServiceState::Stalled(Reason::InvalidSpec));
-            report(service, found, state, &problem.to_string(), context).await?;
+            let trouble = Trouble { reason: Reason::InvalidSpec, message: problem.to_string() };
+            kind::stall(service, StorageServiceStatus::default(), &trouble, context).await?;
             return Ok(Action::await_change());
         }
     };

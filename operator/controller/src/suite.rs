@@ -3,6 +3,7 @@
 //! One run is made at a time, under a name that follows from the suite, so that an operator which was killed in between finds what it had
 //! made. The status is the ledger of runs that are over, and may be gone: none of them is made again.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use std::time::Duration;
@@ -45,6 +46,10 @@ impl Kind for BenchmarkSuite {
         let lines = self.status.clone().unwrap_or_default();
         stall(self, lines, &error.trouble(), context).await?;
         Ok(Action::requeue(kind::REFUSED_INTERVAL))
+    }
+
+    fn conditions(status: &BenchmarkSuiteStatus) -> &[Condition] {
+        &status.conditions
     }
 
     fn said(status: &mut BenchmarkSuiteStatus) -> Said<'_> {

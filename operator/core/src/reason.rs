@@ -13,18 +13,20 @@ pub enum Cure {
     Never,
 }
 
-/// Makes the reasons from rows: the word, and what ends it.
+/// Makes an enumeration of reasons from rows: the word, and what ends it. Behind a semicolon may stand what has reasons of its own.
 macro_rules! reasons {
-    ($($(#[doc = $doc:literal])+ $word:ident: $cure:ident,)+) => {
-        /// Why an object waits for what only its user can change.
+    ($(#[doc = $about:literal])+ $name:ident {
+        $($(#[doc = $doc:literal])+ $word:ident: $cure:ident,)+
+        $(; $(#[doc = $of:literal])+ $part:ident($reason:ident))?
+    }) => {
+        $(#[doc = $about])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Reason {
+        pub enum $name {
             $($(#[doc = $doc])+ $word,)+
-            /// A pod of it does not run.
-            Pod(PodReason),
+            $($(#[doc = $of])+ $part($reason),)?
         }
 
-        impl Reason {
+        impl $name {
             #[cfg(test)]
             const ROWS: &[Self] = &[$(Self::$word,)+];
 
@@ -32,7 +34,7 @@ macro_rules! reasons {
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$word => stringify!($word),)+
-                    Self::Pod(reason) => reason.as_str(),
+                    $(Self::$part(reason) => reason.as_str(),)?
                 }
             }
 
@@ -40,8 +42,7 @@ macro_rules! reasons {
             pub fn cure(self) -> Cure {
                 match self {
                     $(Self::$word => Cure::$cure,)+
-                    // Nodes, volumes and registries.
-                    Self::Pod(_) => Cure::Unwatched,
+                    $(Self::$part(reason) => reason.cure(),)?
                 }
             }
         }
@@ -49,6 +50,8 @@ macro_rules! reasons {
 }
 
 reasons! {
+/// Why an object waits for what only its user can change.
+Reason {
     /// This version cannot read it.
     Unreadable: Watched,
     /// Its own spec is wrong.
@@ -123,38 +126,28 @@ reasons! {
     RunStalled: Watched,
     /// The template of a suite was changed under way.
     TemplateChanged: Watched,
-}
+    ;
+    /// A pod of it does not run.
+    Pod(PodReason)
+}}
 
+// Nodes, volumes and registries are watched by nobody.
+reasons! {
 /// Why a pod does not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodReason {
+PodReason {
     /// Its node had no room for it any more.
-    Evicted,
+    Evicted: Unwatched,
     /// No node takes it.
-    Unschedulable,
+    Unschedulable: Unwatched,
     /// A volume that it claims is not there.
-    VolumeUnbound,
+    VolumeUnbound: Unwatched,
     /// An image cannot be pulled.
-    ImageUnavailable,
+    ImageUnavailable: Unwatched,
     /// A container ends again and again.
-    CrashLoop,
+    CrashLoop: Unwatched,
     /// A container cannot be made.
-    ContainerNotCreated,
-}
-
-impl PodReason {
-    /// CamelCase, one word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Evicted => "Evicted",
-            Self::Unschedulable => "Unschedulable",
-            Self::VolumeUnbound => "VolumeUnbound",
-            Self::ImageUnavailable => "ImageUnavailable",
-            Self::CrashLoop => "CrashLoop",
-            Self::ContainerNotCreated => "ContainerNotCreated",
-        }
-    }
-}
+    ContainerNotCreated: Unwatched,
+}}
 
 #[cfg(test)]
 mod tests {
@@ -184,7 +177,11 @@ mod tests {
             "InvalidRecord SecretChanged ServiceChanged ControlPlaneChanged WorkloadTemplateChanged OperatorChanged \
              ImageChanged TooLong ReportNotWritten RunInvalid"
         );
-        let of_pod = Reason::Pod(PodReason::CrashLoop);
-        assert_eq!((of_pod.as_str(), of_pod.cure()), ("CrashLoop", Cure::Unwatched));
+        let of_pods = PodReason::ROWS.iter().map(|reason| Reason::Pod(*reason));
+        assert!(of_pods.clone().all(|reason| reason.cure() == Cure::Unwatched));
+        assert_eq!(
+            of_pods.map(Reason::as_str).collect::<Vec<_>>().join(" "),
+            "Evicted Unschedulable VolumeUnbound ImageUnavailable CrashLoop ContainerNotCreated"
+        );
     }
 }

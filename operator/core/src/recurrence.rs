@@ -1,11 +1,12 @@
 //! When a schedule is due, and what is done about it: cron and the policies of a CronJob, as pure functions of the time.
 //!
 //! Promises: a time is made up for once, the latest that was missed; nothing begins later than the starting deadline; the name of what is
-//! made follows from the schedule's name and the time alone, so that a second attempt finds the first one's.
+//! made follows from the schedule's name and the time alone, so that a second attempt finds the first one's; what names its hours is due once
+//! at each of them, also where the clock goes back and an hour comes twice.
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::{SignedDuration, Timestamp, Zoned};
 use sha2::{Digest as _, Sha256};
 use storebench_crds::benchmark_schedule::{BenchmarkSchedule, BenchmarkScheduleSpec, ConcurrencyPolicy};
 use storebench_crds::document::of_template;
@@ -27,7 +28,11 @@ const STRETCH_FIRST: SignedDuration = SignedDuration::from_hours(1);
 
 /// A schedule in cron's five fields and a time zone.
 #[derive(Clone, Debug)]
-pub struct Recurrence(cronexpr::Crontab);
+pub struct Recurrence {
+    crontab: cronexpr::Crontab,
+    /// Whether it names hours, and hence times of a day; else it means every so many hours that pass.
+    names_hours: bool,
+}
 
 /// Why a schedule cannot be read, with the remedy: the field, and the text.
 pub type RecurrenceProblem = (&'static str, String);
@@ -49,13 +54,22 @@ impl Recurrence {
             let text = format!("`{}` has {fields} fields, and cron has five: {remedy}", spec.schedule);
             return Err(("spec.schedule", text));
         }
+        let names_hours = spec.schedule.split_whitespace().nth(1).is_some_and(|hours| !hours.starts_with('*'));
         let crontab = cronexpr::parse_crontab(&format!("{} {zone}", spec.schedule.trim()));
-        crontab.map(Self).map_err(|_| ("spec.schedule", format!("`{}` is not cron's: {remedy}", spec.schedule)))
+        let read = crontab.map(|crontab| Self { crontab, names_hours });
+        read.map_err(|_| ("spec.schedule", format!("`{}` is not cron's: {remedy}", spec.schedule)))
     }
 
     /// The first time after this one; `None`: there is none, as on 30 February.
-    pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
-        self.0.find_next(cronexpr::MakeTimestamp(time)).ok().map(|zoned| zoned.timestamp())
+    pub fn next_after(&self, mut time: Timestamp) -> Option<Timestamp> {
+        loop {
+            let next = self.crontab.find_next(cronexpr::MakeTimestamp(time)).ok()?;
+            time = next.timestamp();
+            // At most the minutes of an hour, once a year.
+            if !self.names_hours || !is_second(&next) {
+                return Some(time);
+            }
+        }
     }
 
     /// Whether any time fits.
@@ -80,6 +94,13 @@ impl Recurrence {
             stretch = stretch.saturating_mul(4);
         }
     }
+}
+
+/// Whether a clock that went back shows this time for the second time.
+fn is_second(time: &Zoned) -> bool {
+    // Of two such times this is the first.
+    let first = time.datetime().to_zoned(time.time_zone().clone());
+    first.is_ok_and(|first| first.timestamp() < time.timestamp())
 }
 
 /// What a schedule's past says.

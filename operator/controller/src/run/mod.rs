@@ -88,6 +88,10 @@ impl Kind for BenchmarkRun {
         result
     }
 
+    fn conditions(status: &BenchmarkRunStatus) -> &[Condition] {
+        &status.conditions
+    }
+
     fn said(status: &mut BenchmarkRunStatus) -> Said<'_> {
         let BenchmarkRunStatus { observed_generation, conditions, message, .. } = status;
         Said { observed_generation, conditions, message: Some(message) }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use storebench_operator::objects::names;
 use storebench_operator::signature::Signer;
 
+use crate::refused::policy;
 use crate::world::{World, is_true};
 
 const GROUP: &str = "storebench.dev/v1alpha1";
@@ -253,6 +254,34 @@ fn what_the_operator_did_not_write_is_no_baseline() {
         "replaced-baseline is not what this operator wrote",
     );
     waits(&world, "the deleted one", || status(&world, "deleted"), "FiguresGone: ConfigMap deleted-baseline");
+}
+
+/// Both were said in a status alone, where nobody who watches events finds them.
+#[test]
+#[ignore = "needs peers/fetch kubernetes"]
+fn a_wrong_service_and_a_refused_baseline_are_told_by_events() {
+    let mut world = world("events");
+    world.service("wrong", &json!({ "engine": "DEngineOriginal", "replicas": 3, "durability": "None" }));
+    run(&world, "first", None);
+    measured(&mut world, "first", USUAL);
+    policy(&world, "", "configmaps", "object.metadata.name.endsWith('-baseline')");
+    let probe = format!("{}?dryRun=All", world.path("", "configmaps", ""));
+    let map = json!({ "metadata": { "name": "probe-baseline" } });
+    world.within(30, "the policy in force", || world.cluster.call("POST", &probe, Some(&map)).is_err().then_some(()));
+    baseline(&world, "kept", "first");
+    waits(&world, "the baseline", || status(&world, "kept"), "house rule 7");
+    for (kind, name, said) in
+        [("StorageService", "wrong", "must be 1 in a cluster"), ("BenchmarkBaseline", "kept", "house rule 7")]
+    {
+        let is_told = |event: &Value| {
+            let about = &event["regarding"];
+            let is_warning = event["type"] == "Warning" && about["kind"] == kind && about["name"] == name;
+            is_warning && event["note"].as_str().is_some_and(|note| note.contains(said))
+        };
+        world.within(30, &format!("an event of {kind}/{name}"), || {
+            world.list("events.k8s.io/v1", "events").iter().any(is_told).then_some(())
+        });
+    }
 }
 
 /// Before its first trial it is known that there is nothing to compare with: it ends with a record that says so, and nothing is deployed.

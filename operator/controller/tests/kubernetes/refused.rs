@@ -74,7 +74,7 @@ fn a_quota_that_leaves_no_room_for_objects_ends_the_run_and_the_next_begins() {
 }
 
 /// A policy that refuses objects of these kinds in this namespace where an expression holds.
-fn policy(world: &World, group: &str, resource: &str, denied: &str) {
+pub fn policy(world: &World, group: &str, resource: &str, denied: &str) {
     let name = world.namespace.clone();
     world.cluster.apply(json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": { "name": name },
