@@ -52,3 +52,22 @@ fn a_dumb_terminal_is_told_line_by_line_what_goes_on() {
     let drawn = run("xterm");
     assert!(drawn.contains('\u{1b}') && !drawn.contains("trial 1 of at most 3"), "{drawn:?}");
 }
+
+/// A search that lasts for minutes was silent wherever there is no bar.
+#[test]
+fn each_rate_of_a_search_has_a_line_where_there_is_no_bar() {
+    let world = World::new();
+    let load = "{ connections: 8, mode: OpenLoop, rate: 200, duration: 300ms, warmUp: 100ms, \
+                highestRate: { percentile: P50, atMost: 1s, toleranceBasisPoints: 5000, stepDuration: 300ms } }";
+    let text = one_arm("Redis", harness::version("redis"), "redis: { command: Set, keySpace: 500 }", load);
+    let file = world.write("run.yaml", &text.replace("min: 3, max: 3", "min: 1, max: 1").replace("20s", "2m"));
+    let mut command = world.storebench();
+    let ran = Finished::of(command.arg("run").arg(&file).args(["--wait-for-quiet", "0s"]).output().unwrap());
+    world.assert_nothing_is_left();
+    // Long before any rate misses.
+    let held: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("/s holds, p99 ")).collect();
+    assert!(held.len() >= 2 && held[0].starts_with("run: store: load: "), "{}", ran.stderr);
+    let announced =
+        ran.stderr.lines().any(|line| line.contains("the highest rate of load is looked for in each trial"));
+    assert!(announced, "{}", ran.stderr);
+}
