@@ -19,7 +19,7 @@ fn on_a_terminal(world: &World, kind: &str, arguments: &[&str]) -> Finished {
     let words = std::iter::once(storebench.get_program().to_str().unwrap()).chain(arguments.iter().copied());
     let quoted: Vec<String> = words.map(|word| format!("'{word}'")).collect();
     let mut script = Command::new("script");
-    script.args(["-qec", &quoted.join(" "), "/dev/null"]).env("TERM", kind).stdin(Stdio::null());
+    script.args(["-qec", &quoted.join(" "), "/dev/null"]).stdin(Stdio::null());
     for (name, value) in storebench.get_envs() {
         match value {
             Some(value) => script.env(name, value),
@@ -70,4 +70,16 @@ fn each_rate_of_a_search_has_a_line_where_there_is_no_bar() {
     let announced =
         ran.stderr.lines().any(|line| line.contains("the highest rate of load is looked for in each trial"));
     assert!(announced, "{}", ran.stderr);
+}
+
+/// A narrow terminal breaks a line that is not wrapped within a word.
+#[test]
+fn help_fits_a_narrow_terminal() {
+    let world = World::new();
+    for command in ["run", "validate", "report", "compare", "history", "init", "explain"] {
+        let help = world.storebench().args([command, "--help"]).env("COLUMNS", "60").output().unwrap();
+        let help = Finished::of(help).stdout;
+        let too_long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 60).collect();
+        assert_eq!(too_long, [""; 0], "{command}");
+    }
 }
