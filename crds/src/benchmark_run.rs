@@ -332,6 +332,9 @@ const TRIALS_RULES: &[Rule] =
 /// Trials that a run may have of every arm.
 pub const TRIALS_MAX: u32 = 30;
 
+/// As many trials as a run may repeat.
+pub const RETRIES_MAX: u32 = 10;
+
 /// How often to repeat, and when to stop.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -359,7 +362,7 @@ pub struct Trials {
     /// clock). Waiting for a busy machine to become quiet uses up none of them. Wrong answers and failures of the
     /// store are never repeated.
     #[serde(default = "Trials::default_retries")]
-    #[schemars(range(min = 0, max = 10))]
+    #[schemars(range(min = 0, max = RETRIES_MAX))]
     pub retries: u32,
     /// How long a trial of one arm may take in all, start-up included.
     #[serde(default = "Trials::default_timeout")]

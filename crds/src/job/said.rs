@@ -98,6 +98,11 @@ impl LoaderAudit {
     pub fn is_saturated(&self) -> bool {
         self.saturation_basis_points >= SATURATED_BASIS_POINTS_MIN
     }
+
+    /// Whether the kernel counted no time of any thread, so that none could be found saturated: each has run for some of it.
+    pub fn is_blind(&self) -> bool {
+        self.cpu_nanos == 0 && self.saturation_basis_points == 0
+    }
 }
 
 impl Hindrance {

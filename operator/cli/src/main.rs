@@ -68,7 +68,7 @@ enum Command {
         /// newest of each run is taken; the same in Git as git:REVISION[:PATH], such as git:main:runs; `benchmarkrun/NAME` for a run in a
         /// cluster, or `benchmarksuite/NAME` for all runs of a suite there in one table, both Invalid until they are complete. Two files: one
         /// of the stores themselves (etcd workloads), one of Kubernetes on them
-        #[arg(value_name = "FILE|DIRECTORY|git:REVISION[:PATH]|benchmarkrun/NAME|benchmarksuite/NAME", required = true, num_args = 1..=2)]
+        #[arg(value_name = "SOURCE", required = true, num_args = 1..=2)]
         sources: Vec<PathBuf>,
         #[command(flatten)]
         place: Place,

@@ -4,6 +4,8 @@
 //! interrupted, killed or hit by a reboot goes on where it was: the ledger decides from the record alone. What was saved earlier is never
 //! written over.
 
+mod suite;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -17,11 +19,12 @@ use storebench_core::ledger::go_on_after_disturbances;
 use storebench_core::record::RunRecord;
 use storebench_core::report::{Report, from_json};
 use storebench_core::validate::{ValidatedArm, ValidatedRun};
-use storebench_crds::{ControlPlane, StorageService, Verdict};
+use storebench_crds::{ControlPlane, StorageService};
 
 use crate::folder_name::{REPORT, UNFINISHED, age, ends_a_name, folder_time, is_of_a_run, is_unfinished};
 use crate::output::{Output, render};
 use crate::resumable::{Head, REMEDY, check_same, check_stores_are_there, check_version};
+pub(crate) use suite::keep_suite;
 
 const RECORD: &str = "record.json";
 pub(crate) const RUN: &str = "run.yaml";
@@ -342,24 +345,6 @@ impl SavedRun {
     pub(crate) fn path(&self) -> String {
         format!("{}/{}", self.report.record.name, self.folder)
     }
-}
-
-/// Keeps the pages of a suite in `DIRECTORY/SUITE/TIME-VERDICT/`, and lets `latest` lead there. One that was gone on with has begun when it
-/// did before, and its pages take the place of the earlier ones. Returns the folder.
-pub(crate) fn keep_suite(
-    directory: &Path,
-    suite: &str,
-    started_at: &str,
-    verdict: Verdict,
-    pages: &[(&str, String)],
-) -> anyhow::Result<PathBuf> {
-    let folder = directory.join(suite).join(format!("{}-{verdict:?}", folder_time(started_at)));
-    fs::create_dir_all(&folder).with_context(|| format!("--save: {}: cannot be written to", folder.display()))?;
-    for (name, text) in pages {
-        write(&folder.join(name), text.as_bytes())?;
-    }
-    point_to(&folder)?;
-    Ok(folder)
 }
 
 /// Nobody else may measure for the same folder.

@@ -75,6 +75,7 @@ fn what_is_mistyped_is_told_once_with_what_was_probably_meant() {
         |words: &[&str], parts: &[&str]| Finished::of(world.storebench().args(words).output().unwrap()).error(parts);
     let rn = Finished::of(world.storebench().arg("rn").output().unwrap()).stderr;
     assert!(rn.contains("a similar subcommand exists: 'run'"), "{rn}");
+    said(&["init"], &["--engine: name the stores to compare", "on a terminal init asks"]);
     said(&["init", "-", "-e", "reddis"], &["--engine reddis: ", "did you mean redis?"]);
     said(&["explain", "benchmarkrun.spec.trails"], &["did you mean trials?"]);
     said(&["schema", "BenchmarkRunn"], &["did you mean BenchmarkRun?"]);

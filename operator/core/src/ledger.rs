@@ -125,6 +125,17 @@ pub fn number(trials: &[TrialRecord], index: u32) -> u32 {
     (index - repeated.len() as u32).saturating_add(1)
 }
 
+/// Why the trial of an index repeats the one before, in some words; `None`: it does not.
+pub fn repeats(trials: &[TrialRecord], index: u32) -> Option<String> {
+    let is_lost =
+        |trial: &&TrialRecord| trial.index.checked_add(1) == Some(index) && trial.state == TrialState::Invalid;
+    let lost = trials.iter().find(is_lost)?;
+    Some(match is_half_a_pair(lost) {
+        true => "the run was interrupted".into(),
+        false => format!("{} was disturbed", lost.arm),
+    })
+}
+
 /// The indexes in which every one of these arms has a valid trial: the pairs that may be compared.
 pub fn complete_indexes(arms: &[&str], trials: &[TrialRecord]) -> Vec<u32> {
     let mut indexes: Vec<u32> = trials.iter().map(|trial| trial.index).collect();
@@ -194,6 +205,7 @@ mod tests {
         assert_eq!(retries_used(&spec, &trials), 0);
         let Next::Run { index, .. } = next(&spec, &["a", "b"], &trials, Vec::new) else { panic!("it ends") };
         assert_eq!((index, number(&trials, index)), (2, 2), "another index, and the second trial that counts");
+        assert_eq!(repeats(&trials, index).as_deref(), Some("the run was interrupted"));
         let mut complete = whole.clone();
         repeat_half_a_pair(2, &mut complete);
         assert_eq!(complete, whole);
@@ -281,6 +293,8 @@ mod tests {
         let disturbed = |index: u32, arm: &str| (index == 2 && arm == "a").then_some(FailureCause::Disturbed);
         let trials = run(&spec(4, 4, 1), &["a", "b"], disturbed, 0.0);
         assert_eq!(complete_indexes(&["a", "b"], &trials), [0, 1, 3, 4]);
+        let repeated: Vec<_> = (0..5).map(|index| repeats(&trials, index)).collect();
+        assert_eq!(repeated, [None, None, None, Some("a was disturbed".to_owned()), None]);
     }
 
     #[test]

@@ -93,26 +93,60 @@ impl ValidatedRun {
     /// For how long the stores are loaded in all, from the fewest trials to the most, without what is repeated. `None`: nothing ends by time.
     pub fn how_long(&self) -> Option<String> {
         let (timed, others): (Vec<&Workload>, Vec<&Workload>) =
-            self.spec.workloads.iter().partition(|one| one.load.duration.is_some() && one.load.highest_rate.is_none());
-        let of_load = |load: &Load| {
-            let measured = load.duration.as_ref().map_or(Duration::ZERO, DurationText::duration);
-            load.warm_up.duration().saturating_add(measured)
+            self.spec.workloads.iter().partition(|one| one.load.duration.is_some());
+        let once = |of_load: fn(&Load) -> Duration| {
+            timed.iter().fold(Duration::ZERO, |sum, workload| sum.saturating_add(of_load(&workload.load)))
         };
-        let once: Duration =
-            timed.iter().fold(Duration::ZERO, |sum, workload| sum.saturating_add(of_load(&workload.load)));
-        if once.is_zero() {
+        if once(longest).is_zero() {
             return None;
         }
-        let in_all = |trials: u32| in_words(once.saturating_mul(trials).saturating_mul(self.arms.len() as u32));
-        let (least, most) = (in_all(self.spec.trials.min), in_all(self.spec.trials.max));
+        let in_all =
+            |once: Duration, trials: u32| in_words(once.saturating_mul(trials).saturating_mul(self.arms.len() as u32));
+        let (least, most) = (in_all(once(shortest), self.spec.trials.min), in_all(once(longest), self.spec.trials.max));
         let so_long = if least == most { least } else { format!("{least} to {most}") };
+        let searched = timed.iter().filter(|workload| workload.load.highest_rate.is_some());
+        let searched: Vec<&str> = searched.map(|workload| workload.name.as_str()).collect();
+        let searched = match searched.is_empty() {
+            true => String::new(),
+            false => format!(
+                " (the highest rate of {} is looked for in each trial, the longer the farther it is from load.rate: up to {DOUBLINGS_TOLD} \
+                 doublings are counted)",
+                searched.join(", ")
+            ),
+        };
         let beside: Vec<&str> = others.iter().map(|workload| workload.name.as_str()).collect();
         let beside = match beside.is_empty() {
             true => String::new(),
             false => format!(", and until {} is done", beside.join(", ")),
         };
-        Some(format!("loads its stores for {so_long}{beside}; starting, filling and checking them comes on top"))
+        Some(format!(
+            "loads its stores for {so_long}{searched}{beside}; starting, filling and checking them comes on top"
+        ))
     }
+}
+
+/// A highest rate that is farther than so many doublings from where the search begins is looked for longer than was told.
+const DOUBLINGS_TOLD: u32 = 7;
+
+/// For how long a load that ends by time loads a store once, with its search, if its first rate holds and the next misses.
+fn shortest(load: &Load) -> Duration {
+    with_search(load, 1)
+}
+
+/// The same where the search doubles its rate as often as is told.
+fn longest(load: &Load) -> Duration {
+    with_search(load, DOUBLINGS_TOLD)
+}
+
+/// Each rate is warmed up at and tried: the first, one for each doubling, those that halve what is left of the last doubling, and the one that missed
+/// once more. What was found has warmed up then.
+fn with_search(load: &Load, doublings: u32) -> Duration {
+    let measured = load.duration.as_ref().map_or(Duration::ZERO, DurationText::duration);
+    let Some(highest) = &load.highest_rate else { return load.warm_up.duration().saturating_add(measured) };
+    let neighbours = 1.0 + f64::from(highest.tolerance_basis_points.max(1)) / 10_000.0;
+    let halvings = (2f64.ln() / neighbours.ln()).max(1.0).log2().ceil() as u32;
+    let step = load.warm_up.duration().saturating_add(highest.step_duration.duration());
+    step.saturating_mul(1 + doublings + halvings + 1).saturating_add(measured)
 }
 
 /// What a machine has free for a store; `None`: not known.
@@ -333,4 +367,46 @@ pub struct ValidatedControlPlane {
     pub nodes: u32,
     /// What was asked.
     pub spec: ControlPlaneSpec,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// Nobody knows else whether to wait for it or to have dinner.
+    #[test]
+    fn how_long_a_search_takes_is_told_before_it_begins() {
+        let told = |more: &str| {
+            let text = format!(
+                "apiVersion: storebench.dev/v1alpha1
+kind: StorageService
+metadata: {{ name: redis }}
+spec: {{ engine: Redis }}
+---
+apiVersion: storebench.dev/v1alpha1
+kind: BenchmarkRun
+metadata: {{ name: run }}
+spec:
+  arms: [{{ name: redis, serviceRef: {{ name: redis }} }}]
+  workloads:
+  - name: set
+    redis: {{ command: Set }}
+    load: {{ connections: 8, duration: 5s, warmUp: 1s{more} }}
+  trials: {{ min: 3, max: 10 }}
+"
+            );
+            let input = crate::input::load(&[("run.yaml".into(), text.into_bytes())], Path::new(""));
+            input.unwrap_or_else(|error| panic!("{error}")).runs[0].how_long().unwrap()
+        };
+        let comes = "; starting, filling and checking them comes on top";
+        assert_eq!(told(""), format!("loads its stores for 18 s to 60 s{comes}"));
+        // Rates that are 3 % apart: of one doubling five halvings are left. Eight steps of three seconds, or fourteen.
+        let search = ", mode: OpenLoop, rate: 1000, highestRate: { percentile: P99, atMost: 5ms, stepDuration: 2s }";
+        let said = told(search);
+        assert!(
+            said.starts_with("loads its stores for 87 s to 8 min (the highest rate of set is looked for"),
+            "{said}"
+        );
+        assert!(said.ends_with(comes), "{said}");
+    }
 }

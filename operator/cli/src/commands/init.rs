@@ -1,5 +1,7 @@
 //! `storebench init`: writes a first file, to be run as it stands and then changed. Never writes over one that is there.
 
+mod questions;
+
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -26,14 +28,14 @@ Writes this one file, and never over one that is there. Next:
   storebench validate run.yaml --here    # what this machine lacks, and how to install it
   storebench run run.yaml --save runs    # results go to runs/first/latest/";
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct Arguments {
     /// The file to write; `-` for standard output
     #[arg(default_value = "run.yaml")]
     file: PathBuf,
     /// A store to compare, as `storebench engines` names them; several times. The first is the baseline. Stores of etcd's API and d-engine, or of
-    /// Redis's API; for others begin with a file of manifests/samples
-    #[arg(short, long = "engine", value_name = "ENGINE", required = true)]
+    /// Redis's API; for others begin with a file of manifests/samples. Without it init asks, on a terminal
+    #[arg(short, long = "engine", value_name = "ENGINE")]
     engines: Vec<String>,
     /// What to ask of them; several times
     #[arg(short, long = "workload", value_enum, default_values_t = [Asked::Write, Asked::Read])]
@@ -102,6 +104,9 @@ impl Family {
 }
 
 pub(crate) fn init(arguments: &Arguments) -> anyhow::Result<Exit> {
+    if arguments.engines.is_empty() {
+        return init(&questions::asked_of_user(arguments)?);
+    }
     let file = arguments.file.display().to_string();
     // By the name of the option: whoever gave it has written no file yet.
     DurationText::new(&arguments.duration).context("--duration")?;

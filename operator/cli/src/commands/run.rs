@@ -12,7 +12,7 @@ use storebench_core::record::{FailureCause, RunRecord};
 use storebench_core::report::Report;
 use storebench_core::validate::{ValidatedRun, too_much_for};
 use storebench_crds::DurationText;
-use storebench_crds::benchmark_run::Isolation;
+use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation, RETRIES_MAX};
 use storebench_crds::document::InputError;
 use storebench_crds::status::Verdict;
 
@@ -225,11 +225,8 @@ fn what_to_do(report: &Report, arguments: &RunArguments) -> Option<String> {
     let install = record.arms.iter().find_map(|arm| arm.unavailable.as_ref()).map(|missing| &missing.install);
     let remedy = match (cause.min_by_key(|cause| cause.rank()), install) {
         (Some(FailureCause::Disturbed), _) => {
-            let again = resume(arguments, record).unwrap_or_else(|| "run it again with --save".into());
-            format!(
-                "other programs kept this machine too busy: stop those that the report names, or let more trials be repeated \
-                 (spec.trials.retries), or wait longer for quiet (--wait-for-quiet 30m); then {again}"
-            )
+            let is_saved = arguments.save.is_some() || arguments.resume.is_some();
+            too_busy(&record.spec, is_saved, resume(arguments, record))
         }
         (None, Some(install)) if available(record).is_empty() => format!("install what it lacks: {install}"),
         _ => {
@@ -239,6 +236,21 @@ fn what_to_do(report: &Report, arguments: &RunArguments) -> Option<String> {
         }
     };
     Some(format!("{} is Invalid; to do: {remedy}", record.name))
+}
+
+/// What helps a run that was disturbed too often, which goes on by `resume` if it can.
+fn too_busy(spec: &BenchmarkRunSpec, is_saved: bool, resume: Option<String>) -> String {
+    let mut remedies = vec!["stop those that the report names"];
+    // Another spec is another run, which begins anew.
+    if resume.is_none() && spec.trials.retries < RETRIES_MAX {
+        remedies.push("let more trials be repeated (spec.trials.retries)");
+    }
+    remedies.push("wait longer for quiet (--wait-for-quiet 30m)");
+    // What is kept of a run whose trials share their stores does not go on either.
+    let can_be_kept = !is_saved && spec.isolation != Isolation::Shared;
+    let again = if can_be_kept { "run it again with --save, so that it can go on" } else { "run it again" };
+    let again = resume.unwrap_or_else(|| again.into());
+    format!("other programs kept this machine too busy: {}; then {again}", remedies.join(", or "))
 }
 
 /// What becomes of a run.
@@ -295,4 +307,30 @@ fn resume(arguments: &RunArguments, record: &RunRecord) -> Option<String> {
     let directory = arguments.save.as_ref().or(arguments.resume.as_ref())?;
     let files: Vec<_> = arguments.files.iter().map(|file| file.display().to_string()).collect();
     Some(format!("go on: storebench run {} --resume {}", files.join(" "), directory.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_advised_to_do_what_he_has_done_or_what_does_not_help() {
+        let spec = |retries: u32, isolation: &str| -> BenchmarkRunSpec {
+            let trials = serde_json::json!({ "retries": retries });
+            let spec = serde_json::json!({ "arms": [], "workloads": [], "isolation": isolation, "trials": trials });
+            serde_json::from_value(spec).unwrap()
+        };
+        let (retries, save) = ("spec.trials.retries", "run it again with --save");
+        let said = too_busy(&spec(3, "Fresh"), false, None);
+        assert!(said.contains(retries) && said.contains(save), "{said}");
+        let said = too_busy(&spec(RETRIES_MAX, "Fresh"), false, None);
+        assert!(!said.contains(retries) && said.contains(save), "no more may be asked for: {said}");
+        let said = too_busy(&spec(3, "Shared"), false, None);
+        assert!(said.contains(retries) && said.ends_with("; then run it again"), "it cannot go on: {said}");
+        let said = too_busy(&spec(3, "Shared"), true, None);
+        assert!(said.ends_with("; then run it again"), "{said}");
+        let said = too_busy(&spec(3, "Fresh"), true, Some("go on: storebench run f --resume d".into()));
+        assert!(!said.contains(retries), "with another spec it does not go on: {said}");
+        assert!(said.ends_with("; then go on: storebench run f --resume d"), "{said}");
+    }
 }

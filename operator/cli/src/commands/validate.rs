@@ -37,11 +37,19 @@ struct Scope {
     files: Vec<(String, Vec<u8>)>,
     /// How many of them, from the first on, are shown; the others may be referred to.
     own: usize,
+    /// Whether somebody named the directory and not these files: then lines say where they are from.
+    is_of_directory: bool,
 }
 
 impl Scope {
     fn is_own(&self, file: &str) -> bool {
         self.files[..self.own].iter().any(|(name, _)| name == file)
+    }
+
+    /// What stands before what is said of an object.
+    fn place(&self) -> String {
+        let names: Vec<&str> = self.files.iter().take(self.own).map(|(name, _)| name.as_str()).collect();
+        if self.is_of_directory { format!("{}: ", names.join(", ")) } else { String::new() }
     }
 }
 
@@ -52,7 +60,7 @@ fn scopes(paths: &[PathBuf]) -> anyhow::Result<Vec<Scope>> {
     let mut scopes = Vec::new();
     if !files.is_empty() {
         let files = files.into_iter().map(|file| super::read_file(file)).collect::<anyhow::Result<Vec<_>>>()?;
-        scopes.push(Scope { own: files.len(), files });
+        scopes.push(Scope { own: files.len(), files, is_of_directory: false });
     }
     for directory in directories {
         scopes.extend(scopes_below(directory)?);
@@ -74,11 +82,11 @@ fn scopes_below(directory: &Path) -> anyhow::Result<Vec<Scope>> {
                 || (parsed.objects.is_empty() && parsed.refused.is_empty())
         });
         if !shared.is_empty() {
-            scopes.push(Scope { own: shared.len(), files: shared.clone() });
+            scopes.push(Scope { own: shared.len(), files: shared.clone(), is_of_directory: true });
         }
         scopes.extend(comparisons.into_iter().map(|file| {
             let files: Vec<_> = std::iter::once(file).chain(shared.iter().cloned()).collect();
-            Scope { own: 1, files }
+            Scope { own: 1, files, is_of_directory: true }
         }));
     }
     if scopes.is_empty() {
@@ -138,32 +146,38 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     if !mistakes.is_empty() {
         return Ok(mistakes);
     }
+    let is_further = |run: &&ValidatedRun| {
+        input.suites.iter().any(|suite| suite.runs.iter().skip(1).any(|(name, _)| *name == run.name))
+    };
+    let runs: Vec<_> = input.runs.iter().filter(|run| !is_further(run)).map(|run| (run, not_here(run))).collect();
+    let outcome = |object: &str| outcome(object, here, &runs);
+    let place = scope.place();
     for suite in &input.suites {
+        let first = suite.runs.first().map(|(name, _)| format!("BenchmarkRun/{name}")).unwrap_or_default();
         console::print(format!(
-            "BenchmarkSuite/{}: valid: {} of {}, the first of which is\n",
+            "{place}BenchmarkSuite/{}: {}: {} of {}, the first of which is\n",
             suite.name,
+            outcome(&first),
             count(suite.runs.len(), "run"),
             suite.parameters.join(" × ")
         ))?;
     }
     for (baseline, run) in &input.baselines {
         console::print(format!(
-            "BenchmarkBaseline/{baseline}: valid: in a cluster it keeps what BenchmarkRun/{run} measured\n"
+            "{place}BenchmarkBaseline/{baseline}: valid: in a cluster it keeps what BenchmarkRun/{run} measured\n"
         ))?;
     }
     for schedule in &input.schedules {
-        console::print(format!("BenchmarkSchedule/{schedule}: valid; what it makes is\n"))?;
+        console::print(format!("{place}BenchmarkSchedule/{schedule}: valid; what it makes is\n"))?;
     }
-    let is_further = |run: &&ValidatedRun| {
-        input.suites.iter().any(|suite| suite.runs.iter().skip(1).any(|(name, _)| *name == run.name))
-    };
-    for run in input.runs.iter().filter(|run| !is_further(run)) {
+    for (run, lacking) in &runs {
         let arms: Vec<&str> = run.arms.iter().map(|arm| arm.name.as_str()).collect();
         let (min, max) = (run.spec.trials.min as usize, run.spec.trials.max as usize);
         let trials = if min == max { count(max, "trial") } else { format!("{min} to {max} trials") };
+        let object = format!("BenchmarkRun/{}", run.name);
         console::print(format!(
-            "BenchmarkRun/{}: valid: {} on {}, {trials}\n",
-            run.name,
+            "{place}{object}: {}: {} on {}, {trials}\n",
+            outcome(&object),
             count(run.spec.workloads.len(), "workload"),
             arms.join(", "),
         ))?;
@@ -189,16 +203,16 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         for line in unranked(run) {
             console::print(format!("  {line}\n"))?;
         }
-        for (field, problem) in not_here(run) {
+        for (field, problem) in lacking {
             match here {
-                true => mistakes.push(mistake(field, problem)),
+                true => mistakes.push(mistake(field.clone(), problem.clone())),
                 false => console::print(format!("  not on this machine as it is: {field}: {problem}\n"))?,
             }
         }
     }
     for plane in &input.control_planes {
         console::print(format!(
-            "ControlPlane/{}: valid: Kubernetes {} on {}, {}\n",
+            "{place}ControlPlane/{}: valid: Kubernetes {} on {}, {}\n",
             plane.name,
             plane.kubernetes_version,
             plane.service.name,
@@ -208,7 +222,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     for workload in &input.workloads {
         let family = workload.family().field();
         let connections = count(workload.load.connections as usize, "connection");
-        console::print(format!("WorkloadTemplate/{}: valid: {family} on {connections}\n", workload.name))?;
+        console::print(format!("{place}WorkloadTemplate/{}: valid: {family} on {connections}\n", workload.name))?;
     }
     // What a file shares with others of its directory is shown by itself.
     let own = input.services.iter().filter(|_| scope.own == scope.files.len());
@@ -228,13 +242,27 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
                 format!("{} {}, {:?} ({setting})", service.engine.name, service.version, service.durability)
             }
         };
-        console::print(format!("StorageService/{}: valid: {stated}\n", service.name))?;
+        let object = format!("StorageService/{}", service.name);
+        console::print(format!("{place}{object}: {}: {stated}\n", outcome(&object)))?;
     }
     Ok(mistakes)
 }
 
-/// What an embedded run would refuse, or could not measure here: field and problem.
-fn not_here(run: &ValidatedRun) -> Vec<(String, String)> {
+/// What an embedded run would refuse here, or could not measure: field and problem.
+type Lacking = Vec<(String, String)>;
+
+/// What is said of an object that is right: with `here`, nobody calls valid what is refused in the same breath. The runs have what this machine lacks
+/// for them.
+fn outcome(object: &str, here: bool, runs: &[(&ValidatedRun, Lacking)]) -> &'static str {
+    let is_refused = |(run, lacking): &(&ValidatedRun, Lacking)| {
+        let is_run = object.strip_prefix("BenchmarkRun/") == Some(run.name.as_str());
+        lacking.iter().any(|(field, _)| is_run || field.split(' ').next() == Some(object))
+    };
+    if here && runs.iter().any(is_refused) { "refused on this machine" } else { "valid" }
+}
+
+/// What this machine lacks for a run.
+fn not_here(run: &ValidatedRun) -> Lacking {
     let mut found = embedded::refused(run);
     let asked = run.arms.iter().enumerate().take(run.spec.arms.len());
     for (index, arm) in asked.filter(|(_, arm)| arm.service().is_some()) {

@@ -35,7 +35,7 @@ use anyhow::Context as _;
 use bench_jobs::load::outside::Outside;
 use bench_jobs::measure::foreign::Served;
 use storebench_core::judgement::{available, stop_half_widths, worth_measuring};
-use storebench_core::ledger::{Next, next, number, repeat_half_a_pair};
+use storebench_core::ledger::{Next, next, number, repeat_half_a_pair, repeats};
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, FailureCause, RECORD_VERSION, RunRecord};
 use storebench_core::validate::{
     Problem, Room, ValidatedArm, ValidatedRun, ValidatedService, for_embedded, of_workload,
@@ -171,7 +171,8 @@ pub(crate) fn run(
             .and_then(|position| Some((&run.arms[position], binaries[position].as_ref()?)))
             .context("the schedule names an arm that the run does not have")?;
         let number = number(&record.trials, index);
-        progress.trial_begins(number, &arm.name);
+        let repeated = repeats(&record.trials, index);
+        progress.trial_begins(number, &arm.name, repeated.as_deref());
         let ran = stage.run(arm, found, index, progress)?;
         record.left_behind.append(&mut stage.left_behind);
         let Some(Ran { trial, command, version }) = ran else { continue };
@@ -179,7 +180,7 @@ pub(crate) fn run(
             arm.command = command;
             arm.version = version.or(arm.version.take());
         }
-        progress.trial_ends(number, &trial);
+        progress.trial_ends(number, &trial, repeated.as_deref());
         let is_disturbed = trial.failure.as_ref().is_some_and(|failure| failure.cause == FailureCause::Disturbed);
         record.trials.push(trial);
         if is_disturbed

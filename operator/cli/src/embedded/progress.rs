@@ -1,6 +1,6 @@
-//! Progress on standard error: a bar on a terminal, a plain line for each finished trial elsewhere, nothing if asked.
+//! Progress on standard error: a bar on a terminal, a plain line for each finished trial and each rate that was tried elsewhere, nothing if asked.
+//! A terminal that cannot go back in a line (`TERM=dumb`) is elsewhere.
 
-use std::io::IsTerminal as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,38 @@ fn template(columns: usize) -> &'static str {
     }
 }
 
+/// Columns that a message has on the line of a terminal of so many, beside the name of the run and how many steps of how many are done.
+fn room(columns: usize, name: &str, steps: u64) -> usize {
+    // Positions have as many digits as the number of trials, and its own may grow by one; the time that went by has up to eight.
+    let position = 2 * steps.to_string().len() + 3;
+    let taken = if columns < BAR_COLUMNS_MIN { position } else { position + name.len() + "  ".len() + 24 + 9 };
+    (if columns == 0 { 80 } else { columns }).saturating_sub(taken)
+}
+
+/// Columns of the terminal; 0: not known.
+fn terminal_columns() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col))
+}
+
+/// A latency as the line has it: as short as its digits say something.
+fn latency(nanos: u64) -> String {
+    match nanos {
+        0..10_000_000 => format!("{} µs", nanos.div_ceil(1_000)),
+        _ => format!("{} ms", nanos.div_ceil(1_000_000)),
+    }
+}
+
+/// What became of a rate that was tried, or measured, in search of the highest: in parts, the first of which is always told. Why a rate missed names
+/// the percentile that was asked for; of one that held the 99th is told.
+fn tried(workload: &str, step: &LoadStep) -> [String; 2] {
+    let measured = if step.is_measured { ", measured," } else { "" };
+    let rate = format!("{workload}: {}/s{measured}", step.rate_per_second);
+    match &step.missed {
+        None => [format!("{rate} holds"), format!(", p99 {}", latency(step.intended.p99_nanos))],
+        Some(why) => [format!("{rate} misses"), format!(": {why}")],
+    }
+}
+
 /// As many of these parts as have room on so many columns, from the first on, which is always told. Half a number is another number.
 fn that_fit(parts: &[&str], columns: usize) -> String {
     let mut told = String::new();
@@ -30,6 +62,23 @@ fn that_fit(parts: &[&str], columns: usize) -> String {
     told
 }
 
+/// That a trial is a repetition, and why, behind what it is of.
+fn in_brackets(repeated: Option<&str>) -> String {
+    repeated.map_or_else(String::new, |why| format!(" (repeated: {why})"))
+}
+
+/// The line of a trial that has ended.
+fn outcome(number: u32, trials_max: u32, trial: &TrialRecord, repeated: &str) -> String {
+    let figures = trial.workloads.iter().map(|measurement| {
+        let summary = &measurement.summary;
+        let per_second = u128::from(summary.operations) * 1_000_000_000 / u128::from(summary.elapsed_nanos.max(1));
+        format!("{} {per_second}/s p99 {} µs", summary.name, summary.service.p99_nanos / 1_000)
+    });
+    let figures = || figures.collect::<Vec<_>>().join(", ");
+    let outcome = trial.failure.as_ref().map_or_else(figures, |failure| failure.detail.clone());
+    format!("trial {number} of at most {trials_max}, {}{repeated}: {outcome}", trial.arm)
+}
+
 /// Progress of one run.
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -37,8 +86,8 @@ pub(crate) struct Progress {
     name: String,
     trials_max: u32,
     arms: u64,
-    /// Columns that a message has.
-    room: usize,
+    /// Columns of the terminal now: whoever changes its size goes on reading.
+    columns: fn() -> usize,
     /// The arm that is measured: what a reader must not lose however little fits on the line.
     arm: Mutex<String>,
 }
@@ -48,35 +97,46 @@ const BAR_COLUMNS_MIN: usize = 90;
 
 impl Progress {
     pub(crate) fn new(run: &ValidatedRun, quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
         let steps = u64::from(run.spec.trials.max) * run.arms.len() as u64;
-        let target = if terminal && !quiet { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        // Hidden by itself where a line cannot be drawn anew.
+        let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let plain = !quiet && target.is_hidden();
         let bar = ProgressBar::with_draw_target(Some(steps), target);
-        // The template is a constant; were it wrong, the default style would do.
-        let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-        if let Ok(style) = ProgressStyle::with_template(template(columns)) {
-            bar.set_style(style);
-        }
-        // Positions have as many digits as the number of trials, and its own may grow by one; the time that went by has up to eight.
-        let position = 2 * steps.to_string().len() + 3;
-        let taken = if columns < BAR_COLUMNS_MIN { position } else { position + run.name.len() + "  ".len() + 24 + 9 };
-        let room = if columns == 0 { 80 } else { columns }.saturating_sub(taken);
         bar.set_prefix(run.name.clone());
-        bar.enable_steady_tick(Duration::from_millis(250));
-        Self {
+        let progress = Self {
             bar,
-            plain: !terminal && !quiet,
+            plain,
             name: run.name.clone(),
             trials_max: run.spec.trials.max,
             arms: run.arms.len() as u64,
-            room,
+            columns: terminal_columns,
             arm: Mutex::default(),
+        };
+        progress.fit();
+        progress.bar.enable_steady_tick(Duration::from_millis(250));
+        progress
+    }
+
+    /// Fits the line to the terminal as wide as it is now. Returns how many columns a message has.
+    fn fit(&self) -> usize {
+        let columns = (self.columns)();
+        // The template is a constant; were it wrong, the default style would do.
+        if let Ok(style) = ProgressStyle::with_template(template(columns)) {
+            self.bar.set_style(style);
         }
+        room(columns, &self.name, self.bar.length().unwrap_or_default())
     }
 
     /// What goes on, behind the arm's name.
     fn show(&self, what: &str) {
+        self.show_parts(&[what]);
+    }
+
+    /// The same, as far as there is room.
+    fn show_parts(&self, parts: &[&str]) {
+        let room = self.fit();
         let arm = self.arm.lock().unwrap_or_else(PoisonError::into_inner);
+        let what = that_fit(parts, room.saturating_sub(arm.chars().count() + ": ".len()));
         self.bar.set_message(format!("{arm}: {what}"));
     }
 
@@ -85,9 +145,10 @@ impl Progress {
         self.bar.set_position(trials as u64);
     }
 
-    pub(crate) fn trial_begins(&self, number: u32, arm: &str) {
+    /// `repeated` says why the trial is one that was measured before, if it is.
+    pub(crate) fn trial_begins(&self, number: u32, arm: &str, repeated: Option<&str>) {
         arm.clone_into(&mut self.arm.lock().unwrap_or_else(PoisonError::into_inner));
-        self.show(&format!("starting, trial {number}"));
+        self.show_parts(&[&format!("starting, trial {number}"), &in_brackets(repeated)]);
     }
 
     /// What the run waits for, while it does: stays in sight on a terminal.
@@ -128,43 +189,32 @@ impl Progress {
         p99_nanos_max: Option<u64>,
         operations: u64,
     ) {
-        let p99 = p99_nanos_max.map_or(String::new(), |nanos| match nanos {
-            0..10_000_000 => format!(", p99 ≤ {} µs", nanos.div_ceil(1_000)),
-            _ => format!(", p99 ≤ {} ms", nanos.div_ceil(1_000_000)),
-        });
+        let p99 = p99_nanos_max.map_or(String::new(), |nanos| format!(", p99 ≤ {}", latency(nanos)));
         let (rate, requests) = (format!("{workload}: {per_second}/s"), format!(", {operations} requests"));
-        let arm = self.arm.lock().unwrap_or_else(PoisonError::into_inner).chars().count() + ": ".len();
-        let parts = [rate.as_str(), &p99, &requests];
-        self.show(&that_fit(&parts, self.room.saturating_sub(arm)));
+        self.show_parts(&[&rate, &p99, &requests]);
     }
 
     /// A rate was tried, or measured, in search of the highest.
     pub(crate) fn rate_tried(&self, workload: &str, step: &LoadStep) {
-        let came = if step.missed.is_none() { "holds" } else { "misses" };
-        self.show(&format!("{workload}: {}/s {came}", step.rate_per_second));
+        let [came, why] = tried(workload, step);
+        if self.plain {
+            let arm = self.arm.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            self.tell(&format!("{arm}: {came}{why}"));
+        }
+        self.show_parts(&[&came, &why]);
     }
 
-    /// `number` counts trials from 1, without those that are repeated.
-    pub(crate) fn trial_ends(&self, number: u32, trial: &TrialRecord) {
+    /// `number` counts trials from 1, without those that are repeated; `repeated` says why this one is such a repetition, if it is.
+    pub(crate) fn trial_ends(&self, number: u32, trial: &TrialRecord, repeated: Option<&str>) {
         self.bar.inc(1);
+        let repeated = in_brackets(repeated);
         let disturbance = trial.failure.as_ref().filter(|failure| failure.cause == FailureCause::Disturbed);
         if let Some(failure) = disturbance {
             // All arms of this trial are measured once more.
             self.bar.inc_length(self.arms);
-            self.tell(&format!("trial {number}, {}: does not count: {}", trial.arm, failure.detail));
+            self.tell(&format!("trial {number}, {}{repeated}: does not count: {}", trial.arm, failure.detail));
         } else if self.plain {
-            let figures: Vec<String> = trial
-                .workloads
-                .iter()
-                .map(|measurement| {
-                    let summary = &measurement.summary;
-                    let per_second =
-                        u128::from(summary.operations) * 1_000_000_000 / u128::from(summary.elapsed_nanos.max(1));
-                    format!("{} {per_second}/s p99 {} µs", summary.name, summary.service.p99_nanos / 1_000)
-                })
-                .collect();
-            let outcome = trial.failure.as_ref().map_or_else(|| figures.join(", "), |failure| failure.detail.clone());
-            self.tell(&format!("trial {number} of at most {}, {}: {outcome}", self.trials_max, trial.arm));
+            self.tell(&outcome(number, self.trials_max, trial, &repeated));
         }
     }
 
@@ -183,7 +233,7 @@ impl Progress {
             name: "a-comparison-of-some-length".into(),
             trials_max: 30,
             arms: 2,
-            room: 90,
+            columns: || BAR_COLUMNS_MIN - 1,
             arm: Mutex::default(),
         }
     }
@@ -197,7 +247,7 @@ mod tests {
     fn an_arm_is_named_first_and_on_sixty_columns_nothing_takes_its_place() {
         let progress = Progress::hidden();
         let arm = "an-arm-of-thirty-two-characters-x";
-        progress.trial_begins(3, arm);
+        progress.trial_begins(3, arm, None);
         assert_eq!(progress.bar.message(), format!("{arm}: starting, trial 3"));
         progress.phase_begins("mixed", Phase::Measure);
         assert_eq!(progress.bar.message(), format!("{arm}: mixed: measuring"));
@@ -210,6 +260,51 @@ mod tests {
         assert_eq!(template(60), "{pos}/{len} {wide_msg}");
         assert!(template(120).contains("{bar:24}"));
         assert_eq!(template(0), template(60), "a terminal that does not say is taken for one of 80");
+    }
+
+    #[test]
+    fn a_line_is_as_long_as_its_terminal_is_wide_now() {
+        assert_eq!(room(60, "run", 60), 60 - 7);
+        assert_eq!(room(0, "run", 60), 80 - 7, "one that does not say is taken for one of 80");
+        assert_eq!(room(200, "run", 60), 200 - 7 - 3 - 2 - 24 - 9);
+        assert_eq!(room(5, "run", 60), 0);
+    }
+
+    #[test]
+    fn a_rate_that_was_tried_is_told_with_what_came_of_it() {
+        let intended = storebench_crds::status::LatencySummary { p99_nanos: 812_000, ..Default::default() };
+        let held = LoadStep {
+            rate_per_second: 2_000,
+            is_measured: false,
+            missed: None,
+            is_loader: false,
+            failed: 0,
+            intended,
+        };
+        assert_eq!(tried("set", &held).concat(), "set: 2000/s holds, p99 812 µs");
+        let missed = LoadStep { missed: Some("p99 was 7.1ms, above 5ms".into()), is_measured: true, ..held };
+        assert_eq!(tried("set", &missed).concat(), "set: 2000/s, measured, misses: p99 was 7.1ms, above 5ms");
+        let progress = Progress::hidden();
+        progress.trial_begins(1, "redis", None);
+        progress.rate_tried("set", &missed);
+        assert_eq!(progress.bar.message(), "redis: set: 2000/s, measured, misses: p99 was 7.1ms, above 5ms");
+    }
+
+    #[test]
+    fn a_trial_that_is_repeated_says_so_and_why() {
+        let trial: TrialRecord = serde_json::from_value(serde_json::json!({
+            "index": 3, "arm": "valkey", "state": "Valid", "startedMillis": 0, "durationMillis": 1, "workloads": [],
+        }))
+        .unwrap();
+        let repeated = in_brackets(Some("redis was disturbed"));
+        assert_eq!(
+            outcome(3, 20, &trial, &repeated),
+            "trial 3 of at most 20, valkey (repeated: redis was disturbed): "
+        );
+        assert_eq!(outcome(3, 20, &trial, &in_brackets(None)), "trial 3 of at most 20, valkey: ");
+        let progress = Progress::hidden();
+        progress.trial_begins(3, "valkey", Some("redis was disturbed"));
+        assert_eq!(progress.bar.message(), "valkey: starting, trial 3 (repeated: redis was disturbed)");
     }
 
     #[test]

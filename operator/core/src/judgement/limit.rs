@@ -3,8 +3,8 @@
 
 use storebench_crds::job::{LoadStep, LoaderAudit};
 
-use super::Valid;
 use super::summary::measurements;
+use super::{Valid, available};
 
 /// What the names of threads begin with that make load, of which `load.threads` is the number. Others relay, for a fault of the network.
 const LOAD_THREAD: &str = "load-";
@@ -46,7 +46,20 @@ pub(super) fn of_arm(valid: &Valid, arm: &str, workload: &str) -> Option<String>
     ))
 }
 
-/// The same of two arms that are compared.
+/// That nobody can tell whether the loader was the limit, since the kernel does not count for how long its threads run. `None`: it does.
+pub(super) fn not_known(valid: &Valid) -> Option<String> {
+    let record = valid.record;
+    let arms = available(record).into_iter();
+    let mut all = arms.flat_map(|arm| record.spec.workloads.iter().map(move |one| measurements(valid, arm, &one.name)));
+    let is_blind = all.any(|of_arm| of_arm.iter().filter_map(|one| one.audit.as_ref()).any(LoaderAudit::is_blind));
+    is_blind.then(|| {
+        "whether the loader was the limit is not known: the kernel does not count for how long its threads run (no schedstat), and arms that a \
+         busy loader holds back look equal; measure on a kernel with CONFIG_SCHED_INFO, and not in gVisor"
+            .to_owned()
+    })
+}
+
+/// [`of_arm`] of two arms that are compared.
 pub(super) fn of_pair(valid: &Valid, arm: &str, baseline: &str, workload: &str) -> Option<String> {
     of_arm(valid, arm, workload).or_else(|| of_arm(valid, baseline, workload))
 }

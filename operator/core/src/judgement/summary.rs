@@ -201,6 +201,7 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
     caveats.extend(allocators(record));
     caveats.extend(unequal_histories(valid));
     caveats.extend(resemblances(valid));
+    caveats.extend(limit::not_known(valid));
     for workload in &record.spec.workloads {
         for arm in available(record) {
             if let Some(why) = limit::of_arm(valid, arm, &workload.name) {

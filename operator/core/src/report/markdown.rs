@@ -219,16 +219,33 @@ fn cell(cell: &Cell) -> String {
     }
 }
 
-/// Text that Markdown shows as it is, in a paragraph, a heading or a cell of a table.
+/// What a page does not show and GitHub does not look across. It looks for names of people and for numbers of issues in the finished page, where an
+/// escaped or encoded `@` is one like any other.
+const NOTHING: &str = "<!-- -->";
+
+/// Text that Markdown shows as it is, in a paragraph, a heading or a cell of a table: nobody is mentioned and nothing is a link, whatever names
+/// and messages hold.
 fn escape(text: &str) -> String {
+    let text = safe_line(text);
     let mut escaped = String::with_capacity(text.len());
-    for character in safe_line(text).chars() {
+    for (position, character) in text.char_indices() {
+        let rest = &text[position + character.len_utf8()..];
         match character {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '&' => escaped.push_str("&amp;"),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '#' | '$' => escaped.extend(['\\', character]),
             other => escaped.push(other),
+        }
+        let is_link = match character {
+            '@' => true,
+            '#' => rest.starts_with(|next: char| next.is_ascii_digit()),
+            ':' => rest.starts_with("//"),
+            'w' => rest.starts_with('.') && escaped.ends_with("www"),
+            _ => false,
+        };
+        if is_link {
+            escaped.push_str(NOTHING);
         }
     }
     escaped
@@ -273,6 +290,25 @@ mod tests {
         assert_eq!(escape("a|b *c* <img src=x> [d](e) `f`\n# g"), r"a\|b \*c\* &lt;img src=x&gt; \[d\](e) \`f\` \# g");
         assert_eq!(code("a``b"), "```a``b```");
         assert_eq!(code("`a`"), "`` `a` ``");
+    }
+
+    /// A report in a pull request would write to whoever has the name.
+    #[test]
+    fn nobody_is_mentioned_and_nothing_is_a_link() {
+        assert_eq!(escape("store@octocat"), "store@<!-- -->octocat");
+        assert_eq!(
+            escape("see http://h/x, www.h.org, #12"),
+            r"see http:<!-- -->//h/x, www<!-- -->.h.org, \#<!-- -->12"
+        );
+        assert_eq!(escape("at: 5, new. # 1"), r"at: 5, new. \# 1");
+        assert_eq!(code("@octocat"), "`@octocat`", "nobody is looked for in code");
+        let (_, mut report) = fixture::all().swap_remove(0);
+        report.record.name = "@octocat".into();
+        report.record.caveats.push("asked http://example.org".into());
+        report.judgement.caveats.push("asked http://example.org".into());
+        let page = markdown(&report);
+        assert!(page.contains("@<!-- -->octocat") && page.contains("asked http:<!-- -->//example.org"), "{page}");
+        assert!(!page.contains("@octocat") && !page.contains("asked http://"), "{page}");
     }
 
     #[test]

@@ -112,3 +112,22 @@ fn a_loader_that_commits_little_has_not_shown_that_a_replica_follows() {
         met_and_then_undecided_where_the_loader_is_the_limit([metric, measure], &lag(30), [20 * millis, 40 * millis]);
     }
 }
+
+/// There no thread is ever found busy, and nothing said so.
+#[test]
+fn a_kernel_that_counts_no_time_of_threads_makes_a_caveat() {
+    let said = |record: &RunRecord| {
+        judge(record).caveats.iter().any(|caveat| caveat.starts_with("whether the loader was the limit is not known: "))
+    };
+    let mut record = record(1.0, throughput_gate(9_000, "Fail"));
+    assert!(!said(&record), "a record without an account of the loader says nothing of the kernel");
+    for one in record.trials.iter_mut().flat_map(|trial| &mut trial.workloads) {
+        one.audit = Some(storebench_crds::job::LoaderAudit { cpu_nanos: 1_000, ..Default::default() });
+    }
+    assert!(!said(&record), "a thread that hardly ran ran");
+    for one in record.trials.iter_mut().flat_map(|trial| &mut trial.workloads) {
+        one.audit = Some(storebench_crds::job::LoaderAudit::default());
+    }
+    assert!(said(&record));
+    assert_eq!(judge(&record).verdict, Verdict::Passed);
+}
