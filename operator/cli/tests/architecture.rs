@@ -264,7 +264,8 @@ const WITH_CIRCLES: [(&str, usize); 8] = [
 #[test]
 fn modules_import_one_another_in_no_circle() {
     let mut found = Vec::new();
-    for (_, folder) in member_folders() {
+    // Of fuzz/ each file is a program of its own.
+    for (_, folder) in member_folders().into_iter().filter(|(name, _)| name != "fuzz") {
         let path = folder.strip_prefix(root().canonicalize().unwrap()).unwrap().to_string_lossy().into_owned();
         found.extend(circle(&modules(&folder.join("src"))).map(|circle| (path, circle)));
     }

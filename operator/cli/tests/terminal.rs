@@ -16,7 +16,8 @@ use world::{World, one_arm};
 /// Runs storebench with these arguments on a terminal of this kind, of which one output is both of its.
 fn on_a_terminal(world: &World, kind: &str, arguments: &[&str]) -> Finished {
     let storebench = world.storebench();
-    let words = std::iter::once(storebench.get_program().to_str().unwrap()).chain(arguments.iter().copied());
+    let command = std::iter::once(storebench.get_program()).chain(storebench.get_args());
+    let words = command.map(|word| word.to_str().unwrap()).chain(arguments.iter().copied());
     let quoted: Vec<String> = words.map(|word| format!("'{word}'")).collect();
     let mut script = Command::new("script");
     script.args(["-qec", &quoted.join(" "), "/dev/null"]).stdin(Stdio::null());
