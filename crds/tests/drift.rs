@@ -71,9 +71,20 @@ fn a_recipe_installs_its_engine_where_embedded_runs_look_for_it() {
         // Absent: the package's name, as peers/fetch has it.
         let folder = recipe.lines().find_map(|line| line.strip_prefix("folder=")).unwrap_or(package);
         assert_eq!(folder, engine.name, "{}: its folder, and the engine's name", path.display());
-        let server = format!("$1/{}", engine.binary());
+        let server = format!("$1/{}\"", engine.binary());
         assert!(recipe.contains(&server), "{}: does not ask {server} for its version", path.display());
     }
+}
+
+/// Scripts look for tools of a peer in its folder.
+#[test]
+fn tools_of_etcd_are_of_its_version() {
+    let versions = std::fs::read_to_string(project().join("peers/versions")).unwrap();
+    let version = |name: &str| {
+        let mut rows = versions.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        rows.find(|row| row.first() == Some(&name)).map(|row| row[1].to_owned())
+    };
+    assert!(version("etcd").is_some() && version("etcd") == version("etcd-tools"), "one folder has both");
 }
 
 /// That program takes many minutes to build: only `operator/cli/tests/originals.rs` starts it, and only where it is.

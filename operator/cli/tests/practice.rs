@@ -584,6 +584,7 @@ fn a_baseline_of_a_cluster_is_told_from_a_saved_run_before_anything_is_measured(
     let kept = "---\napiVersion: storebench.dev/v1alpha1\nkind: BenchmarkBaseline\nmetadata: { name: last }\nspec: { runRef: { name: first } }\n";
     let file = world.write("run.yaml", &(text + kept));
     let said = validate(&world, &[file.to_str().unwrap()]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
     for part in ["BenchmarkBaseline/last: valid", "held against BenchmarkBaseline/last of the cluster"] {
         assert!(said.stdout.contains(part), "{part}: {}", said.stdout);
     }

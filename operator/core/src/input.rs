@@ -189,7 +189,9 @@ impl Input {
         let has_it = if is_run { "run" } else { is_suite.then_some("suite")? };
         Some(match has_it == kind {
             true => format!("a {kind} {name}, of which name there is one already: rename one of them"),
-            false => format!("a {kind} {name}, and there is a {has_it} of that name already: rename one of them"),
+            false => format!(
+                "a {kind} {name}, and there is a {has_it} of that name, with which it would share a folder: rename one of them"
+            ),
         })
     }
 

@@ -97,6 +97,11 @@ fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: 
         },
     };
     match too_few_requests(valid, gate, workload) {
+        // A store that answers so seldom is not excused: its largest latency is no less than the percentile would be, and was too long.
+        Some(found) if decided.result.outcome == GateOutcome::Missed => {
+            let found = format!("{}; {found}", decided.result.found);
+            Decided { result: GateResult { found, ..decided.result }, ..decided }
+        }
         // More trials would not help, so that it is not for `onInconclusive`.
         Some(found) => Decided {
             result: GateResult { outcome: GateOutcome::NotJudged, found, ..decided.result },

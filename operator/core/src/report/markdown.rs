@@ -223,8 +223,8 @@ fn cell(cell: &Cell) -> String {
 /// escaped or encoded `@` is one like any other.
 const NOTHING: &str = "<!-- -->";
 
-/// Text that Markdown shows as it is, in a paragraph, a heading or a cell of a table: nobody is mentioned and nothing is a link, whatever names
-/// and messages hold.
+/// Text that Markdown shows as it is, in a paragraph, a heading or a cell of a table: nobody is mentioned, and no address and no number of an
+/// issue is a link, whatever names and messages hold.
 fn escape(text: &str) -> String {
     let text = safe_line(text);
     let mut escaped = String::with_capacity(text.len());

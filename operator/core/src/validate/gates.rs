@@ -1,9 +1,9 @@
 //! What a gate may ask of a run: a metric that its workloads measure, and a ratio of arms that may be ranked.
 
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Bound, Gate};
-use storebench_crds::workload::Parameters;
 use storebench_crds::workload::etcd::EtcdOperation;
 use storebench_crds::workload::key_value::KeyValueOperation;
+use storebench_crds::workload::{LoadMode, Parameters};
 use storebench_crds::{Metric, Workload};
 
 use crate::equality::{Terms, differences, permission};
@@ -31,13 +31,13 @@ pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), S
         ));
     }
     let needed = gate.metric.requests_min();
-    let has_too_few = |workload: &&Workload| requests_of_a_trial(workload).is_some_and(|total| total < needed);
-    if let Some(workload) = spec.workloads.iter().filter(is_judged).find(has_too_few) {
+    let requests = |workload: &&Workload| Some((workload.name.clone(), requests_of_a_trial(workload)?));
+    let mut known = spec.workloads.iter().filter(is_judged).filter_map(|workload| requests(&workload));
+    if let Some((name, (requests, said_by))) = known.find(|(_, (requests, _))| *requests < needed) {
         return Err(format!(
-            "{:?} takes {needed} requests in a trial, and load.total of {} is {}: set it to {needed} or more, or name another metric",
-            gate.metric,
-            workload.name,
-            workload.load.total.unwrap_or_default()
+            "{:?} takes {needed} requests in a trial, and {name} has {requests} by {said_by}: let it have {needed} or more, or name \
+             another metric",
+            gate.metric
         ));
     }
     let Some(family) = gate.metric.family() else { return Ok(()) };
@@ -52,8 +52,8 @@ pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), S
     }
 }
 
-/// How many requests a trial measures, where that is written. Of what is delivered, such as events, one request may cause many.
-fn requests_of_a_trial(workload: &Workload) -> Option<u64> {
+/// How many requests a trial measures at most, and which fields say so, where they do. Of what is delivered, such as events, one request may cause many.
+fn requests_of_a_trial(workload: &Workload) -> Option<(u64, &'static str)> {
     let is_answered = match &workload.parameters {
         Parameters::Redis(_) => true,
         Parameters::Etcd(parameters) => match parameters.operation {
@@ -68,7 +68,16 @@ fn requests_of_a_trial(workload: &Workload) -> Option<u64> {
         },
         Parameters::Kubernetes(_) | Parameters::BlockStream(_) | Parameters::SqliteReplication(_) => false,
     };
-    workload.load.total.filter(|_| is_answered)
+    let load = &workload.load;
+    let due = || {
+        // A search finds a rate of its own.
+        let rate = load.rate.filter(|_| load.mode == LoadMode::OpenLoop && load.highest_rate.is_none())?;
+        let seconds = load.duration.as_ref()?.duration().as_secs_f64();
+        Some(((rate as f64 * seconds).ceil() as u64, "load.rate and load.duration"))
+    };
+    let total = load.total.map(|total| (total, "load.total"));
+    // Whichever ends a trial first.
+    total.into_iter().chain(due()).min().filter(|_| is_answered)
 }
 
 /// A ratio of what may not be ranked decides nothing.

@@ -63,6 +63,19 @@ fn a_gate_on_a_percentile_of_too_few_requests_is_not_met() {
     }
 }
 
+/// A store may answer so seldom because it has become slow.
+#[test]
+fn a_gate_that_is_missed_stays_missed_when_there_were_too_few_requests() {
+    let gate = serde_json::json!({ "arm": "new", "metric": "LatencyP99Micros", "atMost": 1 });
+    let mut record = record(1.0, serde_json::json!([gate]));
+    let trials = record.trials.iter_mut().filter(|trial| trial.arm == "new");
+    trials.flat_map(|trial| &mut trial.workloads).for_each(|measured| measured.summary.operations = 60);
+    let judgement = judge(&record);
+    assert_eq!((judgement.gates[0].outcome, judgement.verdict), (GateOutcome::Missed, Verdict::Regressed));
+    let found = &judgement.gates[0].found;
+    assert!(found.ends_with("; 60 requests of new in a trial, and p99 latency takes 100"), "{found}");
+}
+
 /// The schema refuses it; a record may be written by anybody.
 #[test]
 fn a_gate_without_a_bound_is_not_met() {
