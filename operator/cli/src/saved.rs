@@ -1,8 +1,8 @@
 //! Runs on disk: `DIRECTORY/RUN/TIME-VERDICT/`, with its reports, and `latest`, which leads to the newest of them.
 //!
 //! While a run goes on its folder is `TIME-unfinished` and holds `record.json`, written anew after each trial of an arm, so that a run that was
-//! interrupted, killed or hit by a reboot goes on where it was: the ledger decides from the record alone. What was saved earlier is never
-//! written over.
+//! interrupted, killed or hit by a reboot goes on where it was: the ledger decides from the record alone. A run that was saved
+//! earlier is never written over; the pages of a suite have one folder, also when it goes on.
 
 mod suite;
 

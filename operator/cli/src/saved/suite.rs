@@ -27,10 +27,13 @@ pub(crate) fn keep_suite(
         write(&folder.join(name), text.as_bytes())?;
     }
     point_to(&folder)?;
-    let is_earlier = |name: &String| name.strip_prefix(&time).is_some_and(|rest| rest.starts_with('-'));
+    // Whatever else is named alike, or is no folder, is somebody's own.
+    let is_verdict = |text: &str| serde_json::from_value::<Verdict>(text.into()).is_ok();
+    let is_earlier =
+        |name: &str| name.strip_prefix(&time).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_verdict);
     for name in names(&directory.join(suite)).with_context(said)?.iter().filter(|name| is_earlier(name)) {
         let earlier = folder.with_file_name(name);
-        if earlier != folder {
+        if earlier != folder && earlier.symlink_metadata().is_ok_and(|found| found.is_dir()) {
             remove(&earlier, pages).with_context(|| format!("{}: cannot be removed", earlier.display()))?;
         }
     }
@@ -80,5 +83,23 @@ mod tests {
         fs::write(folder.join("notes.txt"), "mine").unwrap();
         keep(at, Verdict::Regressed, "whole");
         assert_eq!(names(&folder).unwrap(), ["notes.txt"]);
+    }
+
+    #[test]
+    fn what_is_named_like_earlier_pages_of_a_suite_stays() {
+        let directory = harness::folder();
+        let all = directory.path().join("sizes");
+        let (copy, archive) = (all.join("20261122T173015Z-Invalid-copy"), all.join("20261122T173015Z-Invalid.tar.gz"));
+        let (file, link) = (all.join("20261122T173015Z-Regressed"), all.join("20261122T173015Z-Inconclusive"));
+        fs::create_dir_all(&copy).unwrap();
+        for own in [&copy.join("suite.md"), &archive, &file] {
+            fs::write(own, "mine").unwrap();
+        }
+        std::os::unix::fs::symlink(&copy, &link).unwrap();
+        let pages = [("suite.md", "whole".to_owned())];
+        keep_suite(directory.path(), "sizes", "2026-11-22T17:30:15Z", Verdict::Passed, &pages).unwrap();
+        for own in [&copy.join("suite.md"), &archive, &file, &link.join("suite.md")] {
+            assert_eq!(fs::read_to_string(own).unwrap(), "mine", "{}", own.display());
+        }
     }
 }
