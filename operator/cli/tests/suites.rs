@@ -222,3 +222,27 @@ fn a_field_is_explained_without_a_cluster() {
     explain("benchmarkrun.spec.trails")
         .error(&["BenchmarkRun.spec has no field `trails`: did you mean trials? Else its fields are allowUnequal"]);
 }
+
+/// Two services in files of their own, and a run in a third: each line names the file in which its object is written.
+#[test]
+fn a_line_of_validate_names_the_file_of_its_object() {
+    let world = World::new();
+    let folder = world.data().with_file_name("files");
+    std::fs::create_dir(&folder).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    let mut documents = SUITE.split("---\n");
+    for name in ["svc-a.yaml", "svc-b.yaml", "suite.yaml"] {
+        write(name, documents.next().unwrap());
+    }
+    let said = Finished::of(world.storebench().arg("validate").arg(&folder).output().unwrap());
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    for (object, file) in [
+        ("StorageService/redis-fsync", "svc-a.yaml"),
+        ("StorageService/redis-none", "svc-b.yaml"),
+        ("BenchmarkSuite/sizes", "suite.yaml"),
+    ] {
+        let lines: Vec<&str> = said.stdout.lines().filter(|line| line.contains(&format!("{object}: "))).collect();
+        let place = format!("{}: {object}: ", folder.join(file).display());
+        assert!(!lines.is_empty() && lines.iter().all(|line| line.starts_with(&place)), "{lines:?}");
+    }
+}

@@ -1,5 +1,6 @@
 //! `storebench validate FILE…`: every check that needs no cluster, starting nothing. All mistakes of all files are told.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -46,10 +47,15 @@ impl Scope {
         self.files[..self.own].iter().any(|(name, _)| name == file)
     }
 
-    /// What stands before what is said of an object.
-    fn place(&self) -> String {
-        let names: Vec<&str> = self.files.iter().take(self.own).map(|(name, _)| name.as_str()).collect();
-        if self.is_of_directory { format!("{}: ", names.join(", ")) } else { String::new() }
+    /// Of each object that is written, as `KIND/NAME`, the file that it stands in.
+    fn files_of_objects(&self) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        for (file, bytes) in &self.files {
+            for object in parse(file, bytes).objects {
+                found.insert(format!("{}/{}", object.kind(), object.name()), file.clone());
+            }
+        }
+        found
     }
 }
 
@@ -134,7 +140,13 @@ fn yaml_files(directory: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
 fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputError>> {
     let mut mistakes = Vec::new();
     let file = scope.files.first().map(|(name, _)| name.clone()).unwrap_or_default();
-    let mistake = |field: String, problem: String| InputError { file: file.clone(), field, problem };
+    let files = scope.files_of_objects();
+    // What a suite or a schedule makes is written nowhere: it is of the scope's own file.
+    let file_of = |object: &str| files.get(object).unwrap_or(&file).clone();
+    let mistake = |field: String, problem: String| {
+        let file = file_of(field.split(' ').next().unwrap_or_default());
+        InputError { file, field, problem }
+    };
     for service in &input.services {
         // What a cluster alone cannot is told of the run.
         if let Err(problem) = for_kubernetes(service)
@@ -151,12 +163,16 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     };
     let runs: Vec<_> = input.runs.iter().filter(|run| !is_further(run)).map(|run| (run, not_here(run))).collect();
     let outcome = |object: &str| outcome(object, here, &runs);
-    let place = scope.place();
+    // Before what is said of an object stands where it is written.
+    let place = |object: &str| {
+        let named = if scope.is_of_directory { format!("{}: ", file_of(object)) } else { String::new() };
+        named + object
+    };
     for suite in &input.suites {
         let first = suite.runs.first().map(|(name, _)| format!("BenchmarkRun/{name}")).unwrap_or_default();
         console::print(format!(
-            "{place}BenchmarkSuite/{}: {}: {} of {}, the first of which is\n",
-            suite.name,
+            "{}: {}: {} of {}, the first of which is\n",
+            place(&format!("BenchmarkSuite/{}", suite.name)),
             outcome(&first),
             count(suite.runs.len(), "run"),
             suite.parameters.join(" × ")
@@ -164,11 +180,13 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     }
     for (baseline, run) in &input.baselines {
         console::print(format!(
-            "{place}BenchmarkBaseline/{baseline}: valid: in a cluster it keeps what BenchmarkRun/{run} measured\n"
+            "{}: valid: in a cluster it keeps what BenchmarkRun/{run} measured\n",
+            place(&format!("BenchmarkBaseline/{baseline}"))
         ))?;
     }
     for schedule in &input.schedules {
-        console::print(format!("{place}BenchmarkSchedule/{schedule}: valid; what it makes is\n"))?;
+        let place = place(&format!("BenchmarkSchedule/{schedule}"));
+        console::print(format!("{place}: valid; what it makes is\n"))?;
     }
     for (run, lacking) in &runs {
         let arms: Vec<&str> = run.arms.iter().map(|arm| arm.name.as_str()).collect();
@@ -176,7 +194,8 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         let trials = if min == max { count(max, "trial") } else { format!("{min} to {max} trials") };
         let object = format!("BenchmarkRun/{}", run.name);
         console::print(format!(
-            "{place}{object}: {}: {} on {}, {trials}\n",
+            "{}: {}: {} on {}, {trials}\n",
+            place(&object),
             outcome(&object),
             count(run.spec.workloads.len(), "workload"),
             arms.join(", "),
@@ -212,8 +231,8 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     }
     for plane in &input.control_planes {
         console::print(format!(
-            "{place}ControlPlane/{}: valid: Kubernetes {} on {}, {}\n",
-            plane.name,
+            "{}: valid: Kubernetes {} on {}, {}\n",
+            place(&format!("ControlPlane/{}", plane.name)),
             plane.kubernetes_version,
             plane.service.name,
             count(plane.nodes as usize, "node")
@@ -222,7 +241,8 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     for workload in &input.workloads {
         let family = workload.family().field();
         let connections = count(workload.load.connections as usize, "connection");
-        console::print(format!("{place}WorkloadTemplate/{}: valid: {family} on {connections}\n", workload.name))?;
+        let place = place(&format!("WorkloadTemplate/{}", workload.name));
+        console::print(format!("{place}: valid: {family} on {connections}\n"))?;
     }
     // What a file shares with others of its directory is shown by itself.
     let own = input.services.iter().filter(|_| scope.own == scope.files.len());
@@ -243,7 +263,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
             }
         };
         let object = format!("StorageService/{}", service.name);
-        console::print(format!("{place}{object}: {}: {stated}\n", outcome(&object)))?;
+        console::print(format!("{}: {}: {stated}\n", place(&object), outcome(&object)))?;
     }
     Ok(mistakes)
 }
