@@ -105,13 +105,13 @@ impl Family {
 
 pub(crate) fn init(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.engines.is_empty() {
-        return init(&questions::asked_of_user(arguments)?);
+        let answered = questions::asked_of_user(arguments)?;
+        let exit = init(&answered)?;
+        questions::tell(&answered);
+        return Ok(exit);
     }
     let file = arguments.file.display().to_string();
-    // By the name of the option: whoever gave it has written no file yet.
-    DurationText::new(&arguments.duration).context("--duration")?;
-    arguments.p99_at_most.as_ref().map(DurationText::new).transpose().context("--p99-at-most")?;
-    arguments.gate.as_ref().map(RatioText::new).transpose().context("--gate")?;
+    check_options(arguments)?;
     let text = written(arguments)?;
     // What is written here can be run: a value that cannot is named as `run` would name it.
     load(&[(file.clone(), text.clone().into_bytes())], Path::new(""))?;
@@ -121,7 +121,7 @@ pub(crate) fn init(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     let created = File::options().write(true).create_new(true).open(&arguments.file);
     let mut created = created.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => anyhow!("{file}: is there already: name another file, or remove it"),
+        ErrorKind::AlreadyExists => is_there(&arguments.file),
         ErrorKind::NotFound => {
             let folder = arguments.file.parent().unwrap_or(Path::new("."));
             anyhow!("{}: there is no such folder: create it first", folder.display())
@@ -135,12 +135,29 @@ pub(crate) fn init(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Passed)
 }
 
+/// By the name of the option: whoever gave it has written no file yet.
+fn check_options(arguments: &Arguments) -> anyhow::Result<()> {
+    DurationText::new(&arguments.duration).context("--duration")?;
+    arguments.p99_at_most.as_ref().map(DurationText::new).transpose().context("--p99-at-most")?;
+    arguments.gate.as_ref().map(RatioText::new).transpose().context("--gate")?;
+    Ok(())
+}
+
+fn check_gate(arguments: &Arguments, stores: usize) -> anyhow::Result<()> {
+    if arguments.gate.is_some() && stores < 2 {
+        bail!("--gate: compares a store with the first one: name another --engine");
+    }
+    Ok(())
+}
+
+fn is_there(file: &Path) -> anyhow::Error {
+    anyhow!("{}: is there already: name another file, or remove it", file.display())
+}
+
 fn written(arguments: &Arguments) -> anyhow::Result<String> {
     let engines = arguments.engines.iter().map(|name| engine(name)).collect::<anyhow::Result<Vec<_>>>()?;
     let family = family(&engines)?;
-    if arguments.gate.is_some() && engines.len() < 2 {
-        bail!("--gate: compares a store with the first one: name another --engine");
-    }
+    check_gate(arguments, engines.len())?;
     let mut names: Vec<String> = Vec::new();
     for engine in &engines {
         let same = names.iter().filter(|name| name.starts_with(engine.name)).count();

@@ -1,12 +1,13 @@
 //! What `storebench init` asks on a terminal where no store was named. Each answer is an option; an empty one is what stands in brackets.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
+use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use service_kit::console;
 use storebench_core::engine::ENGINES;
 
-use super::{Arguments, Asked, engine};
+use super::{Arguments, Asked, check_gate, check_options, engine, family, is_there};
 
 /// A longer answer is none.
 const ANSWER_BYTES_MAX: u64 = 1024;
@@ -18,13 +19,20 @@ pub(super) fn asked_of_user(arguments: &Arguments) -> anyhow::Result<Arguments> 
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         bail!("--engine: name the stores to compare, such as --engine redis --engine valkey; on a terminal init asks");
     }
-    let answered = asked(arguments, on_terminal)?;
-    console::tell(format_args!("the answers as options: {}", options(&answered)));
-    Ok(answered)
+    asked(arguments, on_terminal)
 }
 
-/// The same, by whoever answers a question.
+/// Tells how the same file is written without questions.
+pub(super) fn tell(answered: &Arguments) {
+    console::tell(format_args!("the answers as options: {}", options(answered)));
+}
+
+/// The same, by whoever answers a question. What is wrong is told before the next question.
 fn asked(arguments: &Arguments, mut answer: impl FnMut(&str) -> anyhow::Result<String>) -> anyhow::Result<Arguments> {
+    check_options(arguments)?;
+    if arguments.file != Path::new("-") && arguments.file.symlink_metadata().is_ok() {
+        return Err(is_there(&arguments.file));
+    }
     let mut ask = |question: &str, default: &str| -> anyhow::Result<String> {
         let said = answer(&format!("{question} [{default}]: "))?;
         Ok(if said.trim().is_empty() { default.to_owned() } else { said.trim().to_owned() })
@@ -32,17 +40,23 @@ fn asked(arguments: &Arguments, mut answer: impl FnMut(&str) -> anyhow::Result<S
     let mut arguments = arguments.clone();
     let first = ask("First store, with which the other is compared", "redis")?;
     let known = engine(&first)?;
+    family(&[known])?;
     let alike = ENGINES.iter().find(|other| other.protocol == known.protocol && other.name != known.name);
     let second = ask("Second store, or none", alike.map_or(NONE, |other| other.name))?;
     arguments.engines = vec![first];
     if !second.eq_ignore_ascii_case(NONE) {
-        engine(&second)?;
+        family(&[known, engine(&second)?])?;
         arguments.engines.push(second);
     }
+    check_gate(&arguments, arguments.engines.len())?;
     let words = ask("What is asked of them (write, read, mixed)", &names(&arguments.workloads).join(", "))?;
     let words = words.split([',', ' ']).filter(|word| !word.is_empty());
     arguments.workloads = words.map(workload).collect::<anyhow::Result<_>>()?;
+    if arguments.workloads.is_empty() {
+        bail!("--workload: nothing was named: use write, read or mixed");
+    }
     arguments.duration = ask("For how long each of these is measured in a trial", &arguments.duration)?;
+    check_options(&arguments)?;
     Ok(arguments)
 }
 
@@ -116,5 +130,20 @@ mod tests {
         assert!(said(&["reddis"]).contains("did you mean redis?"));
         assert!(said(&["redis", "valkye"]).starts_with("--engine valkye: there is no such engine: "));
         assert!(said(&["redis", "", "delete"]).starts_with("--workload delete: there is no such workload: "));
+        assert!(said(&["walsync"]).starts_with("walsync: init writes files for "));
+        assert!(said(&["redis", "etcd"]).contains("no workload that init knows loads all of them"));
+        assert!(said(&["redis", "", ","]).starts_with("--workload: nothing was named"));
+        assert!(said(&["redis", "", "", "5 apples"]).starts_with("--duration"));
+    }
+
+    #[test]
+    fn options_that_are_wrong_are_told_before_they_are_asked_about() {
+        let said = |words: &[&str], answers: &[&str]| answered(words, answers).unwrap_err().to_string();
+        assert!(said(&["--gate", "much"], &[]).starts_with("--gate"));
+        assert!(said(&["--gate", "95%"], &["redis", "none"]).starts_with("--gate: compares "));
+        let folder = harness::folder();
+        let file = folder.path().join("run.yaml");
+        std::fs::write(&file, "").unwrap();
+        assert!(said(&[file.to_str().unwrap()], &[]).contains("is there already"));
     }
 }
