@@ -225,7 +225,7 @@ fn a_field_is_explained_without_a_cluster() {
 
 /// Two services in files of their own, and a run in a third: each line names the file in which its object is written.
 #[test]
-fn a_line_of_validate_names_the_file_of_its_object() {
+fn an_object_has_one_line_of_validate_which_names_its_file() {
     let world = World::new();
     let folder = world.data().with_file_name("files");
     std::fs::create_dir(&folder).unwrap();
@@ -243,6 +243,6 @@ fn a_line_of_validate_names_the_file_of_its_object() {
     ] {
         let lines: Vec<&str> = said.stdout.lines().filter(|line| line.contains(&format!("{object}: "))).collect();
         let place = format!("{}: {object}: ", folder.join(file).display());
-        assert!(!lines.is_empty() && lines.iter().all(|line| line.starts_with(&place)), "{lines:?}");
+        assert!(lines.len() == 1 && lines[0].starts_with(&place), "{lines:?}");
     }
 }

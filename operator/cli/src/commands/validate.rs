@@ -229,7 +229,9 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
             }
         }
     }
-    for plane in &input.control_planes {
+    // What a file shares with others of its directory is shown by itself.
+    let is_own = |kind: &str, name: &str| scope.is_own(&file_of(&format!("{kind}/{name}")));
+    for plane in input.control_planes.iter().filter(|plane| is_own("ControlPlane", &plane.name)) {
         console::print(format!(
             "{}: valid: Kubernetes {} on {}, {}\n",
             place(&format!("ControlPlane/{}", plane.name)),
@@ -238,16 +240,13 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
             count(plane.nodes as usize, "node")
         ))?;
     }
-    for workload in &input.workloads {
+    for workload in input.workloads.iter().filter(|workload| is_own("WorkloadTemplate", &workload.name)) {
         let family = workload.family().field();
         let connections = count(workload.load.connections as usize, "connection");
         let place = place(&format!("WorkloadTemplate/{}", workload.name));
         console::print(format!("{place}: valid: {family} on {connections}\n"))?;
     }
-    // What a file shares with others of its directory is shown by itself.
-    let own = input.services.iter().filter(|_| scope.own == scope.files.len());
-    let own: Vec<_> = if input.runs.is_empty() { own.collect() } else { input.services.iter().collect() };
-    for service in own {
+    for service in input.services.iter().filter(|service| is_own("StorageService", &service.name)) {
         let stated = match Target::of(service.clone()) {
             Target::External(store) => {
                 format!(
