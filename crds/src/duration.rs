@@ -57,14 +57,20 @@ impl DurationText {
 fn parse(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|character: char| !character.is_ascii_digit())?);
     let number: u64 = if number.len() <= 6 { number.parse().ok()? } else { return None };
-    let millis = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    Some(Duration::from_millis(number * millis))
+    let micros = micros_of(unit).filter(|micros| *micros >= 1_000)?;
+    Some(Duration::from_micros(number * micros))
+}
+
+/// Microseconds of one of a unit.
+pub(crate) fn micros_of(unit: &str) -> Option<u64> {
+    match unit {
+        "us" => Some(1),
+        "ms" => Some(1_000),
+        "s" => Some(1_000_000),
+        "m" => Some(60_000_000),
+        "h" => Some(3_600_000_000),
+        _ => None,
+    }
 }
 
 impl TryFrom<String> for DurationText {

@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::duration::micros_of;
+
 /// The pattern that a bound must match where it is a text, as it stands in the schema: at most three digits behind the point.
 pub const PATTERN: &str = r"^[0-9]{1,6}(\.[0-9]{1,3})?(us|ms|s|m|h)$";
 /// How bounds are written.
@@ -66,15 +68,8 @@ fn parse(text: &str) -> Option<u64> {
     }
     // Nine digits at most.
     let thousandths: u64 = format!("{whole}{decimals:0<3}").parse().ok()?;
-    let nanos_of_each: u64 = match unit {
-        "us" => 1,
-        "ms" => 1_000,
-        "s" => 1_000_000,
-        "m" => 60_000_000,
-        "h" => 3_600_000_000,
-        _ => return None,
-    };
-    thousandths.checked_mul(nanos_of_each)
+    // A thousandth of a microsecond is a nanosecond.
+    thousandths.checked_mul(micros_of(unit)?)
 }
 
 impl TryFrom<Written> for GateValue {

@@ -261,20 +261,18 @@ fn missed_by_nothing(gate: &Value, timeout: &DurationText) -> Option<Senseless> 
     let value: GateValue = serde_json::from_value(gate[field].clone()).ok()?;
     let value = metric.unit.whole(&value)?;
     if is_least {
-        let text = || format!("is 0, so that no run could miss it: write what {metric:?} must come to at least");
-        return (value == 0).then(|| (field, text()));
+        let text = format!("is 0, so that no run could miss it: write what {metric:?} must come to at least");
+        return (value == 0).then_some((field, text));
     }
     // What is a time and none of these adds up over processors.
     let is_within_a_trial = matches!(metric.source, Source::Latency(_) | Source::Durations(..));
     let (nanos_of_one, unit) = metric.unit.of_time().filter(|_| is_within_a_trial)?;
     let is_longer = u128::from(value) * u128::from(nanos_of_one) >= timeout.duration().as_nanos();
-    let text = || {
-        let (timeout, example) = (timeout.as_str(), gate_value::EXAMPLE);
-        format!(
-            "is no less than trials.timeout, {timeout}, so that no run could miss it: {metric:?} is in {unit}; write it like {example}"
-        )
-    };
-    is_longer.then(|| (field, text()))
+    let (timeout, example) = (timeout.as_str(), gate_value::EXAMPLE);
+    let text = format!(
+        "is no less than trials.timeout, {timeout}, so that no run could miss it: {metric:?} is in {unit}; write it like {example}"
+    );
+    is_longer.then_some((field, text))
 }
 
 /// Fewer trials at most than at least, where one of both is the default.

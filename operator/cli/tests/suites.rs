@@ -223,7 +223,7 @@ fn a_field_is_explained_without_a_cluster() {
         .error(&["BenchmarkRun.spec has no field `trails`: did you mean trials? Else its fields are allowUnequal"]);
 }
 
-/// Two services in files of their own, and a run in a third: each line names the file in which its object is written.
+/// Two services in files of their own, and a suite in a third: each line names the file in which its object is written.
 #[test]
 fn an_object_has_one_line_of_validate_which_names_its_file() {
     let world = World::new();

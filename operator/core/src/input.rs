@@ -1,5 +1,6 @@
 //! From named bytes to runs that can be planned: every check that needs no cluster, in one call.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,8 @@ pub struct Input {
     pub baselines: Vec<(String, String)>,
     /// Names of the schedules, in the order written. What one makes is among the runs, or is a suite, under the schedule's name.
     pub schedules: Vec<String>,
+    /// Of each object that is written, as `KIND/NAME`, the file that it stands in. What a suite or a schedule makes is written nowhere.
+    pub files: BTreeMap<String, String>,
 }
 
 /// Which of the runs are a suite's.
@@ -145,6 +148,9 @@ pub fn load(files: &[(String, Vec<u8>)], current: &Path) -> Result<Input, InputE
             }
         }
     }
+    input.files.extend(
+        objects.iter().map(|(file, object)| (format!("{}/{}", object.kind(), object.name()), file.to_string())),
+    );
     input.workloads.extend(objects.iter().filter_map(|(_, object)| match object {
         Object::WorkloadTemplate(template) => Some(template.spec.named(object.name())),
         _ => None,

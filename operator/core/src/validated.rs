@@ -94,15 +94,18 @@ impl ValidatedRun {
     pub fn how_long(&self) -> Option<String> {
         let (timed, others): (Vec<&Workload>, Vec<&Workload>) =
             self.spec.workloads.iter().partition(|one| one.load.duration.is_some());
-        let once = |of_load: fn(&Load) -> Duration| {
-            timed.iter().fold(Duration::ZERO, |sum, workload| sum.saturating_add(of_load(&workload.load)))
+        let once = |doublings: u32| {
+            let loads = timed.iter().map(|workload| with_search(&workload.load, doublings));
+            loads.fold(Duration::ZERO, Duration::saturating_add)
         };
-        if once(longest).is_zero() {
+        // At best the first rate of a search holds and the next misses.
+        let (shortest, longest) = (once(1), once(DOUBLINGS_TOLD));
+        if longest.is_zero() {
             return None;
         }
         let in_all =
             |once: Duration, trials: u32| in_words(once.saturating_mul(trials).saturating_mul(self.arms.len() as u32));
-        let (least, most) = (in_all(once(shortest), self.spec.trials.min), in_all(once(longest), self.spec.trials.max));
+        let (least, most) = (in_all(shortest, self.spec.trials.min), in_all(longest, self.spec.trials.max));
         let so_long = if least == most { least } else { format!("{least} to {most}") };
         let searched = timed.iter().filter(|workload| workload.load.highest_rate.is_some());
         let searched: Vec<&str> = searched.map(|workload| workload.name.as_str()).collect();
@@ -128,16 +131,7 @@ impl ValidatedRun {
 /// A highest rate that is farther than so many doublings from where the search begins is looked for longer than was told.
 const DOUBLINGS_TOLD: u32 = 7;
 
-/// For how long a load that ends by time loads a store once, with its search, if its first rate holds and the next misses.
-fn shortest(load: &Load) -> Duration {
-    with_search(load, 1)
-}
-
-/// The same where the search doubles its rate as often as is told.
-fn longest(load: &Load) -> Duration {
-    with_search(load, DOUBLINGS_TOLD)
-}
-
+/// For how long a load that ends by time loads a store once, with its search, if it has one, which doubles its rate so often.
 /// Each rate is warmed up at and tried: the first, one for each doubling, those that halve what is left of the last doubling, and the one that missed
 /// once more. What was found has warmed up then.
 fn with_search(load: &Load, doublings: u32) -> Duration {

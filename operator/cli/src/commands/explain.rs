@@ -57,9 +57,11 @@ fn explained(field: &str) -> anyhow::Result<String> {
         schema = found.clone();
     }
     let mut text = format!("{kind}{path} <{}>{}\n", type_of(&schema), if is_required { ", required" } else { "" });
-    let metrics = metrics(&schema);
-    // What each of them is says more than a line of names.
-    for line in facts(&schema).into_iter().skip(usize::from(!metrics.is_empty())) {
+    let words = words(&schema);
+    let metrics: Vec<Metric> = words.iter().copied().filter_map(Metric::named).collect();
+    // What each metric is says more than a line of names.
+    let one_of = one_of(&words).filter(|_| metrics.is_empty());
+    for line in one_of.into_iter().chain(facts(&schema)) {
         writeln!(text, "  {line}")?;
     }
     paragraph(&mut text, "", schema["description"].as_str().unwrap_or_default());
@@ -130,18 +132,19 @@ fn type_of(schema: &Value) -> String {
     }
 }
 
-/// The metrics to choose from, where a value is the name of one.
-fn metrics(schema: &Value) -> Vec<Metric> {
-    let names = schema["enum"].as_array().into_iter().flatten();
-    names.filter_map(|name| Metric::named(name.as_str()?)).collect()
+/// The words to choose from, where a value, or each of a list, is one of some.
+fn words(schema: &Value) -> Vec<&str> {
+    let words = schema["enum"].as_array().or_else(|| inside(schema)["enum"].as_array());
+    words.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// What a value may be, one fact to a line; first the words to choose from, where there are such.
+fn one_of(words: &[&str]) -> Option<String> {
+    (!words.is_empty()).then(|| format!("one of {}", words.join(", ")))
+}
+
+/// What a value may be besides one of some words, one fact to a line.
 fn facts(schema: &Value) -> Vec<String> {
     let mut facts = Vec::new();
-    if let Some(values) = schema["enum"].as_array().or_else(|| inside(schema)["enum"].as_array()) {
-        facts.push(format!("one of {}", values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")));
-    }
     let number = |value: &Value| value.as_f64().map(|number| format!("{number:.0}"));
     let mut between = |least: &str, most: &str, of: &str| match (number(&schema[least]), number(&schema[most])) {
         (Some(least), Some(most)) => facts.push(format!("{least} to {most}{of}")),
@@ -176,11 +179,12 @@ const WORDS_MAX: usize = 12;
 
 /// What a field may be, for a list of fields: what fits there.
 fn in_short(place: &str, schema: &Value) -> Vec<String> {
-    let mut facts = facts(schema);
-    let words = schema["enum"].as_array().or_else(|| inside(schema)["enum"].as_array()).map_or(0, Vec::len);
-    if words > WORDS_MAX {
-        facts[0] = format!("one of {words}, which storebench explain {place} lists");
-    }
+    let words = words(schema);
+    let one_of = match words.len() > WORDS_MAX {
+        true => Some(format!("one of {}, which storebench explain {place} lists", words.len())),
+        false => one_of(&words),
+    };
+    let mut facts: Vec<String> = one_of.into_iter().chain(facts(schema)).collect();
     if !matches!(schema["type"].as_str(), Some("object" | "array")) {
         facts.extend(messages(schema).into_iter().map(str::to_owned));
     }

@@ -285,9 +285,13 @@ mod tests {
         arguments: Arguments,
     }
 
+    /// What was typed behind `init`.
+    pub(super) fn typed(words: &[&str]) -> Arguments {
+        Cli::try_parse_from([&["init"][..], words].concat()).unwrap().arguments
+    }
+
     fn text(words: &[&str]) -> anyhow::Result<String> {
-        let words = std::iter::once("init").chain(words.iter().copied());
-        written(&Cli::try_parse_from(words).unwrap().arguments)
+        written(&typed(words))
     }
 
     /// Every engine that is loaded by keys and values can be begun with, alone and beside one of its kind.
@@ -335,8 +339,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let words = ["init", "-", "-e", "redis", "--p99-at-most", "soon"];
-        let said = format!("{:#}", init(&Cli::try_parse_from(words).unwrap().arguments).unwrap_err());
+        let said = format!("{:#}", init(&typed(&["-", "-e", "redis", "--p99-at-most", "soon"])).unwrap_err());
         assert!(said.starts_with("--p99-at-most: "), "{said}");
     }
 
@@ -353,8 +356,7 @@ mod tests {
     fn a_folder_that_is_not_there_is_named() {
         let folder = harness::folder();
         let file = folder.path().join("none/run.yaml");
-        let words = ["init", file.to_str().unwrap(), "-e", "etcd"];
-        let said = init(&Cli::try_parse_from(words).unwrap().arguments).unwrap_err().to_string();
+        let said = init(&typed(&[file.to_str().unwrap(), "-e", "etcd"])).unwrap_err().to_string();
         assert!(said.ends_with("/none: there is no such folder: create it first"), "{said}");
     }
 

@@ -1,6 +1,5 @@
 //! `storebench validate FILE…`: every check that needs no cluster, starting nothing. All mistakes of all files are told.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -45,17 +44,6 @@ struct Scope {
 impl Scope {
     fn is_own(&self, file: &str) -> bool {
         self.files[..self.own].iter().any(|(name, _)| name == file)
-    }
-
-    /// Of each object that is written, as `KIND/NAME`, the file that it stands in.
-    fn files_of_objects(&self) -> BTreeMap<String, String> {
-        let mut found = BTreeMap::new();
-        for (file, bytes) in &self.files {
-            for object in parse(file, bytes).objects {
-                found.insert(format!("{}/{}", object.kind(), object.name()), file.clone());
-            }
-        }
-        found
     }
 }
 
@@ -140,9 +128,8 @@ fn yaml_files(directory: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
 fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputError>> {
     let mut mistakes = Vec::new();
     let file = scope.files.first().map(|(name, _)| name.clone()).unwrap_or_default();
-    let files = scope.files_of_objects();
-    // What a suite or a schedule makes is written nowhere: it is of the scope's own file.
-    let file_of = |object: &str| files.get(object).unwrap_or(&file).clone();
+    // What a suite or a schedule makes is of the scope's own file.
+    let file_of = |object: &str| input.files.get(object).unwrap_or(&file).clone();
     let mistake = |field: String, problem: String| {
         let file = file_of(field.split(' ').next().unwrap_or_default());
         InputError { file, field, problem }

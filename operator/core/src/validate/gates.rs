@@ -31,13 +31,12 @@ pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), S
         ));
     }
     let needed = gate.metric.requests_min();
-    let requests = |workload: &&Workload| Some((workload.name.clone(), requests_of_a_trial(workload)?));
-    let mut known = spec.workloads.iter().filter(is_judged).filter_map(|workload| requests(&workload));
-    if let Some((name, (requests, said_by))) = known.find(|(_, (requests, _))| *requests < needed) {
+    let mut known = spec.workloads.iter().filter(is_judged).filter_map(|one| Some((one, requests_at_most(one)?)));
+    if let Some((workload, (requests, said_by))) = known.find(|(_, (requests, _))| *requests < needed) {
         return Err(format!(
-            "{:?} takes {needed} requests in a trial, and {name} has {requests} by {said_by}: let it have {needed} or more, or name \
+            "{:?} takes {needed} requests in a trial, and {} has {requests} by {said_by}: let it have {needed} or more, or name \
              another metric",
-            gate.metric
+            gate.metric, workload.name
         ));
     }
     let Some(family) = gate.metric.family() else { return Ok(()) };
@@ -53,7 +52,7 @@ pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), S
 }
 
 /// How many requests a trial measures at most, and which fields say so, where they do. Of what is delivered, such as events, one request may cause many.
-fn requests_of_a_trial(workload: &Workload) -> Option<(u64, &'static str)> {
+fn requests_at_most(workload: &Workload) -> Option<(u64, &'static str)> {
     let is_answered = match &workload.parameters {
         Parameters::Redis(_) => true,
         Parameters::Etcd(parameters) => match parameters.operation {

@@ -91,20 +91,12 @@ fn on_terminal(question: &str) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
+    use super::super::tests::typed;
     use super::*;
 
-    #[derive(clap::Parser)]
-    struct Cli {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
-
     fn answered(words: &[&str], answers: &[&str]) -> anyhow::Result<(Vec<String>, String)> {
-        let arguments = Cli::try_parse_from([&["init"][..], words].concat()).unwrap().arguments;
         let (mut questions, mut answers) = (Vec::new(), answers.iter());
-        let answered = asked(&arguments, |question| {
+        let answered = asked(&typed(words), |question| {
             questions.push(question.to_owned());
             Ok(format!("{}\n", answers.next().unwrap()))
         })?;
