@@ -119,6 +119,12 @@ impl WorkloadMeasurement {
         }
     }
 
+    /// How many durations of a measure there are. Of a histogram that cannot be read there are none.
+    pub fn number_of(&self, Durations(measure): Durations) -> Option<u64> {
+        let Reading::Durations(distribution) = self.measures.get(measure)? else { return None };
+        Some(distribution.decode().map_or(0, |histogram| histogram.len()))
+    }
+
     /// What processes other than store, control plane and loader used of the machine, thousandths of a core; `None` where the driver
     /// does not know. Without a census it is what the machine did less what these three did, the kernel's work for the store included.
     pub fn foreign(&self) -> Option<u64> {

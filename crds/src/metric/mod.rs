@@ -94,6 +94,21 @@ impl Metric {
         if let Source::Latency(statistic) = self.source { statistic.durations_min() } else { 0 }
     }
 
+    /// The same of all durations: requests' latencies, and what a load measures besides. 0: it is no statistic of them.
+    pub fn durations_min(self) -> u64 {
+        let (Source::Latency(statistic) | Source::Durations(_, statistic)) = self.source else { return 0 };
+        statistic.durations_min()
+    }
+
+    /// Of how many durations a trial's value is a statistic; `None` where it is none, or they were not measured.
+    pub fn durations(self, measured: &WorkloadMeasurement) -> Option<u64> {
+        match self.source {
+            Source::Latency(_) => Some(measured.summary.operations),
+            Source::Durations(durations, _) => measured.number_of(durations),
+            Source::Computed(_) | Source::Total(..) | Source::Largest(_) | Source::Measures(..) => None,
+        }
+    }
+
     /// The value of one trial, in the metric's unit; `None` where it was not measured.
     pub fn value(self, measured: &WorkloadMeasurement) -> Option<f64> {
         match self.source {

@@ -15,8 +15,7 @@ use storebench_crds::status::{Comparison, GateOutcome, GateResult, Verdict};
 use super::Valid;
 use super::compare::{NoRatio, baseline, own_as_one_of, own_interval, ratio_as_one_of, why_no_ratio};
 use super::limit as loader_limit;
-use super::metric::requests_of_a_trial;
-use super::summary::measurements;
+use super::summary::withheld;
 use crate::statistics::Interval;
 use crate::units;
 
@@ -112,19 +111,11 @@ fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: 
     }
 }
 
-/// Which arm had too few requests for the percentile that a gate is on, so that reports leave it out; `None`: none had.
+/// Why the percentile that a gate is on is not told, so that reports leave it out; `None`: it is, or the gate is on something else.
 fn too_few_requests(valid: &Valid, gate: &Gate, workload: &str) -> Option<String> {
     let is_ratio = gate.bound().is_some_and(Bound::is_ratio);
     let baseline = baseline(valid.record).filter(|_| is_ratio).map(|baseline| baseline.name.as_str());
-    let (needed, words) = (gate.metric.requests_min(), gate.metric.words);
-    std::iter::once(gate.arm.as_str()).chain(baseline).find_map(|arm| {
-        let trials = measurements(valid, arm, workload);
-        let requests = requests_of_a_trial(trials.iter().copied());
-        (!trials.is_empty() && requests < needed).then(|| {
-            let (requests, needed) = (units::count(requests), units::count(needed));
-            format!("{requests} requests of {arm} in a trial, and {words} takes {needed}")
-        })
-    })
+    std::iter::once(gate.arm.as_str()).chain(baseline).find_map(|arm| withheld(valid, arm, workload, gate.metric))
 }
 
 /// What would decide a gate whose interval was too wide: an interval narrows with the square root of the number of trials.

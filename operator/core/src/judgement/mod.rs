@@ -142,7 +142,8 @@ pub fn worth_measuring(record: &RunRecord) -> Vec<&str> {
     if lacking(record).is_some() { Vec::new() } else { available(record) }
 }
 
-/// A metric of an arm in every counted trial, in order, in the metric's unit; `None` where any of them lacks it, or has zero, which has no ratio.
+/// A metric of an arm in every counted trial, in order, in the metric's unit; `None` where any of them lacks it, or has zero, which has no ratio,
+/// and of a percentile of too few.
 pub(crate) fn paired_values(
     record: &RunRecord,
     arm: &str,
@@ -150,6 +151,9 @@ pub(crate) fn paired_values(
     metric: storebench_crds::Metric,
 ) -> Option<Vec<f64>> {
     let valid = Valid::of(record);
+    if summary::withheld(&valid, arm, workload, metric).is_some() {
+        return None;
+    }
     let of = |trial| metric::value(trial, workload, metric).filter(|value| *value > 0.0);
     valid.trials(arm).into_iter().map(of).collect()
 }
@@ -172,8 +176,13 @@ pub(crate) fn counted_trials(record: &RunRecord, arm: &str) -> usize {
 /// Judges a record.
 pub fn judge(record: &RunRecord) -> Judgement {
     let valid = Valid::of(record);
-    let comparisons = compare::comparisons(&valid);
+    let mut comparisons = compare::comparisons(&valid);
+    // A gate that is missed stays missed where the store was so slow that it had few requests.
     let gates = gate::decide(&valid, &comparisons);
+    comparisons.retain(|one| {
+        let is_told = |arm: &str| summary::withheld(&valid, arm, &one.workload, one.metric).is_none();
+        is_told(&one.arm) && is_told(&one.baseline)
+    });
     let (verdict, message) = verdict::decide(&valid, &comparisons, &gates);
     Judgement {
         verdict,

@@ -17,6 +17,7 @@ use crate::record::{
     ArmRecord, ControlPlaneUsage, FailureCause, RunRecord, TrialFailure, TrialRecord, Usage, WorkloadMeasurement,
 };
 use crate::statistics::median_of_whole as median;
+use crate::units;
 
 /// Processes that are neither store nor loader and used more of the machine than this, thousandths of a core, deserve a
 /// word: they took it from both arms, but not in equal parts.
@@ -63,7 +64,8 @@ pub(super) fn results(valid: &Valid) -> Vec<WorkloadResult> {
                 measures: Vec::new(),
             };
             for metric in Metric::all() {
-                if let Some(value) = over_trials(metric, &measurements) {
+                let value = over_trials(metric, &measurements);
+                if let Some(value) = value.filter(|_| withheld(valid, arm, &workload.name, metric).is_none()) {
                     result.put(metric, value);
                 }
             }
@@ -76,6 +78,23 @@ pub(super) fn results(valid: &Valid) -> Vec<WorkloadResult> {
 pub(super) fn measurements<'a>(valid: &Valid<'a>, arm: &str, workload: &str) -> Vec<&'a WorkloadMeasurement> {
     let of_trial = |trial: &'a TrialRecord| trial.workloads.iter().find(|one| one.summary.name == workload);
     valid.trials(arm).into_iter().filter_map(of_trial).collect()
+}
+
+/// Why a percentile of an arm is not told: it is of so few requests, or lags, that it is the largest of them under another name. `None`: it is
+/// told, or no percentile, or was not measured.
+pub(super) fn withheld(valid: &Valid, arm: &str, workload: &str, metric: Metric) -> Option<String> {
+    let needed = metric.durations_min();
+    if needed <= 1 {
+        return None;
+    }
+    let trials = measurements(valid, arm, workload);
+    let durations: Vec<u64> = trials.iter().map(|trial| metric.durations(trial)).collect::<Option<_>>()?;
+    let found = median(durations);
+    (!trials.is_empty() && found < needed).then(|| {
+        let what = if metric.requests_min() > 0 { "requests" } else { "durations" };
+        let (found, needed) = (units::count(found), units::count(needed));
+        format!("{found} {what} of {arm} in a trial, and {} takes {needed}", metric.words)
+    })
 }
 
 pub(super) fn points(valid: &Valid) -> Vec<TrialPoint> {

@@ -1,10 +1,14 @@
 //! What decides nothing, and is not told as if it had.
 
 use storebench_crds::Metric;
+use storebench_crds::job::latency_histogram;
+use storebench_crds::measure::{Distribution, Reading};
 use storebench_crds::status::{GateOutcome, Verdict};
+use storebench_crds::workload::etcd::PUT_LATENCY;
 
 use super::{record, throughput_gate};
-use crate::judgement::judge;
+use crate::judgement::{judge, paired_values};
+use crate::record::RunRecord;
 
 #[test]
 fn a_gate_that_only_warns_is_not_called_met() {
@@ -59,6 +63,45 @@ fn a_gate_on_a_percentile_of_too_few_requests_is_not_met() {
             assert!(judgement.message.contains(&said), "{}", judgement.message);
             record.spec.gates[0].metric = Metric::named("LatencyP95Micros").unwrap();
             assert_eq!(judge(&record).gates[0].outcome, GateOutcome::Met, "p95 takes 20");
+        }
+    }
+}
+
+/// Neither beside another arm nor beside an earlier run: whatever is compared there decides something.
+#[test]
+fn a_percentile_of_too_few_requests_is_not_compared() {
+    let [p95, p99] = ["LatencyP95Micros", "LatencyP99Micros"].map(|name| Metric::named(name).unwrap());
+    for few in ["new", "old"] {
+        let mut record = record(1.0, serde_json::json!([]));
+        let is_compared = |record: &RunRecord, metric| judge(record).comparisons.iter().any(|one| one.metric == metric);
+        assert!(is_compared(&record, p99) && paired_values(&record, few, "put", p99).is_some());
+        let trials = record.trials.iter_mut().filter(|trial| trial.arm == few);
+        trials.flat_map(|trial| &mut trial.workloads).for_each(|measured| measured.summary.operations = 60);
+        assert!(is_compared(&record, p95) && !is_compared(&record, p99), "{few}");
+        assert!(paired_values(&record, few, "put", p95).is_some() && paired_values(&record, few, "put", p99).is_none());
+    }
+}
+
+/// Lags, acknowledgements and the like come in numbers of their own, whatever the number of requests.
+#[test]
+fn a_percentile_of_too_few_durations_is_not_told() {
+    let mut record = record(1.0, serde_json::json!([{ "arm": "new", "metric": "PutLatencyP99Micros", "atMost": 900 }]));
+    let p99 = Metric::named("PutLatencyP99Micros").unwrap();
+    for (durations, is_told) in [(99, false), (100, true)] {
+        for trial in &mut record.trials {
+            let mut histogram = latency_histogram();
+            histogram.record_n(500_000, durations).unwrap();
+            let reading = Reading::Durations(Distribution::of(&histogram).unwrap());
+            trial.workloads[0].measures.insert(PUT_LATENCY.0.into(), reading);
+        }
+        let judgement = judge(&record);
+        let result = judgement.results.iter().find(|result| result.arm == "new").unwrap();
+        assert_eq!(result.value(p99).is_some(), is_told, "{durations}");
+        assert_eq!(judgement.comparisons.iter().any(|one| one.metric == p99), is_told, "{durations}");
+        let (outcome, found) = (judgement.gates[0].outcome, &judgement.gates[0].found);
+        match is_told {
+            true => assert_eq!(outcome, GateOutcome::Met, "{found}"),
+            false => assert!(outcome == GateOutcome::NotJudged && found.starts_with("99 durations of new"), "{found}"),
         }
     }
 }
