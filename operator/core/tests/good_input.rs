@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 use storebench_core::input::{Input, load};
@@ -70,6 +71,34 @@ spec:
         "gate: ThroughputPerSecond of again in every workload: at least 95 % of etcd",
     ];
     assert_eq!(told, expected);
+}
+
+/// A bound of a gate took microseconds, and the target of a search for the highest rate did not.
+#[test]
+fn half_a_millisecond_is_500us_wherever_a_time_is_written() {
+    let text = "\
+apiVersion: storebench.dev/v1alpha1
+kind: StorageService
+metadata: { name: etcd }
+spec: { engine: Etcd }
+---
+apiVersion: storebench.dev/v1alpha1
+kind: BenchmarkRun
+metadata: { name: demo }
+spec:
+  arms: [{ name: etcd, serviceRef: { name: etcd } }]
+  workloads:
+  - name: put
+    etcd: { operation: Put }
+    load: { mode: OpenLoop, rate: 1000, duration: 5s, highestRate: { percentile: P99, atMost: 500us } }
+  gates: [{ arm: etcd, metric: LatencyP99Micros, atMost: 500us }]
+";
+    let input = accepted("run.yaml", text);
+    let run = &input.runs[0];
+    let target = run.spec.workloads[0].load.highest_rate.as_ref().unwrap();
+    assert_eq!(target.at_most.duration(), Duration::from_micros(500));
+    assert_eq!(target.target(), "p99 at most 500us");
+    assert_eq!(run.gates_in_words(), ["gate: LatencyP99Micros of etcd in every workload: at most 500 µs"]);
 }
 
 /// Whatever a command of the README asks for can be fetched.
