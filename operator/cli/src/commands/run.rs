@@ -10,7 +10,7 @@ use storebench_core::input::{Input, InputErrors};
 use storebench_core::judgement::{available, judge, worth_measuring};
 use storebench_core::record::{FailureCause, RunRecord};
 use storebench_core::report::Report;
-use storebench_core::validate::{ValidatedRun, too_much_for};
+use storebench_core::validate::{ValidatedRun, foregone_gates, too_much_for};
 use storebench_crds::DurationText;
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation, RETRIES_MAX};
 use storebench_crds::document::InputError;
@@ -107,6 +107,7 @@ fn run_all(
         let too_much = too_much.map(embedded::place_and_text).map(|(field, problem)| format!("{field} {problem}"));
         unranked(run)
             .iter()
+            .chain(&foregone_gates(run))
             .chain(&run.few_trials())
             .chain(&run.how_much())
             .chain(&too_much)

@@ -8,7 +8,7 @@ use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors};
 use storebench_core::record::Unavailable;
 use storebench_core::validate::{
-    STATED_BY_USER, Target, ValidatedArm, ValidatedRun, for_cluster, for_kubernetes, too_much_for,
+    STATED_BY_USER, Target, ValidatedArm, ValidatedRun, for_cluster, for_kubernetes, foregone_gates, too_much_for,
 };
 use storebench_crds::document::{InputError, Object, Role, parse, role};
 
@@ -194,7 +194,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         if let Some(much) = run.how_much() {
             console::print(format!("  {much}\n"))?;
         }
-        for line in run.gates_in_words() {
+        for line in run.gates_in_words().into_iter().chain(foregone_gates(run)) {
             console::print(format!("  {line}\n"))?;
         }
         if let Err(problem) = for_cluster(run) {
