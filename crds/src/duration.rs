@@ -1,4 +1,5 @@
-//! Durations as users write them: `500ms`, `5s`, `2m`, `1h`. One number, one unit, never a float.
+//! Durations as users write them: `500us`, `500ms`, `5s`, `2m`, `1h`. One number, one unit, never a float. Whatever is a time takes each of these
+//! units: there is one table of them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,13 +8,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// The pattern a duration must match, as it stands in the schema.
-pub const PATTERN: &str = "^[0-9]{1,6}(ms|s|m|h)$";
+pub const PATTERN: &str = "^[0-9]{1,6}(us|ms|s|m|h)$";
 /// How durations are written.
-pub const EXAMPLE: &str = "500ms, 5s, 2m or 1h";
+pub const EXAMPLE: &str = "500us, 500ms, 5s, 2m or 1h";
 /// The CEL rule of durations that may not be 0, and what is said otherwise.
 pub(crate) const LONGER_THAN_ZERO: (&str, &str) = ("!self.matches('^0+[a-z]')", "must be longer than 0");
 
-/// A duration such as `500ms`, `5s`, `2m` or `1h`, as it was written and as it is meant.
+/// A duration such as `500us`, `500ms`, `5s`, `2m` or `1h`, as it was written and as it is meant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DurationText {
@@ -57,8 +58,7 @@ impl DurationText {
 fn parse(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|character: char| !character.is_ascii_digit())?);
     let number: u64 = if number.len() <= 6 { number.parse().ok()? } else { return None };
-    let micros = micros_of(unit).filter(|micros| *micros >= 1_000)?;
-    Some(Duration::from_micros(number * micros))
+    Some(Duration::from_micros(number * micros_of(unit)?))
 }
 
 /// Microseconds of one of a unit.
@@ -112,11 +112,12 @@ mod tests {
             let duration = DurationText::new(text).unwrap().duration();
             assert_eq!(duration, Duration::from_millis(millis), "{text}");
         }
+        assert_eq!(DurationText::new("500us").unwrap().duration(), Duration::from_micros(500));
     }
 
     #[test]
     fn anything_else_is_refused_with_the_remedy() {
-        for text in ["", "5", "s", "5 s", "-5s", "1.5s", "5d", "1000000s", "5S", "1m30s"] {
+        for text in ["", "5", "s", "5 s", "-5s", "1.5s", "5d", "1000000s", "5S", "1m30s", "5ns"] {
             let error = DurationText::new(text).unwrap_err().to_string();
             assert!(error.contains("500ms"), "{error}");
         }
@@ -124,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pattern_and_parser_agree(text in "[0-9]{0,8}(ms|s|m|h|d|)") {
+        fn pattern_and_parser_agree(text in "[0-9]{0,8}(us|ms|s|m|h|d|)") {
             let pattern = regex_lite::Regex::new(PATTERN).unwrap();
             prop_assert_eq!(pattern.is_match(&text), DurationText::new(text.clone()).is_ok());
         }

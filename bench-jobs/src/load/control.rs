@@ -93,11 +93,13 @@ impl Control {
         kind: FaultKind,
         duration: Duration,
     ) -> Result<(), Failure> {
+        // Rounded up: what is shorter than a millisecond is not nothing.
+        let millis = duration.as_micros().div_ceil(1_000) as u64;
         let line = JobLine::Strike {
             workload: workload.to_owned(),
             endpoint: endpoint.to_owned(),
             kind,
-            duration_millis: duration.as_millis() as u64,
+            duration_millis: millis,
         };
         let said = self.report.line(&line);
         said.map_err(|error| self.of_driver(&format!("cannot be asked to strike a member: {error}")))?;
@@ -106,7 +108,7 @@ impl Control {
             Striker::Meters(meters) => {
                 let address = meters.addresses.get(endpoint);
                 let address = address.ok_or_else(|| self.fault(format!("no meter stands beside {endpoint}")))?;
-                let what = format!("POST {STRIKE}?kind={kind:?}&millis={}", duration.as_millis());
+                let what = format!("POST {STRIKE}?kind={kind:?}&millis={millis}");
                 meters.ask(address, what).await.map_err(|why| self.fault(why))?;
                 *meters.asked.lock().await = Some(address.clone());
                 Ok(())
@@ -255,6 +257,13 @@ mod tests {
         control.strike("w", "b:1", FaultKind::Kill, Duration::from_millis(1_500)).await.unwrap();
         assert_eq!(control.released(Duration::ZERO).await.unwrap(), Some(Duration::from_nanos(5)));
         assert_eq!(control.broken(), None);
+    }
+
+    #[tokio::test]
+    async fn a_fault_of_half_a_millisecond_is_not_cut_to_none() {
+        let control = of_meters(&["127.0.0.1:1", &meter(0, Struck::default())], TOKEN).unwrap();
+        // This meter takes 1500 ms and nothing else.
+        control.strike("w", "b:1", FaultKind::Kill, Duration::from_micros(1_499_500)).await.unwrap();
     }
 
     #[tokio::test]

@@ -9,10 +9,9 @@ use super::Problem;
 use super::structure::nearest;
 use super::text::shorten;
 use crate::benchmark_run::{BenchmarkRunSpec, Trials};
-use crate::gate_value::{self, GateValue};
-use crate::metric::Source;
+use crate::gate_value::GateValue;
 use crate::ratio::{self, RatioText, percent};
-use crate::{DurationText, Metric, line};
+use crate::{Metric, line};
 
 /// Bounds of a ratio below this are met by whatever runs, or missed; most likely somebody wrote percent. Basis points: 2 %.
 const RATIO_MIN: u32 = 200;
@@ -52,8 +51,6 @@ pub(super) fn check(path: &str, spec: &Value) -> Vec<Remark> {
     }
     found.extend(trials(path, &spec["trials"]));
     let mut found: Vec<_> = found.into_iter().map(|problem| Remark { problem, is_of_value: true }).collect();
-    let timeout = spec["trials"]["timeout"].as_str().and_then(|text| DurationText::new(text).ok());
-    let timeout = timeout.unwrap_or_else(|| Trials::default().timeout);
     for (index, gate) in items(&spec["gates"]).enumerate() {
         let path = format!("{path}.gates[{index}]");
         let mut remark = |(field, text): Senseless, is_of_value: bool| {
@@ -63,9 +60,12 @@ pub(super) fn check(path: &str, spec: &Value) -> Vec<Remark> {
             remark(senseless, true);
             continue;
         }
-        let of_others = [run.compares_nothing(gate), run.looks_the_wrong_way(gate)];
+        let wrong_way = run.looks_the_wrong_way(gate);
+        // What is the wrong bound is not wrong by how much it is, too.
+        let implausible = implausible(gate).filter(|_| wrong_way.is_none());
+        let of_others = [run.compares_nothing(gate), wrong_way];
         of_others.into_iter().flatten().for_each(|senseless| remark(senseless, false));
-        let of_values = [implausible(gate), no_metric(gate), in_other_unit(gate), missed_by_nothing(gate, &timeout)];
+        let of_values = [implausible, no_metric(gate), in_other_unit(gate)];
         of_values.into_iter().flatten().for_each(|senseless| remark(senseless, true));
     }
     found
@@ -188,9 +188,11 @@ impl<'a> Run<'a> {
             (true, false) => ("lower", "atMost"),
             (true, true) => ("lower", "ratioAtMost"),
         };
-        let text = format!(
-            "fails an arm for being too good, since {metric:?} is better when {better}: give {instead}, or both for a range"
-        );
+        let effect = match is_least && in_unit_of(metric, &gate[field]) == Some(0) {
+            true => "is 0, which no arm could miss, and",
+            false => "fails an arm for being too good, since",
+        };
+        let text = format!("{effect} {metric:?} is better when {better}: give {instead}, or both for a range");
         Some((field, text))
     }
 }
@@ -254,25 +256,10 @@ fn in_other_unit(gate: &Value) -> Option<Senseless> {
     }
 }
 
-/// A bound of a value that no run could miss, of which a trial may take so long at most.
-fn missed_by_nothing(gate: &Value, timeout: &DurationText) -> Option<Senseless> {
-    let Some((field, false, is_least)) = bound(gate) else { return None };
-    let metric = gate["metric"].as_str().and_then(Metric::named)?;
-    let value: GateValue = serde_json::from_value(gate[field].clone()).ok()?;
-    let value = metric.unit.whole(&value)?;
-    if is_least {
-        let text = format!("is 0, so that no run could miss it: write what {metric:?} must come to at least");
-        return (value == 0).then_some((field, text));
-    }
-    // What is a time and none of these adds up over processors.
-    let is_within_a_trial = matches!(metric.source, Source::Latency(_) | Source::Durations(..));
-    let (nanos_of_one, unit) = metric.unit.of_time().filter(|_| is_within_a_trial)?;
-    let is_longer = u128::from(value) * u128::from(nanos_of_one) >= timeout.duration().as_nanos();
-    let (timeout, example) = (timeout.as_str(), gate_value::EXAMPLE);
-    let text = format!(
-        "is no less than trials.timeout, {timeout}, so that no run could miss it: {metric:?} is in {unit}; write it like {example}"
-    );
-    is_longer.then_some((field, text))
+/// The number of a metric's unit that stands there, as it is or as a duration.
+fn in_unit_of(metric: Metric, bound: &Value) -> Option<u64> {
+    let bound: GateValue = serde_json::from_value(bound.clone()).ok()?;
+    metric.unit.whole(&bound)
 }
 
 /// Fewer trials at most than at least, where one of both is the default.
@@ -361,17 +348,32 @@ mod tests {
         assert_eq!(one(json!({ "atLeast": "5 apples" })), "", "the schema refuses it");
     }
 
+    /// It failed an arm for being too good, and no run could miss it.
     #[test]
-    fn a_value_that_nothing_could_miss_is_pointed_out() {
-        assert!(one(json!({ "atLeast": 0 })).contains("is 0, so that no run could miss it"));
-        assert_eq!(one(json!({ "atLeast": 1 })), "");
-        for bound in [json!(3_600_000_000_u64), json!("60m")] {
-            let said = one(json!({ "metric": "LatencyP99Micros", "atMost": bound }));
-            assert!(said.contains("trials.timeout, 10m") && said.contains("is in microseconds"), "{said}");
+    fn a_bound_that_looks_the_wrong_way_has_one_remark_whatever_it_is() {
+        let latency = |bound: Value| {
+            let mut gate = bound;
+            gate["metric"] = "LatencyP99Micros".into();
+            one(gate)
+        };
+        for bound in [json!({ "atLeast": 0 }), json!({ "atLeast": "0ms" })] {
+            assert_eq!(
+                latency(bound),
+                "spec.gates[0].atLeast: is 0, which no arm could miss, and LatencyP99Micros is better when lower: give atMost, or both \
+                 for a range"
+            );
         }
-        assert_eq!(one(json!({ "metric": "LatencyP99Micros", "atMost": "599s" })), "");
-        assert_eq!(one(json!({ "metric": "CpuNanosPerOperation", "atMost": "60m" })), "");
-        assert_eq!(one(json!({ "metric": "RowsLost", "atMost": 0 })), "");
+        let said = latency(json!({ "ratioAtLeast": "1%" }));
+        assert!(said.contains("give ratioAtMost") && !said.contains("; "), "{said}");
+    }
+
+    /// An earlier storebench took it: whoever shows what runs are worth says so, and no run that has begun is refused.
+    #[test]
+    fn a_value_that_nothing_could_miss_or_meet_is_no_mistake() {
+        assert_eq!(one(json!({ "atLeast": 0 })), "");
+        for bound in [json!(0), json!("0ms"), json!(3_600_000_000_u64), json!("60m")] {
+            assert_eq!(one(json!({ "metric": "LatencyP99Micros", "atMost": bound })), "");
+        }
     }
 
     #[test]

@@ -75,7 +75,8 @@ fn check_value(path: &str, schema: &Value, value: &Value) -> Result<(), Problem>
         Some("string") => match value {
             Value::String(text) => check_string(path, schema, text),
             Value::Number(_) if schema["pattern"] == crate::duration::PATTERN => {
-                problem(format!("must be a duration, not {}: add a unit, as in 5s", describe(value)))
+                let like = schema["example"].as_str().unwrap_or("5s");
+                problem(format!("must be a duration, not {}: add a unit, as in {like}", describe(value)))
             }
             Value::Number(number) if schema["pattern"] == crate::ratio::PATTERN => {
                 // 0.95 is a factor, 95 were percent, 9500 basis points.

@@ -56,7 +56,7 @@ enum Command {
         #[arg(value_name = "FILE|DIRECTORY", required = true)]
         files: Vec<PathBuf>,
         /// Refuse, too, what cannot be run on this machine as it is: a store or version that is not installed, what an embedded run cannot
-        /// honour. Without it that is told, and is no mistake
+        /// honour. Without it that is told, and is no mistake. Endpoints of external stores are dialled with it alone
         #[arg(long)]
         here: bool,
     },

@@ -9,7 +9,7 @@ mod finished;
 mod world;
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -111,6 +111,40 @@ fn a_redis_over_tls_is_measured_and_what_nobody_can_know_of_it_is_absent() {
     let kept = Finished::of(kept.unwrap());
     assert_eq!(kept.code, Some(0), "{}", kept.stderr);
     assert!(kept.stdout.contains("StorageService/mine: valid"), "{}", kept.stdout);
+}
+
+/// All was well on this machine, it said, while nothing answered there.
+#[test]
+fn an_endpoint_at_which_nothing_answers_is_refused_here_and_dialled_nowhere_else() {
+    let world = World::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let text = file(port, "allowData: true");
+    let run = world.write("run.yaml", &text);
+    let (service, _) = text.split_once("---\n").unwrap();
+    let alone = world.write("service.yaml", service);
+    let validate = |path: &Path, more: &[&str]| {
+        Finished::of(world.storebench().arg("validate").arg(path).args(more).output().unwrap())
+    };
+    assert_eq!(validate(&run, &[]).code, Some(0));
+    assert!(listener.accept().is_err(), "nobody was to dial it");
+    let answered = validate(&run, &["--here"]);
+    assert_eq!(answered.code, Some(0), "{}", answered.stderr);
+    assert!(answered.stdout.contains("StorageService/mine: valid"), "{}", answered.stdout);
+    assert!(listener.accept().is_ok(), "it was dialled");
+    drop(listener);
+    let expected = format!(
+        "StorageService/mine spec.external.endpoints[0]: nothing answers at localhost:{port}: start it, or mend spec.external.endpoints"
+    );
+    for path in [&run, &alone] {
+        let silent = validate(path, &["--here"]);
+        assert_eq!(silent.code, Some(1), "{}", silent.stdout);
+        assert_eq!(silent.stderr.matches(&expected).count(), 1, "{}", silent.stderr);
+        assert!(silent.stdout.contains("StorageService/mine: refused on this machine"), "{}", silent.stdout);
+        assert!(!silent.stdout.contains(": valid"), "{}", silent.stdout);
+        assert_eq!(validate(path, &[]).code, Some(0));
+    }
 }
 
 /// A program of this name that takes a processor, and is nobody's of storebench; killed when dropped.

@@ -102,6 +102,19 @@ fn a_directory_with_an_unfinished_run_alone_is_not_called_empty() {
     }
 }
 
+/// A kept run.yaml is to run again as it stands, and was refused since there is this remark.
+#[test]
+fn a_gate_that_no_run_could_miss_is_told_by_validate_and_is_no_mistake() {
+    let world = World::new();
+    let workload = "  - { name: set, redis: { command: Set }, load: { connections: 2, total: 50 } }";
+    let gate = "  gates: [{ arm: redis, metric: ThroughputPerSecond, atLeast: 0 }]\n";
+    let file = world.write("kept.yaml", &(two_arms("kept", workload) + gate));
+    let told = Finished::of(world.storebench().arg("validate").arg(file).output().unwrap());
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    let remark = "\n  spec.gates[0].atLeast: is 0, so that no run could miss it: write what ThroughputPerSecond must come to at least\n";
+    assert!(told.stdout.contains(remark), "{}", told.stdout);
+}
+
 #[test]
 fn whoever_asks_for_too_few_trials_to_compare_anything_is_told_before_they_run() {
     let world = World::new();

@@ -77,7 +77,7 @@ fn each_rate_of_a_search_has_a_line_where_there_is_no_bar() {
 #[test]
 fn help_fits_a_narrow_terminal() {
     let world = World::new();
-    for command in ["run", "validate", "report", "compare", "history", "init", "explain"] {
+    for command in ["run", "validate", "report", "compare", "history", "export", "wait", "init", "explain"] {
         let help = world.storebench().args([command, "--help"]).env("COLUMNS", "60").output().unwrap();
         let help = Finished::of(help).stdout;
         let too_long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 60).collect();

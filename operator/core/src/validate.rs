@@ -26,6 +26,7 @@ pub use crate::validated::{
     ValidatedService,
 };
 pub use drivers::{for_cluster, for_embedded, for_kubernetes, of_workload, too_much_for};
+pub use gates::foregone_gates;
 
 /// A problem with an object that fits its schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

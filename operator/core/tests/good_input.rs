@@ -1,14 +1,18 @@
 //! What is right is accepted: every field that a user may write is written in a file of `good_input/`, so that a rule
 //! which is too strict shows. `testing/api-rules` asks Kubernetes' own library about the same files.
+//!
+//! What is accepted with a remark, because an earlier storebench took it without one, is in `remarks/`. The first line of a file says which is
+//! expected: `# storebench: FIELD | REMARK`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test: a file that does not read, or is refused, is a failure")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 use storebench_core::input::{Input, load};
-use storebench_core::validate::{ValidatedRun, for_cluster};
+use storebench_core::validate::{ValidatedRun, for_cluster, foregone_gates};
 use storebench_crds::document::KINDS;
 use storebench_crds::workload::Parameters;
 use storebench_crds::{Durability, Isolation, LoadMode, schema};
@@ -70,6 +74,67 @@ spec:
         "gate: ThroughputPerSecond of again in every workload: at least 95 % of etcd",
     ];
     assert_eq!(told, expected);
+}
+
+/// These gates were refused, and with them a kept run.yaml, a run that was to go on by `--resume` and one that was under way in a cluster.
+#[test]
+fn a_gate_that_no_run_could_miss_or_meet_is_told_once_and_refuses_no_run() {
+    let files = files("tests/remarks");
+    assert!(files.len() >= 7, "only {} files: were they moved?", files.len());
+    for (name, text) in files {
+        let expected = text.lines().next().and_then(|line| line.strip_prefix("# storebench: ")?.split_once(" | "));
+        let (field, remark) = expected.unwrap_or_else(|| panic!("{name}: no `# storebench: FIELD | REMARK`"));
+        let told = foregone_gates(&accepted(&name, &text).runs[0]);
+        let [told] = told.as_slice() else { panic!("{name}: {told:?}") };
+        assert!(told.starts_with(&format!("{field}: ")) && told.contains(remark), "{name}: {told}");
+    }
+    let input = accepted("run.yaml", include_str!("../../../manifests/samples/redis-valkey.yaml"));
+    assert_eq!(foregone_gates(&input.runs[0]), [""; 0]);
+}
+
+/// Of other values 0 may be asked for, and of other times a bound above that of a trial.
+#[test]
+fn a_gate_that_some_run_could_miss_is_not_called_foregone() {
+    let (_, text) =
+        files("tests/remarks").into_iter().find(|(name, _)| name.ends_with("/gate-at-most-nothing.yaml")).unwrap();
+    for gate in [
+        "metric: LatencyP99Micros, atMost: 1",
+        "metric: LatencyP99Micros, atMost: 599s",
+        "metric: CpuNanosPerOperation, atMost: 60m",
+        "metric: ThroughputPerSecond, atLeast: 1",
+    ] {
+        let text = text.replace("metric: LatencyP99Micros, atMost: 0", gate);
+        assert!(text.contains(gate));
+        assert_eq!(foregone_gates(&accepted("run.yaml", &text).runs[0]), [""; 0], "{gate}");
+    }
+}
+
+/// A bound of a gate took microseconds, and the target of a search for the highest rate did not.
+#[test]
+fn half_a_millisecond_is_500us_wherever_a_time_is_written() {
+    let text = "\
+apiVersion: storebench.dev/v1alpha1
+kind: StorageService
+metadata: { name: etcd }
+spec: { engine: Etcd }
+---
+apiVersion: storebench.dev/v1alpha1
+kind: BenchmarkRun
+metadata: { name: demo }
+spec:
+  arms: [{ name: etcd, serviceRef: { name: etcd } }]
+  workloads:
+  - name: put
+    etcd: { operation: Put }
+    load: { mode: OpenLoop, rate: 1000, duration: 5s, highestRate: { percentile: P99, atMost: 500us } }
+  gates: [{ arm: etcd, metric: LatencyP99Micros, atMost: 500us }]
+";
+    let input = accepted("run.yaml", text);
+    let run = &input.runs[0];
+    let target = run.spec.workloads[0].load.highest_rate.as_ref().unwrap();
+    assert_eq!(target.at_most.duration(), Duration::from_micros(500));
+    assert_eq!(target.target(), "p99 at most 500us");
+    assert_eq!(run.gates_in_words(), ["gate: LatencyP99Micros of etcd in every workload: at most 500 µs"]);
 }
 
 /// Whatever a command of the README asks for can be fetched.

@@ -1,4 +1,4 @@
-//! `storebench export RUN… --to DESTINATION`: copies saved runs to where they outlive this machine. Nothing is measured, and nothing that is
+//! `storebench export RUN… --to PLACE`: copies saved runs to where they outlive this machine. Nothing is measured, and nothing that is
 //! there is written over. A run that was interrupted keeps no other from being copied: it is named, and the exit code says that it stayed.
 
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use crate::saved::SavedRun;
 pub(crate) struct Arguments {
     /// Saved runs: the folder of one, or a directory of --save, of which the newest of each run is taken, in Git as git:REVISION[:PATH]; or
     /// `benchmarkrun/NAME` for a run in a cluster that is complete
-    #[arg(value_name = "RUN|git:REVISION[:PATH]|benchmarkrun/NAME", required = true)]
+    #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
     /// s3://BUCKET[/PREFIX]: as objects PREFIX/RUN/TIME-VERDICT/FILE. git:BRANCH[:FOLDER]: as commits to a branch of the Git repository around
     /// the current directory, which nobody has checked out; one that is not there begins empty. http(s)://…/v1/metrics: the figures alone, as
     /// metrics by OTLP/HTTP in JSON; Prometheus takes them at /api/v1/otlp/v1/metrics
-    #[arg(long, value_name = "DESTINATION")]
+    #[arg(long, value_name = "PLACE")]
     to: String,
     /// Where the object store is; absent: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, or else AWS in AWS_REGION. Credentials are those of AWS's
     /// tools: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials

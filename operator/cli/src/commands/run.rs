@@ -10,7 +10,7 @@ use storebench_core::input::{Input, InputErrors};
 use storebench_core::judgement::{available, judge, worth_measuring};
 use storebench_core::record::{FailureCause, RunRecord};
 use storebench_core::report::Report;
-use storebench_core::validate::{ValidatedRun, too_much_for};
+use storebench_core::validate::{ValidatedRun, foregone_gates, too_much_for};
 use storebench_crds::DurationText;
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation, RETRIES_MAX};
 use storebench_crds::document::InputError;
@@ -107,6 +107,7 @@ fn run_all(
         let too_much = too_much.map(embedded::place_and_text).map(|(field, problem)| format!("{field} {problem}"));
         unranked(run)
             .iter()
+            .chain(&foregone_gates(run))
             .chain(&run.few_trials())
             .chain(&run.how_much())
             .chain(&too_much)
@@ -164,16 +165,20 @@ fn run_all(
         progress.finish();
         let interrupted = interrupt::requested();
         let report = Report { judgement: judge(&record), record };
+        // Nothing was measured that could go on: neither the run nor its suite is kept.
+        let is_nothing = interrupted && report.record.trials.is_empty();
         let mut exit = Exit::of(report.judgement.verdict);
         to_do.extend(what_to_do(&report, arguments));
-        suites.ended(&report);
+        if !is_nothing {
+            suites.ended(&report);
+        }
         printer.add(report.clone())?;
         // Also where nothing else is to be said: nobody else will remove it.
         for left in &report.record.left_behind {
             console::tell(format_args!("{}: {}: {left}", run.name, left.arm));
         }
         // Kept whatever the comparison says, or whether there is one.
-        if let Some(folder) = folder {
+        if let Some(folder) = folder.filter(|_| !is_nothing) {
             let path = folder.finish(&report, &objects, interrupted)?;
             tell_where(&path, resume(arguments, &report.record).filter(|_| interrupted));
         }

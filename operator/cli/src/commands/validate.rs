@@ -1,19 +1,28 @@
-//! `storebench validate FILE…`: every check that needs no cluster, starting nothing. All mistakes of all files are told.
+//! `storebench validate FILE…`: every check that needs no cluster, starting nothing. All mistakes of all files are told. With `--here` stores
+//! that were there already are dialled, and without it nobody.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
+use bench_jobs::net::dial::dial_once;
 use service_kit::console;
 use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors};
 use storebench_core::record::Unavailable;
 use storebench_core::validate::{
-    STATED_BY_USER, Target, ValidatedArm, ValidatedRun, for_cluster, for_kubernetes, too_much_for,
+    STATED_BY_USER, Target, ValidatedArm, ValidatedRun, ValidatedService, for_cluster, for_kubernetes, foregone_gates,
+    too_much_for,
 };
 use storebench_crds::document::{InputError, Object, Role, parse, role};
 
+use super::cluster::within;
 use crate::embedded::{self, peers};
 use crate::exit::Exit;
+
+/// For how long an endpoint is dialled.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn validate(paths: &[PathBuf], here: bool) -> anyhow::Result<Exit> {
     let mut mistakes: Vec<InputError> = Vec::new();
@@ -24,7 +33,9 @@ pub(crate) fn validate(paths: &[PathBuf], here: bool) -> anyhow::Result<Exit> {
             Ok(input) => mistakes.extend(show(&input, &scope, here)?),
         }
     }
-    mistakes.dedup();
+    // Files share what stands beside them, and runs a store.
+    let mut told = BTreeSet::new();
+    mistakes.retain(|mistake| told.insert(mistake.to_string()));
     let mut mistakes = mistakes.into_iter();
     match mistakes.next() {
         Some(first) => Err(InputErrors { first, others: mistakes.collect() }.into()),
@@ -148,8 +159,23 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     let is_further = |run: &&ValidatedRun| {
         input.suites.iter().any(|suite| suite.runs.iter().skip(1).any(|(name, _)| *name == run.name))
     };
-    let runs: Vec<_> = input.runs.iter().filter(|run| !is_further(run)).map(|run| (run, not_here(run))).collect();
-    let outcome = |object: &str| outcome(object, here, &runs);
+    // What a file shares with others of its directory is shown by itself.
+    let is_own = |kind: &str, name: &str| scope.is_own(&file_of(&format!("{kind}/{name}")));
+    let is_loaded = |service: &ValidatedService| {
+        let mut stores = input.runs.iter().flat_map(|run| &run.arms).filter_map(ValidatedArm::external);
+        stores.any(|store| store.name == service.name)
+    };
+    let dialled = input.services.iter().filter(|one| here && (is_own("StorageService", &one.name) || is_loaded(one)));
+    let silent = silent(dialled)?;
+    let lacking = |run: &ValidatedRun| {
+        let stores = run.arms.iter().filter_map(ValidatedArm::external);
+        let stores: Vec<String> = stores.map(|store| format!("StorageService/{}", store.name)).collect();
+        let is_its = |(field, _): &&(String, String)| stores.iter().any(|store| is_in(field, store));
+        let silent = silent.iter().filter(is_its).cloned();
+        not_here(run).into_iter().chain(silent).collect::<Lacking>()
+    };
+    let runs: Vec<_> = input.runs.iter().filter(|run| !is_further(run)).map(|run| (run, lacking(run))).collect();
+    let outcome = |object: &str| outcome(object, here, &runs, &silent);
     // Before what is said of an object stands where it is written.
     let place = |object: &str| {
         let named = if scope.is_of_directory { format!("{}: ", file_of(object)) } else { String::new() };
@@ -194,7 +220,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         if let Some(much) = run.how_much() {
             console::print(format!("  {much}\n"))?;
         }
-        for line in run.gates_in_words() {
+        for line in run.gates_in_words().into_iter().chain(foregone_gates(run)) {
             console::print(format!("  {line}\n"))?;
         }
         if let Err(problem) = for_cluster(run) {
@@ -216,8 +242,6 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
             }
         }
     }
-    // What a file shares with others of its directory is shown by itself.
-    let is_own = |kind: &str, name: &str| scope.is_own(&file_of(&format!("{kind}/{name}")));
     for plane in input.control_planes.iter().filter(|plane| is_own("ControlPlane", &plane.name)) {
         console::print(format!(
             "{}: valid: Kubernetes {} on {}, {}\n",
@@ -251,6 +275,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         let object = format!("StorageService/{}", service.name);
         console::print(format!("{}: {}: {stated}\n", place(&object), outcome(&object)))?;
     }
+    mistakes.extend(silent.iter().map(|(field, problem)| mistake(field.clone(), problem.clone())));
     Ok(mistakes)
 }
 
@@ -258,13 +283,48 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
 type Lacking = Vec<(String, String)>;
 
 /// What is said of an object that is right: with `here`, nobody calls valid what is refused in the same breath. The runs have what this machine lacks
-/// for them.
-fn outcome(object: &str, here: bool, runs: &[(&ValidatedRun, Lacking)]) -> &'static str {
+/// for them; of the stores that no run loads it is known where nothing answers.
+fn outcome(object: &str, here: bool, runs: &[(&ValidatedRun, Lacking)], silent: &[(String, String)]) -> &'static str {
     let is_refused = |(run, lacking): &(&ValidatedRun, Lacking)| {
         let is_run = object.strip_prefix("BenchmarkRun/") == Some(run.name.as_str());
-        lacking.iter().any(|(field, _)| is_run || field.split(' ').next() == Some(object))
+        lacking.iter().any(|(field, _)| is_run || is_in(field, object))
     };
-    if here && runs.iter().any(is_refused) { "refused on this machine" } else { "valid" }
+    let is_silent = || silent.iter().any(|(field, _)| is_in(field, object));
+    if here && (runs.iter().any(is_refused) || is_silent()) { "refused on this machine" } else { "valid" }
+}
+
+/// Whether a field, which is told with its object, is of this one.
+fn is_in(field: &str, object: &str) -> bool {
+    field.split(' ').next() == Some(object)
+}
+
+/// Endpoints of stores that were there already at which nothing answers. All are dialled at once, and nothing is said to them.
+fn silent<'a>(services: impl Iterator<Item = &'a ValidatedService>) -> anyhow::Result<Lacking> {
+    let mut places: Vec<(String, String)> = Vec::new();
+    for service in services {
+        let endpoints = service.spec.external.iter().flat_map(|external| &external.endpoints);
+        let field = |index: usize| format!("StorageService/{} spec.external.endpoints[{index}]", service.name);
+        places.extend(endpoints.enumerate().map(|(index, endpoint)| (field(index), endpoint.clone())));
+    }
+    if places.is_empty() {
+        return Ok(Lacking::new());
+    }
+    let dialled = within(2 * DIAL_TIMEOUT, async move {
+        let dial = |(field, endpoint): (String, String)| {
+            tokio::spawn(async move {
+                let is_silent = dial_once(&endpoint, DIAL_TIMEOUT).await.is_err();
+                let problem = format!("nothing answers at {endpoint}: start it, or mend spec.external.endpoints");
+                is_silent.then_some((field, problem))
+            })
+        };
+        let dials: Vec<_> = places.into_iter().map(dial).collect();
+        let mut found = Lacking::new();
+        for dial in dials {
+            found.extend(dial.await?);
+        }
+        anyhow::Ok(found)
+    })?;
+    dialled.context("the endpoints of external stores could not be dialled: try again")
 }
 
 /// What this machine lacks for a run.

@@ -110,6 +110,41 @@ fn ctrl_c_in_the_waiting_room_leaves_nothing_behind() {
     world.assert_nothing_is_left();
 }
 
+/// It left pages of a suite that were Invalid and held nothing, and the folder of a run without a trial.
+#[test]
+fn a_suite_that_is_interrupted_before_its_first_trial_leaves_nothing_where_it_is_saved() {
+    let suite = "
+apiVersion: storebench.dev/v1alpha1
+kind: StorageService
+metadata: { name: redis }
+spec: { engine: Redis }
+---
+apiVersion: storebench.dev/v1alpha1
+kind: BenchmarkSuite
+metadata: { name: sizes }
+spec:
+  parameters: [{ name: valueBytes, values: [64, 1024] }]
+  template:
+    spec:
+      arms: [{ name: redis, serviceRef: { name: redis } }]
+      workloads:
+      - { name: set, redis: { command: Set, valueBytes: $(valueBytes) }, load: { total: 200, warmUp: 0s } }
+      trials: { min: 1, max: 1, retries: 0 }
+";
+    let world = World::new();
+    let saved = world.data().with_file_name("saved");
+    let busy = Busy::all_cores(&world);
+    let run = Told::run(&world, suite, &["--wait-for-quiet", "10m", "--save", saved.to_str().unwrap()]);
+    run.until("waiting for quiet");
+    kill(run.child.id(), "INT");
+    let finished = run.finish();
+    drop(busy);
+    assert_eq!(finished.code, Some(130), "{}", finished.stderr);
+    let left: Vec<_> = std::fs::read_dir(&saved).unwrap().flatten().map(|entry| entry.path()).collect();
+    assert!(left.is_empty() && !finished.stderr.contains("saved to"), "{left:?} {}", finished.stderr);
+    world.assert_nothing_is_left();
+}
+
 #[test]
 #[ignore = "needs a machine that is quiet but for its own busy programs: .ci/run runs it"]
 fn a_neighbour_is_waited_out_and_costs_no_retry() {

@@ -1,13 +1,16 @@
-//! What a gate may ask of a run: a metric that its workloads measure, and a ratio of arms that may be ranked.
+//! What a gate may ask of a run: a metric that its workloads measure, and a ratio of arms that may be ranked. What it asks in vain is told,
+//! and refuses nothing.
 
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Bound, Gate};
+use storebench_crds::gate_value;
+use storebench_crds::metric::Source;
 use storebench_crds::workload::etcd::EtcdOperation;
 use storebench_crds::workload::key_value::KeyValueOperation;
 use storebench_crds::workload::{LoadMode, Parameters};
 use storebench_crds::{Metric, Workload};
 
 use crate::equality::{Terms, differences, permission};
-use crate::validated::ValidatedArm;
+use crate::validated::{ValidatedArm, ValidatedRun};
 
 /// What only one family measures cannot be asked of another.
 pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), String> {
@@ -30,15 +33,6 @@ pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), S
             gate.metric, workload.name
         ));
     }
-    let needed = gate.metric.requests_min();
-    let mut known = spec.workloads.iter().filter(is_judged).filter_map(|one| Some((one, requests_at_most(one)?)));
-    if let Some((workload, (requests, said_by))) = known.find(|(_, (requests, _))| *requests < needed) {
-        return Err(format!(
-            "{:?} takes {needed} requests in a trial, and {} has {requests} by {said_by}: let it have {needed} or more, or name \
-             another metric",
-            gate.metric, workload.name
-        ));
-    }
     let Some(family) = gate.metric.family() else { return Ok(()) };
     match spec.workloads.iter().filter(is_judged).find(|workload| workload.family() != family) {
         Some(workload) => Err(format!(
@@ -49,6 +43,59 @@ pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), S
         )),
         None => Ok(()),
     }
+}
+
+/// Of each gate of which it is known before the run that nothing could miss it, or that nothing could meet it: its field, and why. Whoever asks for
+/// this may still run it: what an earlier storebench took has begun, or is kept in a run.yaml, and is to end or to run again as it stands.
+pub fn foregone_gates(run: &ValidatedRun) -> Vec<String> {
+    let mut told = Vec::new();
+    for (index, gate) in run.spec.gates.iter().enumerate() {
+        let found = [foregone_bound(&run.spec, gate), too_few_requests(&run.spec, gate)];
+        told.extend(found.into_iter().flatten().map(|(field, text)| format!("spec.gates[{index}].{field}: {text}")));
+    }
+    told
+}
+
+/// A bound of a value that no run could miss, of which a trial may take so long at most, or that none could meet.
+fn foregone_bound(spec: &BenchmarkRunSpec, gate: &Gate) -> Option<(&'static str, String)> {
+    let metric = gate.metric;
+    let most = match gate.bound()? {
+        Bound::AtLeast(0) => {
+            let text = format!("is 0, so that no run could miss it: write what {metric:?} must come to at least");
+            return Some(("atLeast", text));
+        }
+        Bound::AtMost(most) => most,
+        Bound::AtLeast(_) | Bound::RatioAtLeast(_) | Bound::RatioAtMost(_) => return None,
+    };
+    // Of other times, such as how stale a read was, there may be none.
+    if most == 0 && matches!(metric.source, Source::Latency(_)) {
+        let text = format!("is 0, so that no run could meet it: write what {metric:?} may come to at most");
+        return Some(("atMost", text));
+    }
+    // What is a time and none of these adds up over processors.
+    let is_within_a_trial = matches!(metric.source, Source::Latency(_) | Source::Durations(..));
+    let (nanos_of_one, unit) = metric.unit.of_time().filter(|_| is_within_a_trial)?;
+    let timeout = &spec.trials.timeout;
+    let is_longer = u128::from(most) * u128::from(nanos_of_one) >= timeout.duration().as_nanos();
+    let (timeout, example) = (timeout.as_str(), gate_value::EXAMPLE);
+    let text = format!(
+        "is no less than trials.timeout, {timeout}, so that no run could miss it: {metric:?} is in {unit}; write it like {example}"
+    );
+    is_longer.then_some(("atMost", text))
+}
+
+/// A percentile of fewer requests than it takes: a gate on it is missed or undecided, and never met.
+fn too_few_requests(spec: &BenchmarkRunSpec, gate: &Gate) -> Option<(&'static str, String)> {
+    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
+    let needed = gate.metric.requests_min();
+    let mut known = spec.workloads.iter().filter(is_judged).filter_map(|one| Some((one, requests_at_most(one)?)));
+    let (workload, (requests, said_by)) = known.find(|(_, (requests, _))| *requests < needed)?;
+    let text = format!(
+        "{:?} takes {needed} requests in a trial, and {} has {requests} by {said_by}: let it have {needed} or more, or name \
+         another metric",
+        gate.metric, workload.name
+    );
+    Some(("metric", text))
 }
 
 /// How many requests a trial measures at most, and which fields say so, where they do. Of what is delivered, such as events, one request may cause many.
