@@ -27,6 +27,7 @@ pub mod latency;
 pub mod log;
 pub mod long_double;
 pub mod memory;
+pub mod metrics;
 pub mod number;
 pub mod persistence;
 pub mod protocol;

@@ -3,10 +3,13 @@
 mod allocator;
 
 use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use rsedis::metrics::{self, Metrics};
 use rsedis::persistence::{Aof, beginning, recover};
 use rsedis::reactor::epoll::EpollSockets;
 use rsedis::reactor::listening::listen;
@@ -78,6 +81,7 @@ fn serve(mut settings: Settings) -> Result<(), String> {
     let tls = Tls::open(&settings).map_err(|error| format!("Failed to configure TLS: {error}"))?;
     // Before anything is touched: a port that is taken is the most common mistake.
     let listeners = listen(&settings)?;
+    let metrics = serve_metrics(&settings)?;
     let (port, process) = (settings.text("port"), std::process::id());
     log::notice(format_args!("rsedis {} is starting, port: {port}, PID: {process}", env!("CARGO_PKG_VERSION")));
     let process_file = keep_process_number(&settings);
@@ -85,6 +89,7 @@ fn serve(mut settings: Settings) -> Result<(), String> {
     rsedis::command::rename(settings.renames.clone());
     let mut server = Server::new(settings, now_millis(), random[4]);
     server.tls = tls;
+    server.metrics = metrics;
     server.executable = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
     load_users(&mut server)?;
     let socket_file = server.settings.text("unixsocket").to_owned();
@@ -105,6 +110,18 @@ fn serve(mut settings: Settings) -> Result<(), String> {
         drop(std::fs::remove_file(file));
     }
     ended
+}
+
+/// Answers `/metrics` from now on, if that is asked for.
+fn serve_metrics(settings: &Settings) -> Result<Option<Arc<Metrics>>, String> {
+    let address = settings.text("metrics-listen");
+    if address.is_empty() {
+        return Ok(None);
+    }
+    let told = |error: std::io::Error| format!("Failed listening on metrics-listen {address}: {error}");
+    let metrics = Arc::new(Metrics::new(settings.databases()));
+    metrics::serve(TcpListener::bind(address).map_err(told)?, Arc::clone(&metrics)).map_err(told)?;
+    Ok(Some(metrics))
 }
 
 /// CONFIG GET shows the whole path of the directory for data, and CONFIG REWRITE keeps it, as in Redis.

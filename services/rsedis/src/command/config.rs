@@ -14,7 +14,7 @@ pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     let mut found: Vec<(&str, usize)> = Vec::new();
     for (index, parameter) in PARAMETERS.iter().enumerate() {
         for name in [parameter.name, parameter.alias] {
-            let is_asked = |pattern: &[u8]| match parameter.is_hidden() {
+            let is_asked = |pattern: &[u8]| match parameter.is_shown_by_name_only() {
                 true => pattern.eq_ignore_ascii_case(name.as_bytes()),
                 false => glob::matches_with(pattern, name.as_bytes(), true),
             };

@@ -294,16 +294,29 @@ pub(super) fn info(server: &mut Server, client: &mut Session, args: Args<'_>) ->
     let wants = |name: &str| wanted.iter().any(|word| word == name);
     let wants_usual = wanted.is_empty() || wants("default");
     let wants_all = wants("all") || wants("everything");
-    let mut text = String::new();
-    for (place, (name, tell)) in SECTIONS.iter().enumerate() {
-        if wants_all || wants(name) || (wants_usual && place < UNASKED) {
-            if !text.is_empty() {
-                text.push_str("\r\n");
-            }
-            line!(&mut text, "# {}", title(name));
-            tell(server, client, &mut text);
-        }
-    }
+    let text = sections(server, client, |place, name| wants_all || wants(name) || (wants_usual && place < UNASKED));
     client.reply.verbatim(&text);
     Ok(())
+}
+
+/// The sections that are wanted, of those at their places in [`SECTIONS`].
+fn sections(server: &Server, client: &Session, wants: impl Fn(usize, &str) -> bool) -> String {
+    let mut text = String::new();
+    for (_, (name, tell)) in SECTIONS.iter().enumerate().filter(|(place, (name, _))| wants(*place, name)) {
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        line!(&mut text, "# {}", title(name));
+        tell(server, client, &mut text);
+    }
+    text
+}
+
+/// Tells `/metrics` what INFO knows, if somebody has asked. Nobody's command runs.
+pub fn tell_metrics(server: &Server) {
+    let Some(metrics) = server.metrics.as_ref().filter(|metrics| metrics.is_wanted()) else { return };
+    // INFO counts who asks for it. The connection of a master is no client.
+    let nobody = Session { slot: usize::MAX, is_master: true, ..Session::default() };
+    // Percentiles are made of the whole of each command's histogram: too much for the executor, for what scrapes do not need.
+    metrics.tell(sections(server, &nobody, |_, name| name != "latencystats"));
 }

@@ -64,6 +64,7 @@ use crate::{events, eviction};
 pub use admin::flush_all;
 pub use config::go_back;
 pub use facts::*;
+pub use info::tell_metrics;
 pub use names::{all, find, is_known, named, number_of, rename, resolve};
 use names::{meant, shown};
 pub use scripts::limit as script_limit;

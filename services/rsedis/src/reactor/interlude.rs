@@ -31,6 +31,10 @@ pub(super) fn serve<S: Sockets>(sockets: &RefCell<S>, server: &mut Server, is_fi
         return;
     }
     events.into_iter().for_each(|event| take(sockets, server, event));
+    if server.is_loading {
+        // Not while a script runs: INFO would be answered with BUSY, too.
+        command::tell_metrics(server);
+    }
     end_if_asked(sockets, server);
 }
 

@@ -30,6 +30,7 @@ use wal::files::Directory;
 use crate::connection::Connection;
 use crate::keyspace::WARM_AT_ONCE;
 use crate::memory::{Allocator, Memory};
+use crate::metrics::{Durations, Metrics};
 use crate::persistence::Aof;
 use crate::protocol::Limits;
 use crate::server::{Interlude, Server};
@@ -151,6 +152,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     fn turn(&mut self, events: &[Event]) {
+        let began = self.begin_timing();
         eviction::set_time(&mut self.server, now_millis());
         for event in events {
             match *event {
@@ -194,6 +196,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             waiting::serve_acknowledged(&mut self.server);
         }
         self.answer();
+        self.note_timing(began, |metrics| &metrics.turns);
     }
 
     /// How long to wait for events: until something is due.
@@ -246,6 +249,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.look_after_master();
         }
         self.look_at_snapshots();
+        // Once all that INFO tells is up to date.
+        command::tell_metrics(&self.server);
     }
 
     fn close_idle(&mut self) {
@@ -456,12 +461,25 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         outcome
     }
 
+    /// When something begins of which `/metrics` tells how long it takes, if there is one.
+    fn begin_timing(&self) -> Option<Instant> {
+        self.server.metrics.is_some().then(Instant::now)
+    }
+
+    /// It is over.
+    fn note_timing(&self, began: Option<Instant>, durations: impl FnOnce(&Metrics) -> &Durations) {
+        if let (Some(metrics), Some(began)) = (&self.server.metrics, began) {
+            durations(metrics).note(began.elapsed());
+        }
+    }
+
     /// Brings effects into the append-only file, and then to the replicas: they never have what this server may lose under `always`.
     /// Who wrote what could not be made safe is cut off: it was not done, as far as anybody may know.
     fn commit(&mut self) {
         let mut is_safe = true;
         if !self.server.effects.bytes.is_empty() {
             self.server.take_effects();
+            let began = self.begin_timing();
             let fsync = self.server.settings.fsync;
             let event = if fsync == Fsync::Always { "aof-fsync-always" } else { "aof-write" };
             is_safe = self.watch(event, |reactor| match &mut reactor.aof {
@@ -473,6 +491,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 }
                 None => true,
             });
+            if self.aof.is_some() {
+                self.note_timing(began, |metrics| &metrics.commits);
+            }
             self.server.effects.clear();
             if !is_safe {
                 self.tell_of_aof();

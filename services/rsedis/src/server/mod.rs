@@ -18,6 +18,7 @@ mod replicating;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use access::Typed;
@@ -43,6 +44,7 @@ use crate::eviction::{self, Eviction};
 use crate::keyspace::Database;
 use crate::latency::Monitor;
 use crate::memory::Memory;
+use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::replication::Replication;
 use crate::scripting::Scripts;
@@ -78,6 +80,8 @@ pub struct Server {
     pub pace: Pace,
     /// Spikes that were seen.
     pub latency: Monitor,
+    /// What is told to Prometheus, if it is.
+    pub metrics: Option<Arc<Metrics>>,
     /// What was changed.
     pub effects: Effects,
     /// Changes since the start.
@@ -204,6 +208,7 @@ impl Server {
             stats: Stats::default(),
             pace: Pace::default(),
             latency: Monitor::default(),
+            metrics: None,
             effects: Effects::default(),
             dirty: 0,
             sessions: Vec::new(),

@@ -1,5 +1,6 @@
 //! Reads redis.conf and the command line.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use super::table::SHUTDOWN_WORDS;
@@ -280,6 +281,7 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
             .map(crate::events::text)
             .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
         Kind::OutputLimits => output_limits(words, before),
+        Kind::Address => address(single()?),
         Kind::Shutdown => shutdown(words),
         Kind::Master => match words {
             [host, port] if host.eq_ignore_ascii_case("no") && port.eq_ignore_ascii_case("one") => Ok(String::new()),
@@ -294,6 +296,15 @@ pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -
                 false => Err(format!("not supported: this server has '{}' only", known.join("' or '"))),
             }
         }
+    }
+}
+
+/// Names of hosts are looked up by whoever connects: who listens says an address.
+fn address(word: &str) -> Result<String, String> {
+    match word.parse::<SocketAddr>() {
+        Ok(address) if address.port() != 0 => Ok(word.to_owned()),
+        _ if word.is_empty() => Ok(String::new()),
+        _ => Err("argument must be an address and a port, such as 127.0.0.1:9121 or [::1]:9121, or ''".to_owned()),
     }
 }
 
@@ -470,6 +481,14 @@ mod tests {
             (
                 "--shutdown-on-sigint save nosave",
                 "'shutdown-on-sigint \"save\" \"nosave\"': save and nosave exclude each other",
+            ),
+            (
+                "--metrics-listen 9121",
+                "'metrics-listen \"9121\"': argument must be an address and a port, such as 127.0.0.1:9121 or [::1]:9121, or ''",
+            ),
+            (
+                "--metrics-listen 127.0.0.1:0",
+                "'metrics-listen \"127.0.0.1:0\"': argument must be an address and a port, such as 127.0.0.1:9121 or [::1]:9121, or ''",
             ),
             ("--maxmemory 5x", "'maxmemory \"5x\"': argument must be a memory value"),
             ("latin.conf", "latin.conf, line 2, 'requirepass gr\u{fffd}n': no UTF-8: write it as text"),

@@ -31,6 +31,8 @@ pub enum Kind {
     Events,
     /// `client-output-buffer-limit`.
     OutputLimits,
+    /// An address and a port, or nothing.
+    Address,
     /// How to end: words of [`SHUTDOWN_WORDS`].
     Shutdown,
     /// `replicaof`: a host and a port, or `no one`.
@@ -72,6 +74,9 @@ const HIDDEN: &[&str] = &[
     "lua-enable-deprecated-api",
 ];
 
+/// Ours, and not Redis's: shown to those alone who ask by name. Redis's tests, as other tools, go through all parameters that there are.
+const OWN: &[&str] = &["metrics-listen"];
+
 /// What cannot change while data are read.
 const NOT_WHILE_LOADING: &[&str] = &["dir", "appendonly", "repl-diskless-load"];
 
@@ -86,9 +91,14 @@ impl Parameter {
         PROTECTED.contains(&self.name)
     }
 
-    /// Whether it is shown only to those who ask for it by name.
+    /// Whether it is for tests, and CONFIG REWRITE does not add it.
     pub fn is_hidden(&self) -> bool {
         HIDDEN.contains(&self.name)
+    }
+
+    /// Whether it is shown only to those who ask for it by name.
+    pub fn is_shown_by_name_only(&self) -> bool {
+        self.is_hidden() || OWN.contains(&self.name)
     }
 
     const fn without_effect(self) -> Self {
@@ -114,6 +124,7 @@ const NO: Kind = Kind::Fixed(&["no"]);
 pub static PARAMETERS: &[Parameter] = &[
     changeable("port", Kind::Integer(0, 65_535), "6379"),
     changeable("bind", Kind::List, "* -::*"),
+    at_start("metrics-listen", Kind::Address, ""),
     at_start("tcp-backlog", Kind::Integer(0, i32::MAX as i64), "511"),
     changeable("protected-mode", Kind::Boolean, "yes"),
     changeable("timeout", Kind::Integer(0, i32::MAX as i64), "0"),
