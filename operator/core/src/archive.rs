@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use storebench_crds::status::SealedTrials;
 
 use crate::fingerprint;
+use crate::ledger::repeat_what_lies_apart;
 use crate::placement;
 use crate::record::{RunRecord, TrialRecord};
 
@@ -149,7 +150,8 @@ fn read<T: serde::de::DeserializeOwned>(name: &str, key: &'static str, text: &st
     serde_json::from_str(text).map_err(|source| ArchiveError { name: name.into(), key, source })
 }
 
-/// The whole record: trials in the order they ran, and what they taught about arms and machines.
+/// The whole record: trials in the order they ran, and what they taught about arms and machines. A trial whose arms lie too far apart is one to
+/// be repeated: files are signed when they are written, and nobody knows then when the next arm will run.
 pub fn assemble(mut head: RunRecord, mut files: Vec<TrialFile>) -> RunRecord {
     files.sort_by_key(|file| (file.trial.started_millis, file.trial.index, file.trial.arm.clone()));
     let mut end_millis = 0;
@@ -168,6 +170,7 @@ pub fn assemble(mut head: RunRecord, mut files: Vec<TrialFile>) -> RunRecord {
     }
     head.fingerprint = fingerprint::of(std::mem::take(&mut head.fingerprint.facts));
     head.duration_millis = head.duration_millis.max(end_millis);
+    repeat_what_lies_apart(&mut head);
     head
 }
 

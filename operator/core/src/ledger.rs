@@ -6,12 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Not as _;
 
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use storebench_crds::benchmark_run::BenchmarkRunSpec;
 use storebench_crds::status::TrialState;
 
-use crate::record::{FailureCause, TrialFailure, TrialRecord};
+use crate::record::{FailureCause, RunRecord, TrialFailure, TrialRecord};
 use crate::schedule::trial_order;
 use crate::statistics::{Decision, StopRule};
+use crate::units;
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +87,11 @@ pub fn retries_used(spec: &BenchmarkRunSpec, trials: &[TrialRecord]) -> u32 {
     count(false) + count(true).saturating_sub(spec.trials.max)
 }
 
-/// What stands in the record of a trial that [`repeat_half_a_pair`] discarded, and by which it is known.
+/// Arms of one trial that lie further apart were interrupted. A driver that nobody stops needs less for what lies between them: in a cluster
+/// companions, a store and a control plane that start one after the other are waited for 22 minutes at most.
+const APART_MAX_MILLIS: u64 = 30 * 60 * 1000;
+
+/// What stands in the record of a trial that [`repeat_half_a_pair`] or [`repeat_what_lies_apart`] discarded, and by which it is known.
 const HALF_A_PAIR: &str = "the run was interrupted before the other arms of this trial had run";
 
 fn is_half_a_pair(trial: &TrialRecord) -> bool {
@@ -99,10 +105,54 @@ pub fn repeat_half_a_pair(arms: usize, trials: &mut [TrialRecord]) {
     if trials.iter().filter(|trial| trial.index == last).count() >= arms {
         return;
     }
-    for trial in trials.iter_mut().filter(|trial| trial.index == last && trial.state == TrialState::Valid) {
+    discard_half_a_pair(last, trials);
+}
+
+fn discard_half_a_pair(index: u32, trials: &mut [TrialRecord]) {
+    for trial in trials.iter_mut().filter(|trial| trial.index == index && trial.state == TrialState::Valid) {
         trial.failure = Some(TrialFailure { cause: FailureCause::Disturbed, detail: HALF_A_PAIR.into() });
         (trial.state, trial.waited_millis) = (TrialState::Invalid, Some(0));
     }
+}
+
+/// The same where nobody said that the run was interrupted, as of an operator that was down between two arms: the record alone tells, by when
+/// they began. Whoever puts a record together asks for this, so that it is judged alike wherever that is; what was discarded once stays so, and
+/// is told once.
+pub fn repeat_what_lies_apart(record: &mut RunRecord) {
+    let timeout_millis = u64::try_from(record.spec.trials.timeout.duration().as_millis()).unwrap_or(u64::MAX);
+    let indexes: BTreeSet<u32> = record.trials.iter().map(|trial| trial.index).collect();
+    for index in indexes {
+        let mut of_index: Vec<&TrialRecord> = record.trials.iter().filter(|trial| trial.index == index).collect();
+        if of_index.iter().any(|trial| trial.state == TrialState::Invalid) {
+            continue;
+        }
+        of_index.sort_by_key(|trial| trial.started_millis);
+        // What was read late, since the operator was down, had ended within its time all the same.
+        let end = |trial: &TrialRecord| trial.started_millis.saturating_add(trial.duration_millis.min(timeout_millis));
+        let gaps = of_index.windows(2).map(|pair| (pair[1].started_millis.saturating_sub(end(pair[0])), pair[1]));
+        let Some((gap_millis, next)) = gaps.max_by_key(|(gap_millis, _)| *gap_millis) else { continue };
+        if gap_millis <= APART_MAX_MILLIS {
+            continue;
+        }
+        let (number, resumed_at) = (number(&record.trials, index), instant(record, next.started_millis));
+        let caveat = format!(
+            "interrupted for {} within trial {number}, which was repeated, and resumed{resumed_at}",
+            units::run_duration(gap_millis)
+        );
+        discard_half_a_pair(index, &mut record.trials);
+        if !record.caveats.contains(&caveat) {
+            record.caveats.push(caveat);
+        }
+    }
+}
+
+/// ` at` and the time so long after the run began; nothing, where the record does not say when that was.
+fn instant(record: &RunRecord, after_millis: u64) -> String {
+    let begun: Option<Timestamp> = record.started_at.parse().ok();
+    let after = i64::try_from(after_millis).ok().map(SignedDuration::from_millis);
+    let time = begun.zip(after).and_then(|(begun, after)| begun.checked_add(after).ok());
+    time.and_then(|time| Timestamp::from_second(time.as_second()).ok())
+        .map_or_else(String::new, |time| format!(" at {time}"))
 }
 
 /// Whether a run that ended because it was disturbed more often than `trials.retries` allows can go on: what counted is kept, and what was
@@ -151,6 +201,7 @@ pub fn complete_indexes(arms: &[&str], trials: &[TrialRecord]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{Driver, RECORD_VERSION};
     use proptest::prelude::*;
     use storebench_crds::benchmark_run::BenchmarkRunSpec;
 
@@ -209,6 +260,61 @@ mod tests {
         let mut complete = whole.clone();
         repeat_half_a_pair(2, &mut complete);
         assert_eq!(complete, whole);
+    }
+
+    const MINUTE: u64 = 60_000;
+
+    fn record_of(spec: BenchmarkRunSpec, trials: Vec<TrialRecord>) -> RunRecord {
+        RunRecord {
+            record_version: RECORD_VERSION,
+            name: "r".into(),
+            storebench_version: "0".into(),
+            started_at: "2026-01-01T00:00:00.5Z".into(),
+            duration_millis: 0,
+            driver: Driver::Kubernetes,
+            spec,
+            arms: Vec::new(),
+            trials,
+            fingerprint: crate::fingerprint::of(BTreeMap::new()),
+            caveats: Vec::new(),
+            aborted: None,
+            left_behind: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn arms_that_were_measured_hours_apart_are_no_pair() {
+        let at = |index, arm: &str, started, took| TrialRecord {
+            started_millis: started * MINUTE,
+            duration_millis: took * MINUTE,
+            ..trial(index, arm, None)
+        };
+        let spec = spec(3, 3, 0);
+        let timeout = spec.trials.timeout.duration().as_secs() / 60;
+        let begun = vec![at(0, "a", 0, 2), at(0, "b", 20, 2), at(1, "b", 200, 2)];
+        let mut record = record_of(spec.clone(), begun.clone());
+        repeat_what_lies_apart(&mut record);
+        assert_eq!(record.trials, begun, "half an hour may lie between arms, and hours between trials");
+        assert!(record.caveats.is_empty());
+        record.trials.push(at(1, "a", 400, 2));
+        repeat_what_lies_apart(&mut record);
+        assert_eq!(record.trials[..2], begun[..2]);
+        assert!(record.trials[2..].iter().all(|trial| trial.state == TrialState::Invalid));
+        assert_eq!(retries_used(&spec, &record.trials), 0, "nobody is to blame");
+        let Next::Run { index, .. } = next(&spec, &["a", "b"], &record.trials, Vec::new) else { panic!("it ends") };
+        assert_eq!((index, number(&record.trials, index)), (2, 2), "another index, and the second trial that counts");
+        assert_eq!(record.caveats.len(), 1);
+        let caveat = &record.caveats[0];
+        assert!(caveat.contains("within trial 2") && caveat.ends_with("resumed at 2026-01-01T06:40:00Z"), "{caveat}");
+        // What is put together again is told once.
+        let again = record.clone();
+        repeat_what_lies_apart(&mut record);
+        assert_eq!(record, again);
+        // The operator was down while the load of an arm ended: it was read hours later.
+        let late = timeout + 200;
+        let mut record = record_of(spec, vec![at(0, "a", 0, late), at(0, "b", late + 1, 2)]);
+        repeat_what_lies_apart(&mut record);
+        assert!(record.trials.iter().all(|trial| trial.state == TrialState::Invalid), "{:?}", record.caveats);
     }
 
     /// More often than a run has trials and retries.

@@ -35,7 +35,7 @@ use anyhow::Context as _;
 use bench_jobs::load::outside::Outside;
 use bench_jobs::measure::foreign::Served;
 use storebench_core::judgement::{available, stop_half_widths, worth_measuring};
-use storebench_core::ledger::{Next, next, number, repeat_half_a_pair, repeats};
+use storebench_core::ledger::{Next, next, number, repeat_half_a_pair, repeat_what_lies_apart, repeats};
 use storebench_core::record::{ArmRecord, ControlPlaneRecord, Driver, FailureCause, RECORD_VERSION, RunRecord};
 use storebench_core::validate::{
     Problem, Room, ValidatedArm, ValidatedRun, ValidatedService, for_embedded, of_workload,
@@ -190,6 +190,8 @@ pub(crate) fn run(
         {
             trial.waited_millis = Some(waited.as_millis() as u64);
         }
+        // A process that was stopped, as by Ctrl-Z, knows it by the time alone.
+        repeat_what_lies_apart(&mut record);
         record.duration_millis = clock.elapsed_millis();
         keep(&record);
     }

@@ -224,7 +224,9 @@ impl View<'_> {
     fn deploying(&self, trial: Trial, members: &Members) -> Step {
         let store = self.existing.stores.iter().find(|store| store.name == trial.name);
         let is_fresh = self.spec.isolation == Isolation::Fresh;
-        if self.spec.suspend {
+        // Arms of one trial run back to back: a run that was held between them would have half a pair to repeat.
+        let is_between = !self.trials.iter().any(|measured| measured.index == trial.index);
+        if self.spec.suspend && is_between {
             // Between two trials nothing runs; a store that was just started is taken back.
             return if self.existing.is_empty() { Step::Hold } else { Step::CleanUp { keep: None } };
         }

@@ -576,14 +576,14 @@ fn a_suspended_run_gives_its_turn_back_only_when_its_last_pod_is_gone() {
 }
 
 #[test]
-fn suspension_lets_the_running_trial_end_and_then_holds() {
+fn suspension_lets_every_arm_of_the_running_trial_end_and_then_holds() {
     let (mut world, name) = loading();
     world.spec.suspend = true;
     assert!(matches!(world.decide(), Step::Wait { .. }));
     world.existing.jobs = vec![job(&name, Some(("Complete", "")))];
     let steps = world.run();
     assert_eq!(steps.last(), Some(&Step::Hold));
-    assert_eq!(world.trials.len(), 1);
+    assert_eq!(world.trials.iter().map(|trial| trial.index).collect::<Vec<_>>(), [0, 0], "not half a pair");
     assert!(world.existing.stores.is_empty(), "nothing runs while suspended");
 }
 
