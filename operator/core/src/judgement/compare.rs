@@ -8,7 +8,7 @@ use super::metric::value;
 use super::{ThroughputInterval, Valid, limit};
 use crate::equality::{Differences, differences};
 use crate::placement;
-use crate::record::{ArmRecord, RunRecord};
+use crate::record::{ArmRecord, RunRecord, TrialRecord};
 use crate::statistics::{
     self, Interval, PairedComparison, RESAMPLES_DEFAULT, TRIALS_MIN, confidence_of_each, effect_interval, log_ratios,
     serial_correlation,
@@ -145,6 +145,14 @@ pub(super) fn serial_correlation_of(valid: &Valid, arm: &str, workload: &str) ->
     let values = |arm: &str| over_trials(valid, arm, workload, Metric::THROUGHPUT);
     let ratios = log_ratios(&values(arm)?, &values(&baseline(valid.record)?.name)?).ok()?;
     serial_correlation(&ratios)
+}
+
+/// Whether an arm has nothing of a metric, however many trials there are: it could not be started, or trials of it count and none has the metric.
+pub(super) fn is_never_measured(valid: &Valid, arm: &str, workload: &str, metric: Metric) -> bool {
+    let is_missing = valid.record.arms.iter().any(|one| one.name == arm && one.unavailable.is_some());
+    let trials = valid.trials(arm);
+    let has_it = |trial: &&TrialRecord| value(trial, workload, metric).is_some();
+    is_missing || (!trials.is_empty() && !trials.iter().any(has_it))
 }
 
 /// Why there is no ratio of an arm to the baseline.

@@ -13,7 +13,9 @@ use storebench_crds::ratio::percent;
 use storebench_crds::status::{Comparison, GateOutcome, GateResult, Verdict};
 
 use super::Valid;
-use super::compare::{NoRatio, baseline, own_as_one_of, own_interval, ratio_as_one_of, why_no_ratio};
+use super::compare::{
+    NoRatio, baseline, is_never_measured, own_as_one_of, own_interval, ratio_as_one_of, why_no_ratio,
+};
 use super::limit as loader_limit;
 use super::summary::withheld;
 use crate::statistics::Interval;
@@ -95,6 +97,15 @@ fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: 
             to_do: None,
         },
     };
+    let decided = match not_measured(valid, gate, workload) {
+        // As below.
+        Some(found) => Decided {
+            result: GateResult { outcome: GateOutcome::NotJudged, found, ..decided.result },
+            on_inconclusive: OnInconclusive::Fail,
+            to_do: None,
+        },
+        None => decided,
+    };
     match too_few_requests(valid, gate, workload) {
         // A store that answers so seldom is not excused: its largest latency is no less than the percentile would be, and was too long.
         Some(found) if decided.result.outcome == GateOutcome::Missed => {
@@ -113,9 +124,20 @@ fn decide_one(valid: &Valid, comparisons: &[Comparison], gate: &Gate, workload: 
 
 /// Why the percentile that a gate is on is not told, so that reports leave it out; `None`: it is, or the gate is on something else.
 fn too_few_requests(valid: &Valid, gate: &Gate, workload: &str) -> Option<String> {
+    looked_at(valid, gate).find_map(|arm| withheld(valid, arm, workload, gate.metric))
+}
+
+/// That an arm has nothing of what a gate is on; `None`: it has, or no trial of it counts yet.
+fn not_measured(valid: &Valid, gate: &Gate, workload: &str) -> Option<String> {
+    let arm = looked_at(valid, gate).find(|arm| is_never_measured(valid, arm, workload, gate.metric))?;
+    Some(format!("not measured of {arm}"))
+}
+
+/// The arms whose trials a gate looks at. A baseline that could not be started ends the run before.
+fn looked_at<'a>(valid: &Valid<'a>, gate: &'a Gate) -> impl Iterator<Item = &'a str> {
     let is_ratio = gate.bound().is_some_and(Bound::is_ratio);
     let baseline = baseline(valid.record).filter(|_| is_ratio).map(|baseline| baseline.name.as_str());
-    std::iter::once(gate.arm.as_str()).chain(baseline).find_map(|arm| withheld(valid, arm, workload, gate.metric))
+    std::iter::once(gate.arm.as_str()).chain(baseline)
 }
 
 /// What would decide a gate whose interval was too wide: an interval narrows with the square root of the number of trials.

@@ -8,7 +8,7 @@ use storebench_crds::workload::etcd::PUT_LATENCY;
 
 use super::{record, throughput_gate};
 use crate::judgement::{judge, paired_values};
-use crate::record::RunRecord;
+use crate::record::{RunRecord, Unavailable};
 
 #[test]
 fn a_gate_that_only_warns_is_not_called_met() {
@@ -117,6 +117,50 @@ fn a_gate_that_is_missed_stays_missed_when_there_were_too_few_requests() {
     assert_eq!((judgement.gates[0].outcome, judgement.verdict), (GateOutcome::Missed, Verdict::Regressed));
     let found = &judgement.gates[0].found;
     assert!(found.ends_with("; 60 requests of new in a trial, and p99 latency takes 100"), "{found}");
+}
+
+/// More trials would not measure it, so that it is not for `onInconclusive`: a run that keeps none of its promises would have passed.
+#[test]
+fn a_gate_on_what_no_trial_of_an_arm_has_is_not_passed_by() {
+    let bounds = [("new", "atMost", 5_000_000.into()), ("new", "ratioAtMost", "300%".into())];
+    let of_old = ("old", "ratioAtMost", serde_json::Value::from("300%"));
+    for (lacking, bound, value) in bounds.into_iter().chain([of_old]) {
+        for on_inconclusive in ["Fail", "Warn", "Pass"] {
+            let mut gate = serde_json::json!({ "arm": "new", "metric": "CpuNanosPerOperation", "onInconclusive": on_inconclusive });
+            gate[bound] = value.clone();
+            let mut record = record(1.0, serde_json::json!([gate]));
+            assert_eq!(judge(&record).gates[0].outcome, GateOutcome::Met, "{bound}");
+            let trials = record.trials.iter_mut().filter(|trial| trial.arm == lacking);
+            trials.flat_map(|trial| &mut trial.workloads).for_each(|measured| measured.usage = None);
+            let judgement = judge(&record);
+            let gate = &judgement.gates[0];
+            assert_eq!(
+                (gate.outcome, gate.found.as_str()),
+                (GateOutcome::NotJudged, &*format!("not measured of {lacking}"))
+            );
+            assert_eq!(judgement.verdict, Verdict::Inconclusive, "{on_inconclusive}: {}", judgement.message);
+        }
+    }
+}
+
+#[test]
+fn a_gate_on_an_arm_that_could_not_be_started_is_not_passed_by() {
+    for bound in [serde_json::json!({ "atLeast": 1 }), serde_json::json!({ "ratioAtLeast": "1%" })] {
+        let mut gate = serde_json::json!({ "arm": "new", "metric": "ThroughputPerSecond", "onInconclusive": "Pass" });
+        gate.as_object_mut().unwrap().extend(bound.as_object().unwrap().clone());
+        let mut record = record(1.0, serde_json::json!([gate]));
+        let mut third = record.arms[1].clone();
+        third.name = "third".into();
+        record.arms.push(third);
+        for trial in record.trials.iter_mut().filter(|trial| trial.arm == "new") {
+            trial.arm = "third".into();
+        }
+        record.arms[1].unavailable =
+            Some(Unavailable { reason: "no executable".into(), install: "peers/fetch".into() });
+        let judgement = judge(&record);
+        assert_eq!(judgement.gates[0].found, "not measured of new", "{bound}");
+        assert_eq!(judgement.verdict, Verdict::Inconclusive, "{bound}: {}", judgement.message);
+    }
 }
 
 /// The schema refuses it; a record may be written by anybody.
