@@ -3,10 +3,11 @@
 
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Bound, Gate};
 use storebench_crds::gate_value;
-use storebench_crds::metric::Source;
+use storebench_crds::measure::{FSYNCS, Total};
+use storebench_crds::metric::{Direction, Source};
 use storebench_crds::workload::etcd::EtcdOperation;
 use storebench_crds::workload::key_value::KeyValueOperation;
-use storebench_crds::workload::{LoadMode, Parameters};
+use storebench_crds::workload::{FaultKind, LoadMode, Parameters};
 use storebench_crds::{Metric, Workload};
 
 use crate::equality::{Terms, differences, permission};
@@ -50,7 +51,7 @@ pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), S
 pub fn foregone_gates(run: &ValidatedRun) -> Vec<String> {
     let mut told = Vec::new();
     for (index, gate) in run.spec.gates.iter().enumerate() {
-        let found = [foregone_bound(&run.spec, gate), too_few_requests(&run.spec, gate)];
+        let found = [foregone_bound(&run.spec, gate), too_few_requests(&run.spec, gate), never_measured(run, gate)];
         told.extend(found.into_iter().flatten().map(|(field, text)| format!("spec.gates[{index}].{field}: {text}")));
     }
     told
@@ -96,6 +97,32 @@ fn too_few_requests(spec: &BenchmarkRunSpec, gate: &Gate) -> Option<(&'static st
         gate.metric, workload.name
     );
     Some(("metric", text))
+}
+
+/// What a store uses, where no trial measures it: a gate on it is never met and never missed.
+fn never_measured(run: &ValidatedRun, gate: &Gate) -> Option<(&'static str, String)> {
+    let metric = gate.metric;
+    if metric.direction != Direction::Cost || metric.family().is_some() {
+        return None;
+    }
+    let counts_syncs = matches!(metric.source, Source::Total(Total(name), _) if name == FSYNCS.0);
+    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
+    // A member that is killed is another process when it is back, and one whose syncs are delayed is traced.
+    let is_lost = |workload: &&Workload| {
+        workload.fault().is_some_and(|fault| matches!(fault.kind, FaultKind::Kill | FaultKind::SlowDisk))
+    };
+    let lost = run.spec.workloads.iter().filter(is_judged).find(is_lost).filter(|_| !counts_syncs);
+    let is_ratio = gate.bound().is_some_and(Bound::is_ratio);
+    let mut looked_at = run.arms.iter().filter(|arm| arm.name == gate.arm || is_ratio && arm.baseline);
+    let why = looked_at.find_map(|arm| match (arm.service(), lost) {
+        (None, _) => Some(format!("of {}, which was there already", arm.name)),
+        (Some(service), _) if counts_syncs && service.engine.metrics.is_none_or(|metrics| metrics.syncs.is_empty()) => {
+            Some(format!("of {}, whose engine does not count its syncs", arm.name))
+        }
+        (Some(_), Some(workload)) => Some(format!("of {} in {}, for its fault", arm.name, workload.name)),
+        (Some(_), None) => None,
+    })?;
+    Some(("metric", format!("{metric:?} is not measured {why}: name another metric, or leave the gate out")))
 }
 
 /// How many requests a trial measures at most, and which fields say so, where they do. Of what is delivered, such as events, one request may cause many.
