@@ -21,14 +21,22 @@ use crate::queue::is_true;
 /// A baseline that may be one this version cannot read.
 pub type Guarded = kind::Guarded<BenchmarkBaseline>;
 
-/// Whether a baseline of the namespace is still to keep a run.
+/// Whether a baseline of the namespace is still to keep a run, as far as this version can tell.
 ///
 /// # Errors
 /// [`Error`], if the API server cannot be asked.
 pub async fn awaits(run: &str, namespace: &str, context: &Context) -> Result<bool, Error> {
     let baselines = Api::<Guarded>::namespaced(context.client.clone(), namespace);
     let listed = baselines.list(&ListParams::default()).await.tried(|| "list BenchmarkBaselines".into())?;
-    Ok(listed.iter().filter_map(|one| one.0.as_ref().ok()).any(|one| is_awaiting(one, run)))
+    Ok(listed.iter().any(|one| may_await(one, run)))
+}
+
+/// The same of one. What a newer version wrote may be waiting for any run: one that is deleted for nothing does not come back.
+fn may_await(baseline: &Guarded, run: &str) -> bool {
+    match &baseline.0 {
+        Ok(baseline) => is_awaiting(baseline, run),
+        Err(unreadable) => unreadable.metadata.deletion_timestamp.is_none(),
+    }
 }
 
 /// Whether a baseline has yet to keep a run. One that is stalled does not know that it will.
@@ -98,5 +106,19 @@ mod tests {
         assert!(!is_awaiting(&baseline(Some(BaselineState::Waiting)), "another"));
         assert!(!is_awaiting(&baseline(Some(BaselineState::Kept)), "nightly"));
         assert!(!is_awaiting(&baseline(Some(BaselineState::Stalled(Reason::RunInvalid))), "nightly"));
+    }
+
+    /// An older operator deleted by its `ttl` what was to be kept.
+    #[test]
+    fn a_baseline_that_this_version_cannot_read_may_be_waiting_for_any_run() {
+        let unreadable = |metadata: serde_json::Value| -> Guarded {
+            serde_json::from_value(json!({ "metadata": metadata, "spec": { "runRef": "of a newer version" } })).unwrap()
+        };
+        let newer = unreadable(json!({ "name": "b" }));
+        assert!(newer.0.is_err() && may_await(&newer, "nightly"));
+        assert!(!may_await(
+            &unreadable(json!({ "name": "b", "deletionTimestamp": "2026-01-01T00:00:00Z" })),
+            "nightly"
+        ));
     }
 }
