@@ -17,7 +17,7 @@ use raft::eraftpb::{
 use raft::{Config, ProgressState, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 
 use crate::bugs::{Bug, Planted};
-use crate::codec::Packed;
+use crate::codec::{Malformed, Packed};
 use crate::entry::{self, Entry, EntryKind};
 use crate::membership::{Change, Membership};
 use crate::record::{Compaction, Hard};
@@ -112,7 +112,7 @@ impl Consensus {
         consensus.settle();
         // They were handed out before the state was kept, and are not again.
         for change in recovered.passed.changes_after(snapshot) {
-            consensus.apply_change(change);
+            consensus.apply_change(change).map_err(|error| error.to_string())?;
         }
         Ok(consensus)
     }
@@ -254,19 +254,19 @@ impl Consensus {
         proposed.is_ok().then_some(before + 1)
     }
 
-    /// Makes a committed change of the membership take effect. One that cannot be made changes nothing, on every member alike.
-    pub(crate) fn apply_change(&mut self, data: &[u8]) {
-        let mut change = ConfChangeV2::default();
-        if change.merge_from_bytes(data).is_ok() {
-            let _ = self.raw.apply_conf_change(&change);
-            let raft = &mut self.raw.raft;
-            if raft.state == StateRole::Leader && !raft.promotable() {
-                // A leader outside of its group would fail an assertion of the crate when its disk answers.
-                let term = raft.term;
-                raft.become_follower(term, raft::INVALID_ID);
-            }
-            self.settle();
+    /// Makes a committed change of the membership take effect. One that cannot be made changes nothing, on every member alike. Bytes that are
+    /// no change are an error: those of other members may be one, and who went on without it would belong to another group.
+    pub(crate) fn apply_change(&mut self, data: &[u8]) -> Result<(), Malformed> {
+        let change = change_of(data)?;
+        let _ = self.raw.apply_conf_change(&change);
+        let raft = &mut self.raw.raft;
+        if raft.state == StateRole::Leader && !raft.promotable() {
+            // A leader outside of its group would fail an assertion of the crate when its disk answers.
+            let term = raft.term;
+            raft.become_follower(term, raft::INVALID_ID);
         }
+        self.settle();
+        Ok(())
     }
 
     pub(crate) fn transfer(&mut self, to: u64) {
@@ -520,6 +520,17 @@ fn kind_and_time(raft: &RaftEntry) -> (EntryKind, u64) {
         }
         _ => (EntryKind::Membership, 0),
     }
+}
+
+fn change_of(data: &[u8]) -> Result<ConfChangeV2, Malformed> {
+    let mut change = ConfChangeV2::default();
+    change.merge_from_bytes(data).map(|()| change).map_err(|_| Malformed("a change of the membership"))
+}
+
+/// Whether what a message calls changes of the membership are ones.
+pub(crate) fn has_whole_changes(wire: &Wire) -> bool {
+    let is_change = |entry: &&RaftEntry| entry.get_entry_type() != EntryType::EntryNormal;
+    wire.get_entries().iter().filter(is_change).all(|entry| change_of(&entry.data).is_ok())
 }
 
 /// The payload of an entry's record: what stands in front, if that is not with the rest.

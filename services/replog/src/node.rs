@@ -355,7 +355,8 @@ impl Node {
             assert_eq!(entry.index, self.handed_out + 1, "committed entries are handed out in order, each once");
             self.handed_out = entry.index;
             if entry.kind == EntryKind::Membership {
-                self.consensus.apply_change(&entry.data);
+                let is_one = self.consensus.apply_change(&entry.data).is_ok();
+                assert!(is_one, "entry {} is no change of the membership: it was damaged", entry.index);
                 self.membership = self.consensus.membership();
                 let members = self.membership.all();
                 self.marks.retain(|id, _| members.contains(id));
@@ -491,9 +492,11 @@ impl Node {
     pub fn describe_snapshot(&self) -> Option<SnapshotMeta> {
         let newest = self.consensus.compaction().snapshot.index;
         let membership = self.memberships.iter().rev().find(|(index, _)| *index <= self.applied)?;
-        (self.applied > newest).then(|| SnapshotMeta {
+        let term = (self.applied > newest).then(|| self.consensus.term_at(self.applied))?;
+        assert!(term.is_some(), "entry {} was applied, and its term is not known", self.applied);
+        Some(SnapshotMeta {
             index: self.applied,
-            term: self.consensus.term_at(self.applied).unwrap_or_default(),
+            term: term?,
             membership: membership.1.clone(),
             chunk_bytes: self.settings.snapshot_chunk_bytes,
             ..SnapshotMeta::default()

@@ -39,7 +39,7 @@ pub(super) fn is_acceptable(wire: &Wire) -> bool {
         | WireKind::MsgSnapStatus
         | WireKind::MsgCheckQuorum
         | WireKind::MsgTransferLeader => false,
-        WireKind::MsgAppend => wire.term > 0 && joins(wire),
+        WireKind::MsgAppend => wire.term > 0 && joins(wire) && consensus::has_whole_changes(wire),
         _ => wire.term > 0,
     }
 }

@@ -118,6 +118,39 @@ fn who_is_asked_to_lead_while_it_takes_a_snapshot_does_not_panic() {
     assert!(installs && node.role() != Role::Leader);
 }
 
+#[test]
+fn a_change_of_the_membership_that_is_none_is_not_taken_from_others() {
+    let cases: [(&'static [u8], u64); 2] = [(&[8, 1], 2), (&[0xff], 1)];
+    for (data, last) in cases {
+        let (recovered, _) = Recovered::found(&settings(), Membership::of(1..=2), b"");
+        let now = Now { boot_micros: 1_000_000, unix_millis: 1 };
+        let mut node = Node::new(1, settings(), recovered, 7, now).unwrap();
+        let mut wire = Wire::default();
+        wire.set_msg_type(WireKind::MsgAppend);
+        (wire.from, wire.to, wire.term, wire.index, wire.log_term) = (2, 1, 2, 1, 1);
+        wire.set_entries(vec![consensus::to_raft(change(2, data))].into());
+        let message = Message { from: 2, to: 1, body: Body::Consensus(Box::new(wire), Stamp::default()) };
+        node.receive(Message::decode(&message.encode()).unwrap(), now).unwrap();
+        assert_eq!(node.consensus.last(), last, "{data:?}");
+    }
+}
+
+fn change(term: u64, data: &'static [u8]) -> Entry {
+    let data = Bytes::from_static(data);
+    Entry { index: 2, term, kind: EntryKind::Membership, time_millis: 0, data }
+}
+
+/// Other members may have a change there: who went on without it would belong to another group.
+#[test]
+#[should_panic(expected = "entry 2 is no change of the membership: it was damaged")]
+fn a_committed_change_of_the_membership_that_is_none_ends_the_member() {
+    let (mut recovered, _) = Recovered::found(&settings(), Membership::of(1..=1), b"");
+    recovered.entries.push_back(change(1, &[0xff]));
+    recovered.hard = Hard { term: 1, vote: 0, commit: 2 };
+    let now = Now { boot_micros: 1_000_000, unix_millis: 1 };
+    Node::new(1, settings(), recovered, 7, now).unwrap().take(now);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
