@@ -32,13 +32,18 @@ pub fn run(context: Context, job: &JobSpec, parameters: &Parameters, around: &Su
 
 /// Looks at a store that is somebody's as a workload does before it loads it. The inner error says why it would not be loaded, with the remedy.
 pub fn look(context: &Context, parameters: &Parameters) -> io::Result<Result<(), Failure>> {
+    let family = parameters.family();
+    let refused = || {
+        let text = "workloads load no store that is somebody's, whose keys they do not tell from theirs: let the run have its own";
+        Ok(Err(Failure::new(format!("{} {text}", family.field()))))
+    };
     match parameters {
+        _ if !family.facts().loads_what_is_somebodys => refused(),
         Parameters::Etcd(_) => etcd::look(context),
         Parameters::Redis(parameters) => redis::look(context, parameters),
-        // What these load is never somebody's: their keys are not told apart from those of others.
         Parameters::KeyValue(_)
         | Parameters::Kubernetes(_)
         | Parameters::BlockStream(_)
-        | Parameters::SqliteReplication(_) => Ok(Ok(())),
+        | Parameters::SqliteReplication(_) => refused(),
     }
 }

@@ -92,6 +92,20 @@ mod tests {
         })
     }
 
+    /// A family of which nobody had thought was told to go ahead.
+    #[test]
+    fn what_may_not_load_a_store_that_is_somebodys_does_not_say_that_it_may() {
+        let mut job = job();
+        job["workloads"] =
+            json!([{ "name": "put", "keyValue": { "operation": "Put" }, "load": { "connections": 4, "total": 100 } }]);
+        let refused = crate::job::look(&serde_json::from_value(job).unwrap()).unwrap().unwrap_err();
+        assert!(
+            refused.text().starts_with("keyValue workloads load no store that is somebody's"),
+            "{}",
+            refused.text()
+        );
+    }
+
     #[test]
     fn only_a_store_of_one_member_that_is_killed_and_does_not_sync_may_lose_writes_however_that_is_asked_for() {
         let failover = json!({ "operation": "Failover", "keySpace": 100, "killAfter": "1s", "restartAfter": "1s" });

@@ -41,6 +41,8 @@ pub static FACTS: Facts = Facts {
         otherwise: "parallelism must be 1 for blockStream workloads: each block names the one before, so one load pod makes \
             them all",
     }],
+    loads_what_is_somebodys: false,
+    answers_one_by_one: |_| false,
     highest_rate: None,
     fault: None,
 };

@@ -40,6 +40,14 @@ pub static FACTS: Facts = Facts {
                 pod knows only its own",
         },
     ],
+    loads_what_is_somebodys: true,
+    answers_one_by_one: |parameters| {
+        parameters.etcd().is_some_and(|etcd| match etcd.operation {
+            EtcdOperation::Put | EtcdOperation::Delete | EtcdOperation::TxnPut => true,
+            EtcdOperation::Range | EtcdOperation::Mixed | EtcdOperation::LeaseKeepAlive => true,
+            EtcdOperation::WatchLatency | EtcdOperation::WatchThroughput => false,
+        })
+    },
     highest_rate: Some(Subset {
         holds: "self.etcd.operation in ['Put', 'Range', 'TxnPut', 'Mixed']",
         words: "Put, Range, TxnPut, Mixed",

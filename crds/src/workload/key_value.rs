@@ -57,6 +57,14 @@ pub static FACTS: Facts = Facts {
             otherwise: "parallelism must be 1 where keyValue locks: one load process sees whether two clients hold a lock",
         },
     ],
+    loads_what_is_somebodys: false,
+    answers_one_by_one: |parameters| {
+        parameters.key_value().is_some_and(|key_value| match key_value.operation {
+            KeyValueOperation::Put | KeyValueOperation::Get | KeyValueOperation::Mixed => true,
+            KeyValueOperation::Scan | KeyValueOperation::CompareAndSwap => true,
+            KeyValueOperation::WatchLatency | KeyValueOperation::Lock | KeyValueOperation::Failover => false,
+        })
+    },
     highest_rate: Some(Subset {
         holds: "self.keyValue.operation in ['Put', 'Get', 'Mixed', 'CompareAndSwap']",
         words: "Put, Get, Mixed, CompareAndSwap",

@@ -41,6 +41,8 @@ pub static FACTS: Facts = Facts {
         otherwise: "parallelism must be 1 for kubernetes workloads: use load.connections and load.threads for a stronger \
             loader",
     }],
+    loads_what_is_somebodys: false,
+    answers_one_by_one: |_| false,
     highest_rate: None,
     fault: None,
 };

@@ -272,6 +272,11 @@ pub struct Facts {
     pub workload_rules: &'static [Rule],
     /// Rules for each such workload `w` in a run, of whose spec they are rules: `self` is the spec.
     pub run_rules: &'static [Rule],
+    /// Whether it may load a store that is somebody's: its keys lie in a namespace of the run, and only they are removed.
+    pub loads_what_is_somebodys: bool,
+    /// Whether what a workload of the family measures is requests of which each has one answer, so that there are as many latencies as were
+    /// asked for. Of what is delivered, such as events, one request may cause many. Parameters of another family have none.
+    pub answers_one_by_one: fn(&Parameters) -> bool,
     /// The workloads whose load may be made again and again at another rate: they use nothing up, and single requests have single
     /// answers. `None`: none.
     pub highest_rate: Option<Subset>,

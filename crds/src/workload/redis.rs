@@ -30,6 +30,8 @@ pub static FACTS: Facts = Facts {
         otherwise: "parallelism must not exceed load.total or keySpace of any workload: each load pod takes its share of \
             both",
     }],
+    loads_what_is_somebodys: true,
+    answers_one_by_one: |_| true,
     highest_rate: Some(Subset {
         holds: "self.redis.command in ['PingInline', 'Ping', 'Set', 'Get', 'Mixed', 'Incr', 'Sadd', 'Hset', 'Zadd', \
             'Lrange100', 'Lrange300', 'Lrange500', 'Lrange600', 'Mset']",

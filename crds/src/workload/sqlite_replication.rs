@@ -80,6 +80,8 @@ pub static FACTS: Facts = Facts {
             otherwise: "parallelism must be 1 for sqliteReplication: the databases are files of one load pod",
         },
     ],
+    loads_what_is_somebodys: false,
+    answers_one_by_one: |_| false,
     highest_rate: None,
     fault: None,
 };

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation};
 use storebench_crds::external::External;
-use storebench_crds::workload::Parameters;
+use storebench_crds::workload::{Family, Parameters};
 
 use super::{Problem, ValidatedArm};
 use crate::address::is_for_pods;
@@ -30,18 +30,17 @@ pub(super) fn problems(arms: &[ValidatedArm], spec: &BenchmarkRunSpec) -> Vec<(S
     }
     for (index, workload) in spec.workloads.iter().enumerate() {
         let (field, text) = match &workload.parameters {
-            Parameters::Etcd(etcd) if etcd.compact_interval.is_some() => (
-                "etcd.compactInterval",
-                "would take the history of all keys, also of those that are not this run's: remove it",
-            ),
-            Parameters::Etcd(_) | Parameters::Redis(_) => continue,
-            Parameters::Kubernetes(_)
-            | Parameters::KeyValue(_)
-            | Parameters::SqliteReplication(_)
-            | Parameters::BlockStream(_) => (
-                "",
-                "loads a store with keys that are not told apart from those of others: use etcd or redis workloads",
-            ),
+            Parameters::Etcd(etcd) if etcd.compact_interval.is_some() => {
+                let text = "would take the history of all keys, also of those that are not this run's: remove it";
+                ("etcd.compactInterval", text.to_owned())
+            }
+            parameters if parameters.family().facts().loads_what_is_somebodys => continue,
+            _ => {
+                let may_load = Family::ALL.iter().filter(|family| family.facts().loads_what_is_somebodys);
+                let may_load: Vec<&str> = may_load.map(|family| family.field()).collect();
+                let text = "loads a store with keys that are not told apart from those of others";
+                ("", format!("{text}: use {} workloads", may_load.join(" or ")))
+            }
         };
         let place = format!("spec.workloads[{index}]");
         let field = if field.is_empty() { place } else { format!("{place}.{field}") };

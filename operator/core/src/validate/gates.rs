@@ -5,9 +5,7 @@ use storebench_crds::benchmark_run::{BenchmarkRunSpec, Bound, Gate};
 use storebench_crds::gate_value;
 use storebench_crds::measure::{FSYNCS, Total};
 use storebench_crds::metric::{Direction, Source};
-use storebench_crds::workload::etcd::EtcdOperation;
-use storebench_crds::workload::key_value::KeyValueOperation;
-use storebench_crds::workload::{FaultKind, LoadMode, Parameters};
+use storebench_crds::workload::{FaultKind, LoadMode};
 use storebench_crds::{Metric, Workload};
 
 use crate::equality::{Terms, differences, permission};
@@ -125,22 +123,9 @@ fn never_measured(run: &ValidatedRun, gate: &Gate) -> Option<(&'static str, Stri
     Some(("metric", format!("{metric:?} is not measured {why}: name another metric, or leave the gate out")))
 }
 
-/// How many requests a trial measures at most, and which fields say so, where they do. Of what is delivered, such as events, one request may cause many.
+/// How many requests a trial measures at most, and which fields say so, where they do.
 fn requests_at_most(workload: &Workload) -> Option<(u64, &'static str)> {
-    let is_answered = match &workload.parameters {
-        Parameters::Redis(_) => true,
-        Parameters::Etcd(parameters) => match parameters.operation {
-            EtcdOperation::Put | EtcdOperation::Delete | EtcdOperation::TxnPut => true,
-            EtcdOperation::Range | EtcdOperation::Mixed | EtcdOperation::LeaseKeepAlive => true,
-            EtcdOperation::WatchLatency | EtcdOperation::WatchThroughput => false,
-        },
-        Parameters::KeyValue(parameters) => match parameters.operation {
-            KeyValueOperation::Put | KeyValueOperation::Get | KeyValueOperation::Mixed => true,
-            KeyValueOperation::Scan | KeyValueOperation::CompareAndSwap => true,
-            KeyValueOperation::WatchLatency | KeyValueOperation::Lock | KeyValueOperation::Failover => false,
-        },
-        Parameters::Kubernetes(_) | Parameters::BlockStream(_) | Parameters::SqliteReplication(_) => false,
-    };
+    let is_answered = (workload.family().facts().answers_one_by_one)(&workload.parameters);
     let load = &workload.load;
     let due = || {
         // A search finds a rate of its own.
