@@ -101,18 +101,37 @@ fn the_judgement_stays_pure() {
             assert!(!IMPURE.contains(&dependency.as_str()), "{name} may not depend on {dependency}: it is pure");
         }
     }
-    let clocks_and_chance = ["Instant::now", "SystemTime::now", "rand::rng", "getrandom"];
-    let files_and_others = ["fs", "net", "process", "env"];
     for folder in ["crds/src", "operator/core/src"] {
         // Test modules may write what people want to look at.
         for file in rust_files(&root().join(folder)).into_iter().filter(|file| !file.ends_with("tests.rs")) {
             let text = std::fs::read_to_string(&file).unwrap();
             let code = without_test_items(&text);
-            let of_std = imported(&code, "std::").find(|name| files_and_others.contains(&name.as_str()));
-            let impure = of_std.or(clocks_and_chance.into_iter().find(|name| code.contains(name)).map(str::to_owned));
-            assert_eq!(impure, None, "{} uses it: it is pure, take it as an argument", file.display());
+            assert_eq!(impure(&file, &code), None, "{} uses it: it is pure, take it as an argument", file.display());
         }
     }
+}
+
+/// What code of a pure crate would ask of the machine that it runs on.
+fn impure(file: &Path, code: &str) -> Option<String> {
+    let files_and_others = ["fs", "net", "process", "env"];
+    let of_std = imported(code, "std::").find(|name| files_and_others.contains(&name.as_str()));
+    let clocks = ["Instant::now", "SystemTime::now", "Timestamp::now", "Zoned::now", "TimeZone::system"];
+    // Their rules are files of the machine. Crontabs read them all the same, as ARCHITECTURE.md says.
+    let zones = ["TimeZone::get"].into_iter().filter(|_| !file.ends_with("operator/core/src/recurrence.rs"));
+    let mut of_others = clocks.into_iter().chain(["rand::rng", "getrandom"]).chain(zones);
+    of_std.or(of_others.find(|name| code.contains(name)).map(str::to_owned))
+}
+
+/// A pure crate could have asked jiff what time it is.
+#[test]
+fn a_clock_in_the_judgement_is_found_whoever_has_it() {
+    let [zones, other] = ["recurrence.rs", "ledger.rs"].map(|name| root().join("operator/core/src").join(name));
+    for clock in ["std::time::Instant::now()", "k8s_openapi::jiff::Timestamp::now()", "Zoned::now()"] {
+        assert!(impure(&zones, clock).is_some() && impure(&other, clock).is_some(), "{clock}");
+    }
+    assert_eq!(impure(&zones, "TimeZone::get(zone)"), None);
+    assert_eq!(impure(&other, "TimeZone::get(zone)").as_deref(), Some("TimeZone::get"));
+    assert_eq!(impure(&other, "Timestamp::from_second(0)"), None);
 }
 
 /// What dev-dependencies ask of crates of others that no program does, `member: crate feature`: a crate that its member's programs use, too, may
