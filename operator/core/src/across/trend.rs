@@ -35,7 +35,7 @@ pub struct Change {
     pub ratio_basis_points: u64,
     /// Whether it is worse.
     pub is_worse: bool,
-    /// Whether it began in one of the last [`RECENT_RUNS`], and has not been left since.
+    /// Whether it began in one of the last [`RECENT_RUNS`] that count, and still stands: the newest level is not back at the one before it.
     pub is_recent: bool,
     /// What else changed between its first run and the one before.
     pub differences: Differences,
@@ -158,35 +158,48 @@ fn follow(runs: &[Figures], workload: &str, arm: &str, metric: Metric) -> Option
     let baseline = newest.record.arms.iter().find(|one| one.baseline && one.name != arm);
     let control = baseline.map(|arm| arm.name.as_str()).filter(|name| never_changed(name));
     let value = |run: &Figures| hodges_lehmann(&run.logarithms(arm, control, workload, metric)?).ok();
-    let measured: Vec<(&Figures, f64)> = runs.iter().filter_map(|run| Some((run, value(run)?))).collect();
-    let logs: Vec<f64> = measured.iter().map(|(_, value)| *value).collect();
+    let measured = runs.iter().enumerate().filter_map(|(index, run)| Some((index, run, value(run)?)));
+    let measured: Vec<(usize, &Figures, f64)> = measured.collect();
+    let logs: Vec<f64> = measured.iter().map(|(_, _, value)| *value).collect();
     if logs.is_empty() {
         return None;
     }
     let cuts = change_points(&logs).ok()?;
-    let level = |position: usize| {
+    let of_level = |position: usize| {
         let to = cuts.iter().find(|cut| **cut > position).copied().unwrap_or(logs.len());
         let from = cuts.iter().rev().find(|cut| **cut <= position).copied().unwrap_or(0);
-        hodges_lehmann(&logs[from..to]).unwrap_or_default()
+        &logs[from..to]
+    };
+    let ratio = |before: &[f64], after: &[f64]| {
+        let level = |values: &[f64]| hodges_lehmann(values).unwrap_or_default();
+        (level(after) - level(before)).exp()
+    };
+    let newest_level = of_level(logs.len() - 1);
+    // Whoever recovers a little is no longer where the change had put it, and still not where it was.
+    let stands = |position: usize, is_less: bool| {
+        let before = of_level(position - 1);
+        let is_apart = || change_points(&[before, newest_level].concat()).is_ok_and(|cuts| !cuts.is_empty());
+        cuts.last() == Some(&position) || (is_apart() && (ratio(before, newest_level) < 1.0) == is_less)
     };
     let changes = cuts.iter().map(|&position| {
-        let ratio = (level(position) - level(position - 1)).exp();
+        let [(_, before, _), (index, after, _)] = [measured[position - 1], measured[position]];
+        let ratio = ratio(of_level(position - 1), of_level(position));
         Change {
             position,
-            started_at: measured[position].0.record.started_at.clone(),
+            started_at: after.record.started_at.clone(),
             ratio_basis_points: (ratio * 10_000.0).round() as u64,
             is_worse: (ratio < 1.0) == metric.direction.more_is_better(),
-            is_recent: cuts.last() == Some(&position) && logs.len() - position <= RECENT_RUNS,
-            differences: Differences::of(&measured[position - 1].0.record, &measured[position].0.record),
+            is_recent: runs.len() - index <= RECENT_RUNS && stands(position, ratio < 1.0),
+            differences: Differences::of(&before.record, &after.record),
         }
     });
     let changes = changes.collect();
-    let limited = measured.iter().filter_map(|(run, _)| {
+    let limited = measured.iter().filter_map(|(_, run, _)| {
         let why = [Some(arm), control].into_iter().flatten().find_map(|arm| run.limited(arm, workload))?;
         Some((run.record.started_at.clone(), why.to_owned()))
     });
     let points =
-        measured.iter().map(|(run, value)| Point { started_at: run.record.started_at.clone(), value: value.exp() });
+        measured.iter().map(|(_, run, value)| Point { started_at: run.record.started_at.clone(), value: value.exp() });
     Some(Series {
         workload: workload.into(),
         arm: arm.into(),
@@ -235,5 +248,6 @@ fn decide(series: &[Series], runs: usize) -> (Verdict, String) {
         let text = format!("a store that became slower may not show: in the newest run {why}");
         return (Verdict::Inconclusive, text);
     }
-    (Verdict::Passed, format!("no level of the last {RECENT_RUNS} of {runs} runs is worse than the one before"))
+    let recent = runs.min(RECENT_RUNS);
+    (Verdict::Passed, format!("nothing that became worse in the last {recent} of {runs} runs still is"))
 }

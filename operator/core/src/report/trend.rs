@@ -205,7 +205,7 @@ fn notes(trend: &Trend) -> Vec<String> {
     }
     notes.push(format!(
         "levels by E-divisive and Student's t-test; a level has three runs at least. A change for the \
-         worse is an alarm for {RECENT_RUNS} runs, then the new level"
+         worse is an alarm for {RECENT_RUNS} runs, unless the level before it is reached again; then it is the new level"
     ));
     notes
 }
