@@ -89,3 +89,11 @@ fn control<'a>(before: &'a RunRecord, after: &RunRecord) -> Option<&'a ArmRecord
         && conditions::executable(before, arm) == conditions::executable(after, other);
     is_same.then_some(arm)
 }
+
+/// Three of them, and how many more there are.
+fn few(all: &[String]) -> String {
+    let shown = &all[..all.len().min(3)];
+    let more = all.len() - shown.len();
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    shown.join(", ") + &more
+}

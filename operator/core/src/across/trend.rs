@@ -1,12 +1,14 @@
 //! Many runs of one name: where a metric of an arm moved to another level, and what else changed then; and what became of gates.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use storebench_crds::Metric;
 use storebench_crds::status::Verdict;
 
 use super::conditions::{Difference, Differences, Part};
 use super::practice::{GateCourse, Needed, needed};
-use super::{Figures, arms, control, decides};
+use super::{Figures, arms, control, decides, few};
 use crate::judgement::{Report, figure};
 use crate::statistics::{change_points, hodges_lehmann};
 
@@ -87,7 +89,8 @@ pub struct Trend {
     pub series: Vec<Series>,
     /// What became of the gates.
     pub gates: Vec<GateCourse>,
-    /// Regressed where a recent level is worse; else Inconclusive where the loader is the limit now, or runs are too few; else Passed.
+    /// Regressed where a recent level is worse; else Inconclusive where the newest run does not count or lacks what was measured before it, where
+    /// the loader is the limit now, or runs are too few; else Passed.
     pub verdict: Verdict,
     /// Why, in one line.
     pub message: String,
@@ -122,7 +125,8 @@ impl Trend {
                 }));
             }
         }
-        let (verdict, message) = decide(&series, ordered.len());
+        let aside = set_aside.iter().find(|(started_at, _)| *started_at == newest.record.started_at);
+        let (verdict, message) = decide(&series, &figures, aside);
         Some(Self {
             run: newest.record.name.clone(),
             runs: ordered.iter().map(|report| report.record.started_at.clone()).collect(),
@@ -221,10 +225,42 @@ fn show_as_reported(points: &mut [Point], reports: &[&Report], workload: &str, a
     }
 }
 
+/// What decides and has no figure in the newest run that counts. What is not asked for any more is missed for [`RECENT_RUNS`]: it may have been
+/// taken out since it became slower.
+fn lacking(series: &[Series], runs: &[Figures]) -> Vec<String> {
+    let Some(newest) = runs.last() else { return Vec::new() };
+    let is_asked = |arm: &str, workload: &str| {
+        arms(&newest.record).any(|one| one.name == arm)
+            && newest.record.spec.workloads.iter().any(|one| one.name == workload)
+    };
+    let name = |arm: &str, workload: &str, metric: Metric| {
+        if newest.series.iter().all(|one| one.arm != arm) {
+            format!("arm {arm}")
+        } else if newest.series.iter().all(|one| one.workload != workload) {
+            format!("workload {workload}")
+        } else {
+            format!("{} of {arm} in {workload}", metric.words)
+        }
+    };
+    let is_older = |point: &Point| point.started_at != newest.record.started_at;
+    let without_point = series.iter().filter(|one| one.points.last().is_none_or(is_older));
+    let mut found: BTreeSet<String> = without_point.map(|one| name(&one.arm, &one.workload, one.metric)).collect();
+    for run in &runs[runs.len().saturating_sub(RECENT_RUNS)..] {
+        let decided = run.series.iter().filter(|one| {
+            arms(&run.record).any(|arm| arm.name == one.arm) && decides(&run.record, &one.workload, one.metric)
+        });
+        let gone = decided.filter(|one| !is_asked(&one.arm, &one.workload));
+        found.extend(gone.map(|one| name(&one.arm, &one.workload, one.metric)));
+    }
+    found.into_iter().collect()
+}
+
 /// Fewer runs tell nothing of a level.
 const RUNS_MIN: usize = 3;
 
-fn decide(series: &[Series], runs: usize) -> (Verdict, String) {
+/// The verdict over runs that count. `aside`: when the newest of all began, and why it does not count.
+fn decide(series: &[Series], counted: &[Figures], aside: Option<&(String, String)>) -> (Verdict, String) {
+    let runs = counted.len();
     // Two stores that one busy loader holds back look equal, and so does a store that became slower behind it.
     let (limited, told): (Vec<&Series>, Vec<&Series>) = series.iter().partition(|one| one.limited_now().is_some());
     let alarms: Vec<String> = told
@@ -244,9 +280,16 @@ fn decide(series: &[Series], runs: usize) -> (Verdict, String) {
             format!("{runs} runs that count are too few to say anything: {RUNS_MIN} at least, of one spec and machine");
         return (Verdict::Inconclusive, text);
     }
-    if let Some(why) = limited.iter().find_map(|one| one.limited_now()) {
-        let text = format!("a store that became slower may not show: in the newest run {why}");
-        return (Verdict::Inconclusive, text);
+    let lacking = lacking(series, counted);
+    let unseen = if let Some((started_at, why)) = aside {
+        Some(format!("the newest run, of {started_at}, does not count: {why}"))
+    } else if !lacking.is_empty() {
+        Some(format!("the newest run has no figure of {}", few(&lacking)))
+    } else {
+        limited.iter().find_map(|one| one.limited_now()).map(|why| format!("in the newest run {why}"))
+    };
+    if let Some(unseen) = unseen {
+        return (Verdict::Inconclusive, format!("a store that became slower may not show: {unseen}"));
     }
     let recent = runs.min(RECENT_RUNS);
     (Verdict::Passed, format!("nothing that became worse in the last {recent} of {runs} runs still is"))

@@ -10,7 +10,7 @@ use storebench_crds::Metric;
 use storebench_crds::status::{GateOutcome, Verdict};
 
 use super::conditions::{Differences, Part};
-use super::{AcrossError, Figures, arms, control, decides};
+use super::{AcrossError, Figures, arms, control, decides, few};
 use crate::judgement::{Limit, Report, outcome};
 use crate::record::RunRecord;
 use crate::statistics::{CONFIDENCE_DEFAULT, UnpairedDifference, confidence_of_each};
@@ -353,14 +353,6 @@ fn in_common(first: &Figures, second: &Figures) -> (Vec<Common>, Vec<String>) {
         }
     }
     (common, left_out)
-}
-
-/// Three of them, and how many more there are.
-fn few(all: &[String]) -> String {
-    let shown = &all[..all.len().min(3)];
-    let more = all.len() - shown.len();
-    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    shown.join(", ") + &more
 }
 
 /// Why the loader was the limit of what a row compares, in either run; `None`: it had time to spare.

@@ -88,8 +88,8 @@ fn table(trend: &Trend) -> Table {
         Column::words("course").dispensable(1),
     ];
     let rows = trend.series.iter().map(|series| {
-        let last = series.points.last().map(|point| point.value);
-        let now = last.map(|value| match &series.control {
+        let newest = series.points.last().filter(|point| trend.runs.last() == Some(&point.started_at));
+        let now = newest.map(|point| point.value).map(|value| match &series.control {
             Some(control) => format!("{value:.2} of {control}"),
             None => units::of_metric(series.metric.unit, value),
         });

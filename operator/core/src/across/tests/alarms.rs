@@ -1,6 +1,7 @@
 //! What must not pass: alarms that something else hid, and good news of what was not looked at.
 
 use super::*;
+use crate::record::Unavailable;
 
 /// Nights in which the arm took so many times as long, the first of them first.
 fn nights(levels: &[(usize, f64)]) -> Vec<Report> {
@@ -41,4 +42,90 @@ fn no_more_runs_are_told_of_than_there_are() {
     let trend = Trend::of(&nights(&[(8, 1.0)]), false).unwrap();
     let said = "nothing that became worse in the last 8 of 8 runs still is";
     assert_eq!((trend.verdict, trend.message.as_str()), (Verdict::Passed, said));
+}
+
+#[test]
+fn a_history_whose_newest_runs_are_invalid_is_no_good_news() {
+    let mut reports = nights(&[(12, 1.0)]);
+    for report in &mut reports[4..] {
+        (report.judgement.verdict, report.judgement.message) = (Verdict::Invalid, "a wrong answer".into());
+    }
+    let trend = Trend::of(&reports, false).unwrap();
+    assert_eq!((trend.verdict, trend.runs.len()), (Verdict::Inconclusive, 4), "{}", trend.message);
+    let said = "the newest run, of 2026-01-12T01:00:00Z, does not count: it is Invalid";
+    assert!(trend.message.ends_with(said), "{}", trend.message);
+}
+
+/// The same run with an arm besides.
+fn with_third(mut report: Report) -> Report {
+    let (_, arm) = names();
+    let record = &mut report.record;
+    let mut third = record.arms.iter().find(|one| one.name == arm).unwrap().clone();
+    third.name = "third".into();
+    record.arms.push(third);
+    let own = record.trials.iter().filter(|trial| trial.arm == arm);
+    let own: Vec<_> = own.map(|trial| TrialRecord { arm: "third".into(), ..trial.clone() }).collect();
+    record.trials.extend(own);
+    report
+}
+
+fn without_third(record: &mut RunRecord) {
+    record.arms.retain(|arm| arm.name != "third");
+    record.trials.retain(|trial| trial.arm != "third");
+}
+
+fn third_unavailable(record: &mut RunRecord) {
+    record.trials.retain(|trial| trial.arm != "third");
+    let third = record.arms.iter_mut().find(|arm| arm.name == "third").unwrap();
+    third.unavailable = Some(Unavailable { reason: "is not installed".into(), install: "install it".into() });
+}
+
+fn without_second_workload(record: &mut RunRecord) {
+    record.spec.workloads.truncate(1);
+}
+
+fn third_answered_nothing_once(record: &mut RunRecord) {
+    let trial = record.trials.iter_mut().rfind(|trial| trial.arm == "third" && trial.index == 9).unwrap();
+    trial.workloads[0].summary.operations = 0;
+}
+
+#[test]
+fn what_the_newest_run_lacks_is_no_good_news_and_is_named() {
+    let workloads = fixture::two_arms().record.spec.workloads;
+    let cases: [(String, fn(&mut RunRecord)); 4] = [
+        ("arm third".into(), without_third),
+        ("arm third".into(), third_unavailable),
+        (format!("workload {}", workloads[1].name), without_second_workload),
+        (format!("throughput of third in {}", workloads[0].name), third_answered_nothing_once),
+    ];
+    for (lacking, change) in cases {
+        let mut reports: Vec<Report> = nights(&[(12, 1.0)]).into_iter().map(with_third).collect();
+        assert_eq!(Trend::of(&reports, false).unwrap().verdict, Verdict::Passed);
+        change(&mut reports[11].record);
+        let trend = Trend::of(&reports, false).unwrap();
+        assert_eq!((trend.verdict, trend.runs.len()), (Verdict::Inconclusive, 12), "{lacking}: {}", trend.message);
+        let said = format!("a store that became slower may not show: the newest run has no figure of {lacking}");
+        assert_eq!(trend.message, said);
+    }
+}
+
+#[test]
+fn an_arm_that_was_taken_out_is_missed_for_ten_runs_and_one_that_is_asked_for_as_long_as_it_is() {
+    let verdict = |without: usize, change: fn(&mut RunRecord)| {
+        let mut reports: Vec<Report> = nights(&[(5 + without, 1.0)]).into_iter().map(with_third).collect();
+        reports[5..].iter_mut().for_each(|report| change(&mut report.record));
+        Trend::of(&reports, false).unwrap().verdict
+    };
+    assert_eq!([9, 10].map(|runs| verdict(runs, without_third)), [Verdict::Inconclusive, Verdict::Passed]);
+    assert_eq!(verdict(10, third_unavailable), Verdict::Inconclusive);
+}
+
+#[test]
+fn what_is_shown_as_now_is_of_the_newest_run() {
+    let mut reports: Vec<Report> = nights(&[(5, 1.0)]).into_iter().map(with_third).collect();
+    third_unavailable(&mut reports[4].record);
+    let page = document_markdown(trends(&[Trend::of(&reports, false).unwrap()]));
+    let is_row = |line: &&str| line.starts_with('|') && line.contains("third") && line.contains("throughput");
+    let row = page.lines().find(is_row).unwrap();
+    assert!(row.contains('—') && !row.contains("redis"), "{row}");
 }
