@@ -129,3 +129,32 @@ fn what_is_shown_as_now_is_of_the_newest_run() {
     let row = page.lines().find(is_row).unwrap();
     assert!(row.contains('—') && !row.contains("redis"), "{row}");
 }
+
+/// Its throughput was zero in one trial, or its percentile of too few requests.
+#[test]
+fn a_figure_that_decides_and_is_in_the_first_run_only_is_inconclusive_and_named() {
+    let (control, arm) = names();
+    let whole = Figures::of(&run_of(1, &[]));
+    let workload = whole.record.spec.workloads[0].name.clone();
+    let lacking = |of: &str, metric: Metric| {
+        let mut figures = Figures::of(&run_of(2, &[]));
+        figures.series.retain(|one| !(one.arm == of && one.workload == workload && one.metric == metric));
+        figures
+    };
+    let between = |before: &Figures, after: &Figures| TwoRuns::between(before, after, 9_000, false).unwrap();
+    assert_eq!(between(&whole, &Figures::of(&run_of(2, &[]))).verdict, Verdict::Passed);
+    for metric in [Metric::THROUGHPUT, Metric::LATENCY_P99] {
+        let said = format!("{} of {arm} in {workload}", metric.words);
+        // The unchanged baseline is what it is held to.
+        for of in [&arm, &control] {
+            let pair = between(&whole, &lacking(of, metric));
+            let message = &pair.message;
+            assert_eq!(pair.verdict, Verdict::Inconclusive, "{of}: {message}");
+            let start = format!("a part of the first run was not compared: {said}; nothing is worse by more than 90 %");
+            assert!(message.starts_with(&start), "{message}");
+        }
+        let pair = between(&lacking(&arm, metric), &whole);
+        assert_eq!(pair.verdict, Verdict::Passed, "a figure more is none that was lost: {}", pair.message);
+        assert!(pair.message.contains(&format!("{said} is in the second run only")), "{}", pair.message);
+    }
+}
