@@ -86,7 +86,7 @@ fn control<'a>(before: &'a RunRecord, after: &RunRecord) -> Option<&'a ArmRecord
     let is_same = arm.name == other.name
         && !arm.is_external()
         && conditions::of_arms(arm, other).is_empty()
-        && conditions::executable(before, arm) == conditions::executable(after, other);
+        && conditions::executables(before, arm) == conditions::executables(after, other);
     is_same.then_some(arm)
 }
 

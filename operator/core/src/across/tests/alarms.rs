@@ -158,3 +158,22 @@ fn a_figure_that_decides_and_is_in_the_first_run_only_is_inconclusive_and_named(
         assert!(pair.message.contains(&format!("{said} is in the second run only")), "{}", pair.message);
     }
 }
+
+#[test]
+fn a_baseline_whose_companion_is_another_is_no_control() {
+    let (control, arm) = names();
+    let with_companions = |day: u32, of_control: &str, of_arm: &str| {
+        let mut report = run_of(day, &[]);
+        let RunRecord { arms, fingerprint, .. } = &mut report.record;
+        for (name, version) in [(&control, of_control), (&arm, of_arm)] {
+            let service = &arms.iter().find(|one| one.name == *name).unwrap().service;
+            fingerprint.facts.insert(format!("Store of {service}"), version.into());
+        }
+        report
+    };
+    let before = with_companions(1, "1.0", "1.0");
+    let against = |after: &Report| row(&compared(&before, after), &arm).against.clone();
+    assert_eq!(against(&with_companions(2, "1.0", "2.0")), Against::Control(control.clone()));
+    assert_eq!(against(&with_companions(2, "2.0", "1.0")), Against::Nothing);
+    assert_eq!(against(&run_of(2, &[])), Against::Nothing, "nobody knows");
+}
