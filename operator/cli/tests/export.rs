@@ -413,3 +413,30 @@ fn a_comparison_that_lacks_a_run_of_the_first_has_not_passed() {
     assert_eq!(more.code, Some(0), "{}", more.stdout);
     assert!(more.stdout.contains("in both only: weekly"), "{}", more.stdout);
 }
+
+#[test]
+fn a_pair_that_cannot_be_compared_hides_no_regression_of_another() {
+    let desk = Desk::new();
+    for (directory, day, factor) in [("before", 1, 1.0), ("after", 2, 3.0)] {
+        keep(&desk.path().join(directory), "nightly", day, factor);
+        keep(&desk.path().join(directory), "weekly", day, 1.0);
+    }
+    let moved = std::fs::canonicalize(desk.path().join("after/weekly/latest/report.json")).unwrap();
+    let mut report: Value = serde_json::from_str(&std::fs::read_to_string(&moved).unwrap()).unwrap();
+    report["record"]["fingerprint"]["facts"]["processor"] = "another".into();
+    std::fs::write(&moved, report.to_string()).unwrap();
+    let compare = |run: &str, form: &str| {
+        desk.storebench(&["compare", &format!("before{run}"), &format!("after{run}"), "-o", form])
+    };
+    let refused = "weekly: 2027-01-01T01:00:00Z and 2027-01-02T01:00:00Z were measured on unlike machines (processor: ";
+    let said = format!("not compared, so that all together has not passed: {refused}");
+    let markdown = compare("", "markdown");
+    assert_eq!(markdown.code, Some(2), "{}{}", markdown.stdout, markdown.stderr);
+    assert!(markdown.stdout.contains("Regressed") && markdown.stdout.contains("were measured on unlike machines"));
+    let json = compare("", "json");
+    assert!(json.code == Some(2) && json.stderr.contains(&said), "{}", json.stderr);
+    compare("/weekly", "text").nothing_to_compare(&[refused]);
+    // Where nothing else is worse, all together has not passed.
+    keep(&desk.path().join("after"), "nightly", 2, 1.0);
+    assert_eq!(compare("", "json").code, Some(3));
+}

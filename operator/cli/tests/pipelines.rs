@@ -6,6 +6,7 @@
 
 #[allow(dead_code)]
 mod finished;
+mod kept;
 #[allow(dead_code)]
 mod later;
 #[allow(dead_code)]
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use finished::Finished;
+use kept::keep;
 use later::later_under;
 use serde_json::Value;
 use world::World;
@@ -246,6 +248,24 @@ fn what_made_last_weeks_run_slower() {
     let line = "slower since 2027-01-09T01:00:00Z: against 20270108T010000Z-Passed, the run before";
     assert!(found.stdout.contains(line), "{}", found.stdout);
     assert!(found.stdout.contains("appendfsync always, then appendfsync everysec"), "{}", found.stdout);
+}
+
+#[test]
+fn an_improvement_behind_a_slow_down_is_not_what_made_it_slower() {
+    let desk = Desk::new();
+    let runs = desk.folder.join("runs");
+    let nights =
+        [(8, 1.0), (4, 1.5), (4, 1.3)].into_iter().flat_map(|(nights, factor)| std::iter::repeat_n(factor, nights));
+    nights.zip(1..).for_each(|(factor, day)| drop(keep(&runs, "first", day, factor)));
+    let found = desk.task("slower-since", &["runs", "first"]);
+    assert_eq!(found.code, Some(2), "{}{}", found.stdout, found.stderr);
+    assert!(found.stdout.contains("slower since 2027-01-09T01:00:00Z: against 20270108T010000Z-"), "{}", found.stdout);
+    // What one night looks like does not take back what all of them say.
+    let latest = runs.join("first/latest");
+    let lucky = keep(&runs, "first", 8, 1.0);
+    assert_eq!(std::fs::canonicalize(&latest).unwrap(), std::fs::canonicalize(lucky).unwrap());
+    let found = desk.task("slower-since", &["runs", "first"]);
+    assert_eq!(found.code, Some(2), "{}{}", found.stdout, found.stderr);
 }
 
 fn yaml(name: &str) -> Value {

@@ -70,10 +70,23 @@ pub(crate) fn compare(before: &Path, after: &Path, terms: &Terms, form: Form) ->
         names(reports.iter().filter(|report| !is_compared(report)))
     };
     let (lost, new) = (only(&first, 0), only(&second, 1));
-    let compared = pairs.iter().map(|[one, other]| TwoRuns::of(one, other, tolerance, terms.allow_different_machine));
-    let compared: Vec<TwoRuns> = compared.collect::<Result<_, _>>()?;
-    let mut lines = Vec::new();
+    let (mut compared, mut refused) = (Vec::new(), Vec::new());
+    for [one, other] in &pairs {
+        match TwoRuns::of(one, other, tolerance, terms.allow_different_machine) {
+            Ok(pair) => compared.push(pair),
+            Err(error) => refused.push(error.to_string()),
+        }
+    }
+    if compared.is_empty() {
+        bail!(NothingToCompare(refused.join("; ")));
+    }
     let mut exit = compared.iter().map(|pair| Exit::of(pair.verdict)).max().unwrap_or(Exit::Usage);
+    if !refused.is_empty() {
+        // Nor does it hide what another pair shows.
+        exit = exit.max(Exit::Inconclusive);
+    }
+    let mut lines: Vec<String> =
+        refused.iter().map(|why| format!("not compared, so that all together has not passed: {why}")).collect();
     if !lost.is_empty() {
         // As of an arm or a workload: what was lost may be what became slower.
         exit = exit.max(Exit::Inconclusive);

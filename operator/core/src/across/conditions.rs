@@ -108,11 +108,13 @@ fn part_of(fact: &str) -> Part {
     }
 }
 
-/// The executable of an arm, where the fingerprint has it: embedded the file with its digest; in a cluster the image's name, and the digests
-/// that the name meant on the nodes.
-pub(super) fn executable<'a>(record: &'a RunRecord, arm: &ArmRecord) -> [Option<&'a String>; 2] {
-    [format!("service {}", arm.service), format!("image of {}", arm.name)]
-        .map(|fact| record.fingerprint.facts.get(&fact))
+/// The executables of an arm, where the fingerprint has them: embedded the file with its digest, and what runs beside it, such as the store of a
+/// replicator; in a cluster the image's name, and the digests that the name meant on the nodes.
+pub(super) fn executables<'a>(record: &'a RunRecord, arm: &ArmRecord) -> Vec<(&'a String, &'a String)> {
+    let [store, image] = [format!("service {}", arm.service), format!("image of {}", arm.name)];
+    let companion = format!(" of {}", arm.service);
+    let is_of_arm = |fact: &str| fact == store || fact == image || fact.ends_with(&companion);
+    record.fingerprint.facts.iter().filter(|(fact, _)| is_of_arm(fact.as_str())).collect()
 }
 
 /// In what two arms of a name differ besides their executables.

@@ -2,7 +2,7 @@
 //! together with that of the run itself.
 //!
 //! Promises: what cannot be compared is never passed over, and it is said why: where that is all, a run that passed had nothing to compare
-//! with; where it is an arm or a workload of the earlier run, it is Inconclusive.
+//! with; where it is an arm, a workload or a figure that decides of the earlier run, it is Inconclusive.
 
 use serde::{Deserialize, Serialize};
 use storebench_crds::benchmark_run::BaselineRef;

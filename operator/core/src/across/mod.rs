@@ -86,6 +86,14 @@ fn control<'a>(before: &'a RunRecord, after: &RunRecord) -> Option<&'a ArmRecord
     let is_same = arm.name == other.name
         && !arm.is_external()
         && conditions::of_arms(arm, other).is_empty()
-        && conditions::executable(before, arm) == conditions::executable(after, other);
+        && conditions::executables(before, arm) == conditions::executables(after, other);
     is_same.then_some(arm)
+}
+
+/// Three of them, and how many more there are.
+fn few(all: &[String]) -> String {
+    let shown = &all[..all.len().min(3)];
+    let more = all.len() - shown.len();
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    shown.join(", ") + &more
 }

@@ -4,6 +4,8 @@ use storebench_crds::Metric;
 use storebench_crds::benchmark_run::{ArmField, BaselineRef, NOISE_FLOOR};
 use storebench_crds::status::{GateOutcome, GateResult, Verdict};
 
+mod alarms;
+
 use super::*;
 use crate::judgement::judge;
 use crate::record::TrialRecord;

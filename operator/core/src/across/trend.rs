@@ -1,12 +1,14 @@
 //! Many runs of one name: where a metric of an arm moved to another level, and what else changed then; and what became of gates.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use storebench_crds::Metric;
 use storebench_crds::status::Verdict;
 
 use super::conditions::{Difference, Differences, Part};
 use super::practice::{GateCourse, Needed, needed};
-use super::{Figures, arms, control, decides};
+use super::{Figures, arms, control, decides, few};
 use crate::judgement::{Report, figure};
 use crate::statistics::{change_points, hodges_lehmann};
 
@@ -35,7 +37,7 @@ pub struct Change {
     pub ratio_basis_points: u64,
     /// Whether it is worse.
     pub is_worse: bool,
-    /// Whether it began in one of the last [`RECENT_RUNS`], and has not been left since.
+    /// Whether it began in one of the last [`RECENT_RUNS`] that count, and still stands: the newest level is not back at the one before it.
     pub is_recent: bool,
     /// What else changed between its first run and the one before.
     pub differences: Differences,
@@ -87,7 +89,8 @@ pub struct Trend {
     pub series: Vec<Series>,
     /// What became of the gates.
     pub gates: Vec<GateCourse>,
-    /// Regressed where a recent level is worse; else Inconclusive where the loader is the limit now, or runs are too few; else Passed.
+    /// Regressed where a recent level is worse; else Inconclusive where the newest run does not count or lacks what was measured before it, where
+    /// the loader is the limit now, or runs are too few; else Passed.
     pub verdict: Verdict,
     /// Why, in one line.
     pub message: String,
@@ -122,7 +125,8 @@ impl Trend {
                 }));
             }
         }
-        let (verdict, message) = decide(&series, ordered.len());
+        let aside = set_aside.iter().find(|(started_at, _)| *started_at == newest.record.started_at);
+        let (verdict, message) = decide(&series, &figures, aside);
         Some(Self {
             run: newest.record.name.clone(),
             runs: ordered.iter().map(|report| report.record.started_at.clone()).collect(),
@@ -158,35 +162,48 @@ fn follow(runs: &[Figures], workload: &str, arm: &str, metric: Metric) -> Option
     let baseline = newest.record.arms.iter().find(|one| one.baseline && one.name != arm);
     let control = baseline.map(|arm| arm.name.as_str()).filter(|name| never_changed(name));
     let value = |run: &Figures| hodges_lehmann(&run.logarithms(arm, control, workload, metric)?).ok();
-    let measured: Vec<(&Figures, f64)> = runs.iter().filter_map(|run| Some((run, value(run)?))).collect();
-    let logs: Vec<f64> = measured.iter().map(|(_, value)| *value).collect();
+    let measured = runs.iter().enumerate().filter_map(|(index, run)| Some((index, run, value(run)?)));
+    let measured: Vec<(usize, &Figures, f64)> = measured.collect();
+    let logs: Vec<f64> = measured.iter().map(|(_, _, value)| *value).collect();
     if logs.is_empty() {
         return None;
     }
     let cuts = change_points(&logs).ok()?;
-    let level = |position: usize| {
+    let of_level = |position: usize| {
         let to = cuts.iter().find(|cut| **cut > position).copied().unwrap_or(logs.len());
         let from = cuts.iter().rev().find(|cut| **cut <= position).copied().unwrap_or(0);
-        hodges_lehmann(&logs[from..to]).unwrap_or_default()
+        &logs[from..to]
+    };
+    let ratio = |before: &[f64], after: &[f64]| {
+        let level = |values: &[f64]| hodges_lehmann(values).unwrap_or_default();
+        (level(after) - level(before)).exp()
+    };
+    let newest_level = of_level(logs.len() - 1);
+    // Whoever recovers a little is no longer where the change had put it, and still not where it was.
+    let stands = |position: usize, is_less: bool| {
+        let before = of_level(position - 1);
+        let is_apart = || change_points(&[before, newest_level].concat()).is_ok_and(|cuts| !cuts.is_empty());
+        cuts.last() == Some(&position) || (is_apart() && (ratio(before, newest_level) < 1.0) == is_less)
     };
     let changes = cuts.iter().map(|&position| {
-        let ratio = (level(position) - level(position - 1)).exp();
+        let [(_, before, _), (index, after, _)] = [measured[position - 1], measured[position]];
+        let ratio = ratio(of_level(position - 1), of_level(position));
         Change {
             position,
-            started_at: measured[position].0.record.started_at.clone(),
+            started_at: after.record.started_at.clone(),
             ratio_basis_points: (ratio * 10_000.0).round() as u64,
             is_worse: (ratio < 1.0) == metric.direction.more_is_better(),
-            is_recent: cuts.last() == Some(&position) && logs.len() - position <= RECENT_RUNS,
-            differences: Differences::of(&measured[position - 1].0.record, &measured[position].0.record),
+            is_recent: runs.len() - index <= RECENT_RUNS && stands(position, ratio < 1.0),
+            differences: Differences::of(&before.record, &after.record),
         }
     });
     let changes = changes.collect();
-    let limited = measured.iter().filter_map(|(run, _)| {
+    let limited = measured.iter().filter_map(|(_, run, _)| {
         let why = [Some(arm), control].into_iter().flatten().find_map(|arm| run.limited(arm, workload))?;
         Some((run.record.started_at.clone(), why.to_owned()))
     });
     let points =
-        measured.iter().map(|(run, value)| Point { started_at: run.record.started_at.clone(), value: value.exp() });
+        measured.iter().map(|(_, run, value)| Point { started_at: run.record.started_at.clone(), value: value.exp() });
     Some(Series {
         workload: workload.into(),
         arm: arm.into(),
@@ -208,10 +225,42 @@ fn show_as_reported(points: &mut [Point], reports: &[&Report], workload: &str, a
     }
 }
 
+/// What decides and has no figure in the newest run that counts. What is not asked for any more is missed for [`RECENT_RUNS`]: it may have been
+/// taken out since it became slower.
+fn lacking(series: &[Series], runs: &[Figures]) -> Vec<String> {
+    let Some(newest) = runs.last() else { return Vec::new() };
+    let is_asked = |arm: &str, workload: &str| {
+        arms(&newest.record).any(|one| one.name == arm)
+            && newest.record.spec.workloads.iter().any(|one| one.name == workload)
+    };
+    let name = |arm: &str, workload: &str, metric: Metric| {
+        if newest.series.iter().all(|one| one.arm != arm) {
+            format!("arm {arm}")
+        } else if newest.series.iter().all(|one| one.workload != workload) {
+            format!("workload {workload}")
+        } else {
+            format!("{} of {arm} in {workload}", metric.words)
+        }
+    };
+    let is_older = |point: &Point| point.started_at != newest.record.started_at;
+    let without_point = series.iter().filter(|one| one.points.last().is_none_or(is_older));
+    let mut found: BTreeSet<String> = without_point.map(|one| name(&one.arm, &one.workload, one.metric)).collect();
+    for run in &runs[runs.len().saturating_sub(RECENT_RUNS)..] {
+        let decided = run.series.iter().filter(|one| {
+            arms(&run.record).any(|arm| arm.name == one.arm) && decides(&run.record, &one.workload, one.metric)
+        });
+        let gone = decided.filter(|one| !is_asked(&one.arm, &one.workload));
+        found.extend(gone.map(|one| name(&one.arm, &one.workload, one.metric)));
+    }
+    found.into_iter().collect()
+}
+
 /// Fewer runs tell nothing of a level.
 const RUNS_MIN: usize = 3;
 
-fn decide(series: &[Series], runs: usize) -> (Verdict, String) {
+/// The verdict over runs that count. `aside`: when the newest of all began, and why it does not count.
+fn decide(series: &[Series], counted: &[Figures], aside: Option<&(String, String)>) -> (Verdict, String) {
+    let runs = counted.len();
     // Two stores that one busy loader holds back look equal, and so does a store that became slower behind it.
     let (limited, told): (Vec<&Series>, Vec<&Series>) = series.iter().partition(|one| one.limited_now().is_some());
     let alarms: Vec<String> = told
@@ -231,9 +280,17 @@ fn decide(series: &[Series], runs: usize) -> (Verdict, String) {
             format!("{runs} runs that count are too few to say anything: {RUNS_MIN} at least, of one spec and machine");
         return (Verdict::Inconclusive, text);
     }
-    if let Some(why) = limited.iter().find_map(|one| one.limited_now()) {
-        let text = format!("a store that became slower may not show: in the newest run {why}");
-        return (Verdict::Inconclusive, text);
+    let lacking = lacking(series, counted);
+    let unseen = if let Some((started_at, why)) = aside {
+        Some(format!("the newest run, of {started_at}, does not count: {why}"))
+    } else if !lacking.is_empty() {
+        Some(format!("the newest run has no figure of {}", few(&lacking)))
+    } else {
+        limited.iter().find_map(|one| one.limited_now()).map(|why| format!("in the newest run {why}"))
+    };
+    if let Some(unseen) = unseen {
+        return (Verdict::Inconclusive, format!("a store that became slower may not show: {unseen}"));
     }
-    (Verdict::Passed, format!("no level of the last {RECENT_RUNS} of {runs} runs is worse than the one before"))
+    let recent = runs.min(RECENT_RUNS);
+    (Verdict::Passed, format!("nothing that became worse in the last {recent} of {runs} runs still is"))
 }

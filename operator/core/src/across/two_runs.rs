@@ -10,7 +10,7 @@ use storebench_crds::Metric;
 use storebench_crds::status::{GateOutcome, Verdict};
 
 use super::conditions::{Differences, Part};
-use super::{AcrossError, Figures, arms, control, decides};
+use super::{AcrossError, Figures, arms, control, decides, few};
 use crate::judgement::{Limit, Report, outcome};
 use crate::record::RunRecord;
 use crate::statistics::{CONFIDENCE_DEFAULT, UnpairedDifference, confidence_of_each};
@@ -196,22 +196,29 @@ impl TwoRuns {
         Ok(pair.whole(before))
     }
 
-    /// A comparison that lacks an arm or a workload of the first run has not passed.
+    /// A comparison that lacks an arm, a workload or a figure of the first run has not passed.
     fn whole(self, before: &Figures) -> Self {
         let control = self.rows.iter().find_map(|row| row.against.control());
-        let kept = || {
-            before.series.iter().filter(|one| {
-                arms(&before.record).any(|arm| arm.name == one.arm)
-                    && decides(&before.record, &one.workload, one.metric)
-                    && Some(one.arm.as_str()) != control
-            })
-        };
-        let mut lacking: BTreeSet<String> = kept().map(|one| format!("arm {}", one.arm)).collect();
-        lacking.extend(kept().map(|one| format!("workload {}", one.workload)));
-        for row in self.rows.iter().filter(|row| row.outcome != Outcome::Shown) {
-            lacking.remove(&format!("arm {}", row.arm));
-            lacking.remove(&format!("workload {}", row.workload));
-        }
+        // What the first run could not hold to the control by itself was not lost.
+        let kept = before.series.iter().filter(|one| {
+            arms(&before.record).any(|arm| arm.name == one.arm)
+                && decides(&before.record, &one.workload, one.metric)
+                && Some(one.arm.as_str()) != control
+                && before.logarithms(&one.arm, control, &one.workload, one.metric).is_some()
+        });
+        let compared = || self.rows.iter().filter(|row| row.outcome != Outcome::Shown);
+        let lost = kept.filter_map(|one| {
+            if compared().all(|row| row.arm != one.arm) {
+                Some(format!("arm {}", one.arm))
+            } else if compared().all(|row| row.workload != one.workload) {
+                Some(format!("workload {}", one.workload))
+            } else {
+                let is_it = |row: &Row| (&row.arm, &row.workload, row.metric) == (&one.arm, &one.workload, one.metric);
+                let name = || format!("{} of {} in {}", one.metric.words, one.arm, one.workload);
+                (!compared().any(is_it)).then(name)
+            }
+        });
+        let lacking: BTreeSet<String> = lost.collect();
         if lacking.is_empty() || self.verdict != Verdict::Passed {
             return self;
         }
@@ -353,14 +360,6 @@ fn in_common(first: &Figures, second: &Figures) -> (Vec<Common>, Vec<String>) {
         }
     }
     (common, left_out)
-}
-
-/// Three of them, and how many more there are.
-fn few(all: &[String]) -> String {
-    let shown = &all[..all.len().min(3)];
-    let more = all.len() - shown.len();
-    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    shown.join(", ") + &more
 }
 
 /// Why the loader was the limit of what a row compares, in either run; `None`: it had time to spare.

@@ -88,8 +88,8 @@ fn table(trend: &Trend) -> Table {
         Column::words("course").dispensable(1),
     ];
     let rows = trend.series.iter().map(|series| {
-        let last = series.points.last().map(|point| point.value);
-        let now = last.map(|value| match &series.control {
+        let newest = series.points.last().filter(|point| trend.runs.last() == Some(&point.started_at));
+        let now = newest.map(|point| point.value).map(|value| match &series.control {
             Some(control) => format!("{value:.2} of {control}"),
             None => units::of_metric(series.metric.unit, value),
         });
@@ -205,7 +205,7 @@ fn notes(trend: &Trend) -> Vec<String> {
     }
     notes.push(format!(
         "levels by E-divisive and Student's t-test; a level has three runs at least. A change for the \
-         worse is an alarm for {RECENT_RUNS} runs, then the new level"
+         worse is an alarm for {RECENT_RUNS} runs, unless the level before it is reached again; then it is the new level"
     ));
     notes
 }
