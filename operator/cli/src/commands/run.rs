@@ -165,8 +165,8 @@ fn run_all(
         progress.finish();
         let interrupted = interrupt::requested();
         let report = Report { judgement: judge(&record), record };
-        // Nothing was measured that could go on: neither the run nor its suite is kept.
-        let is_nothing = interrupted && report.record.trials.is_empty();
+        // Nothing was measured that could go on, and nothing is left that somebody has to remove: neither the run nor its suite is kept.
+        let is_nothing = interrupted && report.record.trials.is_empty() && report.record.left_behind.is_empty();
         let mut exit = Exit::of(report.judgement.verdict);
         to_do.extend(what_to_do(&report, arguments));
         if !is_nothing {
