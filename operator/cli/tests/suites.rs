@@ -167,6 +167,32 @@ fn what_is_wrong_with_a_suite_is_told_before_anything_runs() {
     assert_eq!(valid.stdout.matches("BenchmarkRun/").count(), 1, "{}", valid.stdout);
 }
 
+/// The first run was right, and of the others nobody was told anything.
+#[test]
+fn what_only_a_later_run_of_a_suite_lacks_is_told_and_told_once() {
+    let world = World::new();
+    let text = SUITE
+        .replace("values: [64, 1024]", "values: [64, 1048576]")
+        .replace("command: Set, ", "command: Set, keySpace: 1000000, ");
+    let file = world.write("suite.yaml", &text);
+    let validate =
+        |more: &[&str]| Finished::of(world.storebench().arg("validate").arg(&file).args(more).output().unwrap());
+    let told = validate(&[]);
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    assert!(
+        told.stdout.contains("BenchmarkRun/sizes-fsync-1048576: valid: run 2 of BenchmarkSuite/sizes\n"),
+        "{}",
+        told.stdout
+    );
+    let lacking = "  not on this machine as it is: BenchmarkRun/sizes-fsync-1048576 spec.workloads[0].redis.keySpace: ";
+    assert!(told.stdout.contains(lacking), "{}", told.stdout);
+    assert!(!told.stdout.contains("sizes-none-1048576"), "{}", told.stdout);
+    let refused = validate(&["--here"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    assert_eq!(refused.stderr.matches("spec.workloads[0].redis.keySpace: ").count(), 1, "{}", refused.stderr);
+    assert!(refused.stdout.contains("BenchmarkSuite/sizes: refused on this machine: 4 runs"), "{}", refused.stdout);
+}
+
 #[test]
 fn what_a_schedule_makes_is_run_once() {
     let world = World::new();
