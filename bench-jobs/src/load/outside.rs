@@ -78,7 +78,7 @@ fn password(from: &PasswordFrom) -> io::Result<String> {
         }
         (None, Some(name)) => {
             let place = format!("external.passwordFrom.environment: {name}");
-            let text = env::var(name).map_err(|error| io::Error::other(format!("{place}: {error}")))?;
+            let text = env::var(name).map_err(|error| io::Error::other(format!("{place}: {}", unset(&error))))?;
             (place, text)
         }
         (None, None) => {
@@ -89,6 +89,14 @@ fn password(from: &PasswordFrom) -> io::Result<String> {
     match text.lines().next().filter(|line| !line.is_empty()) {
         Some(line) => Ok(line.to_owned()),
         None => Err(io::Error::other(format!("{place}: its first line is empty"))),
+    }
+}
+
+/// Why a variable has no password, without what it has: the error itself shows that.
+fn unset(error: &env::VarError) -> &'static str {
+    match error {
+        env::VarError::NotPresent => "is not set: export it where storebench is started",
+        env::VarError::NotUnicode(_) => "is not UTF-8: give a password that is",
     }
 }
 
@@ -250,7 +258,18 @@ mod tests {
         assert_eq!((credentials.user, credentials.password), (String::new(), env::var("PATH").unwrap()));
         let nowhere = serde_json::json!({ "passwordFrom": { "environment": "NO_SUCH_VARIABLE" } });
         let said = Outside::of(&external(nowhere)).unwrap_err().to_string();
-        assert!(said.starts_with("external.passwordFrom.environment: NO_SUCH_VARIABLE: "), "{said}");
+        assert_eq!(
+            said,
+            "external.passwordFrom.environment: NO_SUCH_VARIABLE: is not set: export it where storebench is started"
+        );
+    }
+
+    #[test]
+    fn a_password_that_is_not_utf_8_is_not_shown() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let value = std::ffi::OsString::from_vec(b"s3cret\xff".to_vec());
+        let said = unset(&env::VarError::NotUnicode(value));
+        assert!(said.contains("UTF-8") && !said.contains("s3cret"), "{said}");
     }
 
     #[test]

@@ -147,6 +147,22 @@ fn an_endpoint_at_which_nothing_answers_is_refused_here_and_dialled_nowhere_else
     }
 }
 
+/// The password itself stood in the line that said what is wrong with it.
+#[test]
+fn a_password_that_is_not_utf_8_is_refused_and_not_printed() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let world = World::new();
+    let path = world.write("run.yaml", &file(free_port(), "passwordFrom: { environment: REDIS_PASSWORD }"));
+    for command in [&["validate"][..], &["validate", "--here"], &["run"]] {
+        let mut storebench = world.storebench();
+        storebench.args(command).arg(&path).env("REDIS_PASSWORD", std::ffi::OsStr::from_bytes(b"s3cret\xff"));
+        let told = Finished::of(storebench.output().unwrap());
+        let all = told.stdout + &told.stderr;
+        assert!(all.contains("spec.external.passwordFrom.environment: REDIS_PASSWORD: is not UTF-8"), "{all}");
+        assert!(!all.contains("s3cret"), "{all}");
+    }
+}
+
 /// A program of this name that takes a processor, and is nobody's of storebench; killed when dropped.
 fn busy(world: &World, name: &str) -> Process {
     let path = world.peers().join(name);
