@@ -55,6 +55,13 @@ impl Outside {
         Ok(Self { allows_data: external.allow_data, credentials: credentials.transpose()?, tls })
     }
 
+    /// All that cannot be read, one line each, as [`Self::of`] says of the first.
+    pub fn problems(external: &External) -> Vec<io::Error> {
+        let of_tls = external.tls.as_ref().map(Tls::problems).unwrap_or_default();
+        let of_password = external.password_from.as_ref().and_then(|from| password(from).err());
+        of_tls.into_iter().chain(of_password).collect()
+    }
+
     /// Whether a store that holds so many keys may be loaded, in words if not.
     pub fn judge(&self, keys: u64, endpoint: &str) -> Result<(), Failure> {
         if keys == 0 || self.allows_data {

@@ -1,6 +1,7 @@
 //! TLS to a store that is somebody's: whom it must be signed by, and what it is shown.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,11 +46,9 @@ impl Tls {
             certificate: certificate.map(|(certificate, key)| (PathBuf::from(certificate), PathBuf::from(key))),
             protocol: Protocol::default(),
         };
-        let fields = [("caFile", &tls.ca_file), ("certificateFile", &tls.certificate_file), ("keyFile", &tls.key_file)];
         let config = ClientTls::open(files).map_err(|error| {
             let said = error.to_string();
-            let is_about = |path: &Option<String>| path.as_ref().is_some_and(|path| said.starts_with(path.as_str()));
-            let field = fields.iter().find(|(_, path)| is_about(path)).map(|(field, _)| format!(".{field}"));
+            let field = fields(tls).find(|(_, path)| said.starts_with(*path)).map(|(field, _)| format!(".{field}"));
             io::Error::other(format!("external.tls{}: {said}", field.unwrap_or_default()))
         })?;
         let config = config.config();
@@ -59,6 +58,12 @@ impl Tls {
             ServerName::try_from(name).map_err(|error| io::Error::other(format!("external.tls.serverName: {error}")))
         });
         Ok(Self { config, config_of_http2: Arc::new(config_of_http2), server_name: server_name.transpose()? })
+    }
+
+    /// All files that cannot be opened, or what else is wrong with them: one line each, as [`Self::of`] says of the first.
+    pub fn problems(tls: &ExternalTls) -> Vec<io::Error> {
+        let closed = closed(tls);
+        if closed.is_empty() { Self::of(tls).err().into_iter().collect() } else { closed }
     }
 
     /// Shakes hands on a connection to `endpoint`, `host:port`, within `limit`.
@@ -100,6 +105,21 @@ impl Tls {
         let shaken = shaken.map_err(|_| failed(&format_args!("no answer within {limit:?}")))?;
         shaken.map_err(|error| failed(&error))
     }
+}
+
+/// The files that are named, each with its field.
+fn fields(tls: &ExternalTls) -> impl Iterator<Item = (&'static str, &str)> {
+    let files = [("caFile", &tls.ca_file), ("certificateFile", &tls.certificate_file), ("keyFile", &tls.key_file)];
+    files.into_iter().filter_map(|(field, path)| Some((field, path.as_deref()?)))
+}
+
+/// Those that cannot be opened.
+fn closed(tls: &ExternalTls) -> Vec<io::Error> {
+    let error = |(field, path): (&str, &str)| {
+        let error = File::open(path).err()?;
+        Some(io::Error::other(format!("external.tls.{field}: {path}: {error}")))
+    };
+    fields(tls).filter_map(error).collect()
 }
 
 /// The host of an address, as certificates name it.

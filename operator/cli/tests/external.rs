@@ -163,6 +163,23 @@ fn a_password_that_is_not_utf_8_is_refused_and_not_printed() {
     }
 }
 
+/// Whoever mended one file was told of the next.
+#[test]
+fn all_files_that_are_missing_are_told_at_once() {
+    let world = World::new();
+    let tls = "tls: { caFile: /no/ca, certificateFile: /no/cert, keyFile: /no/key }";
+    let path = world.write("run.yaml", &file(free_port(), &format!("{tls}, passwordFrom: {{ file: /no/password }}")));
+    let told = Finished::of(world.storebench().arg("validate").arg(&path).arg("--here").output().unwrap());
+    for field in ["tls.caFile: /no/ca", "tls.certificateFile: /no/cert", "tls.keyFile: /no/key"] {
+        assert!(told.stderr.contains(&format!("spec.external.{field}: ")), "{field}: {}", told.stderr);
+    }
+    assert!(told.stderr.contains("spec.external.passwordFrom.file: /no/password: "), "{}", told.stderr);
+    for field in ["passwordFrom", "tls"] {
+        let line = format!("in a cluster it is refused: StorageService/mine spec.external.{field}: ");
+        assert!(told.stdout.contains(&line), "{field}: {}", told.stdout);
+    }
+}
+
 /// A program of this name that takes a processor, and is nobody's of storebench; killed when dropped.
 fn busy(world: &World, name: &str) -> Process {
     let path = world.peers().join(name);

@@ -12,8 +12,8 @@ use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors, SuiteOfRuns};
 use storebench_core::record::Unavailable;
 use storebench_core::validate::{
-    STATED_BY_USER, Target, ValidatedArm, ValidatedRun, ValidatedService, for_cluster, for_kubernetes, foregone_gates,
-    too_much_for,
+    STATED_BY_USER, Target, ValidatedArm, ValidatedRun, ValidatedService, all_for_cluster, for_kubernetes,
+    foregone_gates, too_much_for,
 };
 use storebench_crds::document::{InputError, Object, Role, parse, role};
 
@@ -293,9 +293,8 @@ fn described(run: &ValidatedRun) -> String {
 /// What whoever is about to start a run should know before.
 fn warnings(run: &ValidatedRun) -> Vec<String> {
     let mut lines: Vec<String> = run.how_much().into_iter().chain(foregone_gates(run)).collect();
-    if let Err(problem) = for_cluster(run) {
-        lines.push(format!("but in a cluster it is refused: {problem}"));
-    }
+    let refused = all_for_cluster(run).into_iter();
+    lines.extend(refused.map(|problem| format!("but in a cluster it is refused: {problem}")));
     lines.extend(unranked(run));
     lines
 }
