@@ -17,6 +17,7 @@ use tokio::runtime::Builder;
 
 use crate::failure::{Failure, Kind};
 use crate::load::{Context, Ending, Surroundings};
+use crate::net::file::unreadable;
 use crate::net::tls::Tls;
 
 /// What a load must know of a store that is somebody's.
@@ -80,7 +81,8 @@ fn password(from: &PasswordFrom) -> io::Result<String> {
     let (place, text) = match (&from.file, &from.environment) {
         (Some(path), _) => {
             let place = format!("external.passwordFrom.file: {path}");
-            let text = fs::read_to_string(path).map_err(|error| io::Error::other(format!("{place}: {error}")))?;
+            let text = fs::read_to_string(path);
+            let text = text.map_err(|error| io::Error::other(format!("{place}: {}", unreadable(&error))))?;
             (place, text)
         }
         (None, Some(name)) => {
@@ -253,7 +255,10 @@ mod tests {
         assert!(Outside::of(&external(fields.clone())).unwrap_err().to_string().ends_with("first line is empty"));
         fs::remove_file(&path).unwrap();
         let said = Outside::of(&external(fields)).unwrap_err().to_string();
-        assert!(said.starts_with("external.passwordFrom.file: ") && said.contains("password"), "{said}");
+        assert!(
+            said.starts_with("external.passwordFrom.file: ") && said.contains("is not there: name a file that is"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -17,6 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::failure::{Failure, Kind};
+use crate::net::file::unreadable;
 
 /// How a store is reached over TLS. Read once, where a workload begins.
 #[derive(Clone)]
@@ -46,6 +47,9 @@ impl Tls {
             certificate: certificate.map(|(certificate, key)| (PathBuf::from(certificate), PathBuf::from(key))),
             protocol: Protocol::default(),
         };
+        if let Some(error) = closed(tls).into_iter().next() {
+            return Err(error);
+        }
         let config = ClientTls::open(files).map_err(|error| {
             let said = error.to_string();
             let field = fields(tls).find(|(_, path)| said.starts_with(*path)).map(|(field, _)| format!(".{field}"));
@@ -117,7 +121,7 @@ fn fields(tls: &ExternalTls) -> impl Iterator<Item = (&'static str, &str)> {
 fn closed(tls: &ExternalTls) -> Vec<io::Error> {
     let error = |(field, path): (&str, &str)| {
         let error = File::open(path).err()?;
-        Some(io::Error::other(format!("external.tls.{field}: {path}: {error}")))
+        Some(io::Error::other(format!("external.tls.{field}: {path}: {}", unreadable(&error))))
     };
     fields(tls).filter_map(error).collect()
 }
@@ -156,6 +160,7 @@ mod tests {
         ] {
             let said = refusal(tls);
             assert!(said.starts_with(&format!("external.tls.{field}: ")) && said.contains("missing.pem"), "{said}");
+            assert!(said.contains("is not there: name a file that is"), "{said}");
         }
         std::fs::write(authority.file("empty.pem"), "no certificate\n").unwrap();
         let said = refusal(ExternalTls { ca_file: Some(authority.file("empty.pem")), ..good.clone() });

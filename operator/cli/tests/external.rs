@@ -171,9 +171,10 @@ fn all_files_that_are_missing_are_told_at_once() {
     let path = world.write("run.yaml", &file(free_port(), &format!("{tls}, passwordFrom: {{ file: /no/password }}")));
     let told = Finished::of(world.storebench().arg("validate").arg(&path).arg("--here").output().unwrap());
     for field in ["tls.caFile: /no/ca", "tls.certificateFile: /no/cert", "tls.keyFile: /no/key"] {
-        assert!(told.stderr.contains(&format!("spec.external.{field}: ")), "{field}: {}", told.stderr);
+        assert!(told.stderr.contains(&format!("spec.external.{field}: is not there: ")), "{field}: {}", told.stderr);
     }
-    assert!(told.stderr.contains("spec.external.passwordFrom.file: /no/password: "), "{}", told.stderr);
+    let password = "spec.external.passwordFrom.file: /no/password: is not there: name a file that is";
+    assert!(told.stderr.contains(password), "{}", told.stderr);
     for field in ["passwordFrom", "tls"] {
         let line = format!("in a cluster it is refused: StorageService/mine spec.external.{field}: ");
         assert!(told.stdout.contains(&line), "{field}: {}", told.stdout);

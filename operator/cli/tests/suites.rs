@@ -194,6 +194,15 @@ fn what_only_a_later_run_of_a_suite_lacks_is_told_and_told_once() {
 }
 
 #[test]
+fn a_file_that_is_not_there_is_answered_with_what_to_do() {
+    let world = World::new();
+    for command in ["validate", "run"] {
+        let refused = Finished::of(world.storebench().args([command, "nope.yaml"]).output().unwrap());
+        refused.error(&["nope.yaml: is not there: name a file that is (a path is meant from the current folder)"]);
+    }
+}
+
+#[test]
 fn what_a_schedule_makes_is_run_once() {
     let world = World::new();
     let (services, _) = SUITE.split_once("kind: BenchmarkSuite").unwrap();
