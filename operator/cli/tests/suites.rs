@@ -160,7 +160,9 @@ fn what_is_wrong_with_a_suite_is_told_before_anything_runs() {
     let file = world.write("suite.yaml", SUITE);
     let valid = Finished::of(world.storebench().arg("validate").arg(file).output().unwrap());
     assert!(
-        valid.stdout.contains("BenchmarkSuite/sizes: valid: 4 runs of durability × valueBytes"),
+        valid.stdout.contains(
+            "BenchmarkSuite/sizes: valid: 4 runs of durability × valueBytes, the first of which is sizes-fsync-64\n"
+        ),
         "{}",
         valid.stdout
     );
@@ -220,6 +222,10 @@ spec:
     );
     let ended = run(&world, &text, &["-o", "json"]);
     assert_eq!(ended.report()["record"]["name"], "nightly", "{}", ended.stderr);
+    let file = world.write("quiet.yaml", &text);
+    let valid = Finished::of(world.storebench().arg("validate").arg(file).output().unwrap());
+    let line = "BenchmarkSchedule/nightly: valid: what it makes is shown as BenchmarkRun/nightly\n";
+    assert!(valid.stdout.contains(line), "{}", valid.stdout);
     let file = world.write("loud.yaml", &text.replace("30 2", "99 2"));
     let refused = Finished::of(world.storebench().arg("validate").arg(file).output().unwrap());
     refused.error(&["BenchmarkSchedule/nightly spec.schedule: `99 2 * * *` is not cron's"]);

@@ -184,11 +184,12 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     for suite in &input.suites {
         let mut outcomes = suite.runs.iter().map(|(name, _)| outcome(&format!("BenchmarkRun/{name}")));
         console::print(format!(
-            "{}: {}: {} of {}, the first of which is\n",
+            "{}: {}: {} of {}, the first of which is {}\n",
             place(&format!("BenchmarkSuite/{}", suite.name)),
             outcomes.find(|outcome| *outcome != VALID).unwrap_or(VALID),
             count(suite.runs.len(), "run"),
-            suite.parameters.join(" × ")
+            suite.parameters.join(" × "),
+            suite.runs.first().map_or("none", |(name, _)| name.as_str())
         ))?;
     }
     for (baseline, run) in &input.baselines {
@@ -199,7 +200,9 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     }
     for schedule in &input.schedules {
         let place = place(&format!("BenchmarkSchedule/{schedule}"));
-        console::print(format!("{place}: valid; what it makes is\n"))?;
+        let is_suite = input.suites.iter().any(|suite| suite.name == *schedule);
+        let kind = if is_suite { "BenchmarkSuite" } else { "BenchmarkRun" };
+        console::print(format!("{place}: valid: what it makes is shown as {kind}/{schedule}\n"))?;
     }
     // Of each suite, and of each run by itself, what was told.
     let mut told = BTreeSet::new();
