@@ -12,7 +12,7 @@ use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors, SuiteOfRuns};
 use storebench_core::record::Unavailable;
 use storebench_core::validate::{
-    STATED_BY_USER, Target, ValidatedArm, ValidatedRun, ValidatedService, all_for_cluster, for_kubernetes,
+    Room, STATED_BY_USER, Target, ValidatedArm, ValidatedRun, ValidatedService, all_for_cluster, for_kubernetes,
     foregone_gates, too_much_for,
 };
 use storebench_crds::document::{InputError, Object, Role, parse, role};
@@ -167,12 +167,14 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     };
     let dialled = input.services.iter().filter(|one| here && (is_own("StorageService", &one.name) || is_loaded(one)));
     let silent = silent(dialled)?;
+    // Asked once: what is free changes, and what several runs lack would be told of each.
+    let room = embedded::room(None);
     let lacking = |run: &ValidatedRun| {
         let stores = run.arms.iter().filter_map(ValidatedArm::external);
         let stores: Vec<String> = stores.map(|store| format!("StorageService/{}", store.name)).collect();
         let is_its = |(field, _): &&(String, String)| stores.iter().any(|store| is_in(field, store));
         let silent = silent.iter().filter(is_its).cloned();
-        not_here(run).into_iter().chain(silent).collect::<Lacking>()
+        not_here(run, &room).into_iter().chain(silent).collect::<Lacking>()
     };
     let runs: Vec<_> = input.runs.iter().map(|run| (run, lacking(run))).collect();
     let outcome = |object: &str| outcome(object, here, &runs, &silent);
@@ -351,7 +353,7 @@ fn silent<'a>(services: impl Iterator<Item = &'a ValidatedService>) -> anyhow::R
 }
 
 /// What this machine lacks for a run.
-fn not_here(run: &ValidatedRun) -> Lacking {
+fn not_here(run: &ValidatedRun, room: &Room) -> Lacking {
     let mut found = embedded::refused(run);
     let asked = run.arms.iter().enumerate().take(run.spec.arms.len());
     for (index, arm) in asked.filter(|(_, arm)| arm.service().is_some()) {
@@ -359,7 +361,7 @@ fn not_here(run: &ValidatedRun) -> Lacking {
             found.push((place(run, index, arm), format!("{reason}: {install}")));
         }
     }
-    found.extend(too_much_for(run, &embedded::room(None)).map(embedded::place_and_text));
+    found.extend(too_much_for(run, room).map(embedded::place_and_text));
     found
 }
 
