@@ -18,7 +18,7 @@ help: ## list the verbs
 $(STOREBENCH): FORCE
 	cargo build --release --workspace --bins
 
-demo: ## five minutes: compare real stores on this machine, end with a report
+demo: ## a quarter of an hour, ten minutes of which are building: compare real stores on this machine, end with a report
 	testing/demo $(DEMO_PACKAGES)
 
 # Most tests wait for processes and for disks: two at a time on each core. .config/nextest.toml names those that need a machine alone.

@@ -42,7 +42,7 @@ const SCHEDULE_RULES: &[Rule] = &[Rule {
 #[schemars(transform = Rules(SCHEDULE_RULES))]
 pub struct BenchmarkScheduleSpec {
     /// When, in the five fields of cron: minute, hour, day of the month, month, day of the week, such as `30 2 * * 1-5`.
-    #[schemars(length(min = 9, max = 128))]
+    #[schemars(length(min = 1, max = 128))]
     pub schedule: String,
 
     /// The time zone in which `schedule` is read, such as `Europe/Vienna`. Absent: UTC. An hour that the clock skips has no

@@ -72,8 +72,9 @@ pub(crate) const SERVICE_RULES: &[Rule] = &[
     },
 ];
 
-/// Where clients reach a store.
-pub(crate) const ENDPOINT_PATTERN: &str = r"^[^\s/@]{1,253}:[0-9]{1,5}$";
+/// Where clients reach a store: the port is 1 to 65535.
+pub(crate) const ENDPOINT_PATTERN: &str =
+    r"^[^\s/@]{1,253}:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$";
 
 /// What to do about an endpoint that does not fit [`ENDPOINT_PATTERN`].
 pub(crate) fn endpoint_remedy(endpoint: &str) -> String {
@@ -90,8 +91,16 @@ pub(crate) fn endpoint_remedy(endpoint: &str) -> String {
         }
         _ if endpoint.contains('/') => format!("an endpoint has no path: leave out what follows the port; {like}"),
         _ if !endpoint.contains(':') || endpoint.ends_with(']') => format!("it has no port: {like}"),
+        _ if is_no_port(endpoint) => format!("a port is 1 to 65535: {like}"),
         _ => like.to_owned(),
     }
+}
+
+/// Whether an endpoint ends in a number that no port has.
+fn is_no_port(endpoint: &str) -> bool {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let port = endpoint.rsplit_once(':').map(|(_, port)| port).filter(|port| is_number(port));
+    port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 /// What the names of all keys begin with that a load writes into such a store.
@@ -219,8 +228,21 @@ mod tests {
         );
         assert!(of("a").starts_with("it has no port") && of("[::1]").starts_with("it has no port"));
         assert!(of("a:1/x").starts_with("an endpoint has no path"));
+        assert!(of("a:0").starts_with("a port is") && of("[::1]:65536").starts_with("a port is"));
         for endpoint in ["a", "redis://a:1", "u:p@a:1", "a:b"] {
             assert!(of(endpoint).ends_with("write host:port, such as 10.0.0.7:6379"), "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_none_fits_no_endpoint() {
+        let pattern = regex_lite::Regex::new(ENDPOINT_PATTERN).unwrap();
+        for port in [1, 9, 10, 6379, 9999, 10000, 59999, 60000, 64999, 65000, 65499, 65500, 65529, 65530, 65535] {
+            assert!(pattern.is_match(&format!("store:{port}")) && pattern.is_match(&format!("[::1]:{port}")), "{port}");
+        }
+        for port in ["", "0", "00", "65536", "65540", "65600", "66000", "70000", "99999", "100000"] {
+            let fits = pattern.is_match(&format!("store:{port}")) || pattern.is_match(&format!("[::1]:{port}"));
+            assert!(!fits, "{port}");
         }
     }
 }

@@ -17,6 +17,7 @@ use tokio::runtime::Builder;
 
 use crate::failure::{Failure, Kind};
 use crate::load::{Context, Ending, Surroundings};
+use crate::net::file::unreadable;
 use crate::net::tls::Tls;
 
 /// What a load must know of a store that is somebody's.
@@ -55,6 +56,13 @@ impl Outside {
         Ok(Self { allows_data: external.allow_data, credentials: credentials.transpose()?, tls })
     }
 
+    /// All that cannot be read, one line each, as [`Self::of`] says of the first.
+    pub fn problems(external: &External) -> Vec<io::Error> {
+        let of_tls = external.tls.as_ref().map(Tls::problems).unwrap_or_default();
+        let of_password = external.password_from.as_ref().and_then(|from| password(from).err());
+        of_tls.into_iter().chain(of_password).collect()
+    }
+
     /// Whether a store that holds so many keys may be loaded, in words if not.
     pub fn judge(&self, keys: u64, endpoint: &str) -> Result<(), Failure> {
         if keys == 0 || self.allows_data {
@@ -73,12 +81,13 @@ fn password(from: &PasswordFrom) -> io::Result<String> {
     let (place, text) = match (&from.file, &from.environment) {
         (Some(path), _) => {
             let place = format!("external.passwordFrom.file: {path}");
-            let text = fs::read_to_string(path).map_err(|error| io::Error::other(format!("{place}: {error}")))?;
+            let text = fs::read_to_string(path);
+            let text = text.map_err(|error| io::Error::other(format!("{place}: {}", unreadable(&error))))?;
             (place, text)
         }
         (None, Some(name)) => {
             let place = format!("external.passwordFrom.environment: {name}");
-            let text = env::var(name).map_err(|error| io::Error::other(format!("{place}: {error}")))?;
+            let text = env::var(name).map_err(|error| io::Error::other(format!("{place}: {}", unset(&error))))?;
             (place, text)
         }
         (None, None) => {
@@ -89,6 +98,14 @@ fn password(from: &PasswordFrom) -> io::Result<String> {
     match text.lines().next().filter(|line| !line.is_empty()) {
         Some(line) => Ok(line.to_owned()),
         None => Err(io::Error::other(format!("{place}: its first line is empty"))),
+    }
+}
+
+/// Why a variable has no password, without what it has: the error itself shows that.
+fn unset(error: &env::VarError) -> &'static str {
+    match error {
+        env::VarError::NotPresent => "is not set: export it where storebench is started",
+        env::VarError::NotUnicode(_) => "is not UTF-8: give a password that is",
     }
 }
 
@@ -238,7 +255,10 @@ mod tests {
         assert!(Outside::of(&external(fields.clone())).unwrap_err().to_string().ends_with("first line is empty"));
         fs::remove_file(&path).unwrap();
         let said = Outside::of(&external(fields)).unwrap_err().to_string();
-        assert!(said.starts_with("external.passwordFrom.file: ") && said.contains("password"), "{said}");
+        assert!(
+            said.starts_with("external.passwordFrom.file: ") && said.contains("is not there: name a file that is"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -250,7 +270,18 @@ mod tests {
         assert_eq!((credentials.user, credentials.password), (String::new(), env::var("PATH").unwrap()));
         let nowhere = serde_json::json!({ "passwordFrom": { "environment": "NO_SUCH_VARIABLE" } });
         let said = Outside::of(&external(nowhere)).unwrap_err().to_string();
-        assert!(said.starts_with("external.passwordFrom.environment: NO_SUCH_VARIABLE: "), "{said}");
+        assert_eq!(
+            said,
+            "external.passwordFrom.environment: NO_SUCH_VARIABLE: is not set: export it where storebench is started"
+        );
+    }
+
+    #[test]
+    fn a_password_that_is_not_utf_8_is_not_shown() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let value = std::ffi::OsString::from_vec(b"s3cret\xff".to_vec());
+        let said = unset(&env::VarError::NotUnicode(value));
+        assert!(said.contains("UTF-8") && !said.contains("s3cret"), "{said}");
     }
 
     #[test]

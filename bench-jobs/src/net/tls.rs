@@ -1,6 +1,7 @@
 //! TLS to a store that is somebody's: whom it must be signed by, and what it is shown.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::failure::{Failure, Kind};
+use crate::net::file::unreadable;
 
 /// How a store is reached over TLS. Read once, where a workload begins.
 #[derive(Clone)]
@@ -45,11 +47,12 @@ impl Tls {
             certificate: certificate.map(|(certificate, key)| (PathBuf::from(certificate), PathBuf::from(key))),
             protocol: Protocol::default(),
         };
-        let fields = [("caFile", &tls.ca_file), ("certificateFile", &tls.certificate_file), ("keyFile", &tls.key_file)];
+        if let Some(error) = closed(tls).into_iter().next() {
+            return Err(error);
+        }
         let config = ClientTls::open(files).map_err(|error| {
             let said = error.to_string();
-            let is_about = |path: &Option<String>| path.as_ref().is_some_and(|path| said.starts_with(path.as_str()));
-            let field = fields.iter().find(|(_, path)| is_about(path)).map(|(field, _)| format!(".{field}"));
+            let field = fields(tls).find(|(_, path)| said.starts_with(*path)).map(|(field, _)| format!(".{field}"));
             io::Error::other(format!("external.tls{}: {said}", field.unwrap_or_default()))
         })?;
         let config = config.config();
@@ -59,6 +62,12 @@ impl Tls {
             ServerName::try_from(name).map_err(|error| io::Error::other(format!("external.tls.serverName: {error}")))
         });
         Ok(Self { config, config_of_http2: Arc::new(config_of_http2), server_name: server_name.transpose()? })
+    }
+
+    /// All files that cannot be opened, or what else is wrong with them: one line each, as [`Self::of`] says of the first.
+    pub fn problems(tls: &ExternalTls) -> Vec<io::Error> {
+        let closed = closed(tls);
+        if closed.is_empty() { Self::of(tls).err().into_iter().collect() } else { closed }
     }
 
     /// Shakes hands on a connection to `endpoint`, `host:port`, within `limit`.
@@ -102,6 +111,21 @@ impl Tls {
     }
 }
 
+/// The files that are named, each with its field.
+fn fields(tls: &ExternalTls) -> impl Iterator<Item = (&'static str, &str)> {
+    let files = [("caFile", &tls.ca_file), ("certificateFile", &tls.certificate_file), ("keyFile", &tls.key_file)];
+    files.into_iter().filter_map(|(field, path)| Some((field, path.as_deref()?)))
+}
+
+/// Those that cannot be opened.
+fn closed(tls: &ExternalTls) -> Vec<io::Error> {
+    let error = |(field, path): (&str, &str)| {
+        let error = File::open(path).err()?;
+        Some(io::Error::other(format!("external.tls.{field}: {path}: {}", unreadable(&error))))
+    };
+    fields(tls).filter_map(error).collect()
+}
+
 /// The host of an address, as certificates name it.
 fn host_of(endpoint: &str) -> Result<ServerName<'static>, rustls::pki_types::InvalidDnsNameError> {
     let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
@@ -136,6 +160,7 @@ mod tests {
         ] {
             let said = refusal(tls);
             assert!(said.starts_with(&format!("external.tls.{field}: ")) && said.contains("missing.pem"), "{said}");
+            assert!(said.contains("is not there: name a file that is"), "{said}");
         }
         std::fs::write(authority.file("empty.pem"), "no certificate\n").unwrap();
         let said = refusal(ExternalTls { ca_file: Some(authority.file("empty.pem")), ..good.clone() });

@@ -235,7 +235,12 @@ fn check_string(path: &str, schema: &Value, text: &str) -> Result<(), Problem> {
         }
         if !matches {
             let is_duration = pattern == crate::duration::PATTERN;
-            let example = if is_duration { Some(crate::duration::EXAMPLE) } else { schema["example"].as_str() };
+            let example = match schema["example"].as_str() {
+                _ if is_duration => Some(crate::duration::EXAMPLE),
+                // The one quantity that is no bytes stands among the others.
+                Some("512Mi") if path.ends_with(".cpu") => Some("2 or 500m"),
+                example => example,
+            };
             // A long pattern helps nobody who reads a line.
             let remedy = match example {
                 Some(example) if pattern.len() > 50 => format!("write it like {example}"),

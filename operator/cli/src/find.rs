@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use service_kit::console;
 use storebench_core::judgement::{Judgement, judge};
-use storebench_core::report::{self, Report};
+use storebench_core::report::{self, JsonError, Report};
 use storebench_crds::Verdict;
 
 use crate::folder_name::{REPORT, is_finished_report, is_report, is_unfinished, is_valid_report, newest_of_each};
@@ -130,7 +130,11 @@ impl FoundFile {
             Self::Git(place, file) => place.read(file)?,
         };
         let name = self.name();
-        let saved = report::list_from_json(&text).map_err(|error| NotAReport(format!("{name}: {error}")))?;
+        let saved = report::list_from_json(&text).map_err(|error| match error {
+            // It is one, and says itself what to do.
+            JsonError::Newer { .. } => anyhow!("{name}: {error}"),
+            other => NotAReport(format!("{name}: {other}")).into(),
+        })?;
         let anew = saved.into_iter().map(|saved| {
             let judgement = judge(&saved.record);
             tell_change(&name, saved.judgement.verdict, &judgement);

@@ -147,6 +147,40 @@ fn an_endpoint_at_which_nothing_answers_is_refused_here_and_dialled_nowhere_else
     }
 }
 
+/// The password itself stood in the line that said what is wrong with it.
+#[test]
+fn a_password_that_is_not_utf_8_is_refused_and_not_printed() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let world = World::new();
+    let path = world.write("run.yaml", &file(free_port(), "passwordFrom: { environment: REDIS_PASSWORD }"));
+    for command in [&["validate"][..], &["validate", "--here"], &["run"]] {
+        let mut storebench = world.storebench();
+        storebench.args(command).arg(&path).env("REDIS_PASSWORD", std::ffi::OsStr::from_bytes(b"s3cret\xff"));
+        let told = Finished::of(storebench.output().unwrap());
+        let all = told.stdout + &told.stderr;
+        assert!(all.contains("spec.external.passwordFrom.environment: REDIS_PASSWORD: is not UTF-8"), "{all}");
+        assert!(!all.contains("s3cret"), "{all}");
+    }
+}
+
+/// Whoever mended one file was told of the next.
+#[test]
+fn all_files_that_are_missing_are_told_at_once() {
+    let world = World::new();
+    let tls = "tls: { caFile: /no/ca, certificateFile: /no/cert, keyFile: /no/key }";
+    let path = world.write("run.yaml", &file(free_port(), &format!("{tls}, passwordFrom: {{ file: /no/password }}")));
+    let told = Finished::of(world.storebench().arg("validate").arg(&path).arg("--here").output().unwrap());
+    for field in ["tls.caFile: /no/ca", "tls.certificateFile: /no/cert", "tls.keyFile: /no/key"] {
+        assert!(told.stderr.contains(&format!("spec.external.{field}: is not there: ")), "{field}: {}", told.stderr);
+    }
+    let password = "spec.external.passwordFrom.file: /no/password: is not there: name a file that is";
+    assert!(told.stderr.contains(password), "{}", told.stderr);
+    for field in ["passwordFrom", "tls"] {
+        let line = format!("in a cluster it is refused: StorageService/mine spec.external.{field}: ");
+        assert!(told.stdout.contains(&line), "{field}: {}", told.stdout);
+    }
+}
+
 /// A program of this name that takes a processor, and is nobody's of storebench; killed when dropped.
 fn busy(world: &World, name: &str) -> Process {
     let path = world.peers().join(name);

@@ -147,6 +147,27 @@ fn a_first_comparison_of_your_own_store() {
     assert!(refused.stderr.contains("postgres: is no protocol"), "{}", refused.stderr);
 }
 
+/// The first mistake stayed in run.yaml, and its error was all that a better address brought.
+#[test]
+fn a_task_keeps_nothing_that_was_refused_and_says_where_arguments_are_not_looked_at() {
+    let desk = Desk::new();
+    let file = desk.folder.join("run.yaml");
+    let refused = desk.task("your-own-store", &["http://127.0.0.1:1"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(!file.exists(), "{}", refused.stderr);
+    std::fs::write(&file, "kind: Mine\n").unwrap();
+    for (task, arguments) in [("your-own-store", ["127.0.0.1:1", "redis"]), ("first-comparison", ["redis", "etcd"])] {
+        let told = desk.task(task, &arguments);
+        assert_eq!(told.code, Some(1), "{}", told.stderr);
+        assert!(
+            told.stderr.contains(&format!("{task}: run.yaml is there and is run as it stands: ")),
+            "{}",
+            told.stderr
+        );
+        assert!(file.exists(), "what somebody wrote is not removed");
+    }
+}
+
 #[test]
 fn the_highest_load_within_a_target() {
     let desk = Desk::new();

@@ -489,14 +489,28 @@ fn a_file_that_is_called_like_a_run_is_a_file() {
     assert_eq!((report.code, report.stderr.as_str()), (Some(0), ""));
 }
 
-#[test]
-fn an_empty_list_of_reports_is_no_success() {
+/// What `report -` says of what no report is made of.
+#[track_caller]
+fn refused(input: &str) -> String {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_storebench"));
     command.args(["report", "-"]).stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let mut child = command.spawn().unwrap();
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"[]\n").unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
+    said
+}
+
+/// It was told to pass what `run` has written, which it was.
+#[test]
+fn a_report_of_tomorrow_is_told_to_be_read_by_a_newer_storebench_and_nothing_else() {
+    let said = refused(r#"{"record": {"recordVersion": 2, "storebenchVersion": "0.2.0"}}"#);
+    assert!(said.trim_end().ends_with("use storebench 0.2.0 or newer"), "{said}");
+}
+
+#[test]
+fn an_empty_list_of_reports_is_no_success() {
+    let said = refused("[]\n");
     assert!(said.starts_with("storebench: -: the list of reports is empty: pass what `run` has written"), "{said}");
 }

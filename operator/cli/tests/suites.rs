@@ -160,11 +160,48 @@ fn what_is_wrong_with_a_suite_is_told_before_anything_runs() {
     let file = world.write("suite.yaml", SUITE);
     let valid = Finished::of(world.storebench().arg("validate").arg(file).output().unwrap());
     assert!(
-        valid.stdout.contains("BenchmarkSuite/sizes: valid: 4 runs of durability × valueBytes"),
+        valid.stdout.contains(
+            "BenchmarkSuite/sizes: valid: 4 runs of durability × valueBytes, the first of which is sizes-fsync-64\n"
+        ),
         "{}",
         valid.stdout
     );
     assert_eq!(valid.stdout.matches("BenchmarkRun/").count(), 1, "{}", valid.stdout);
+}
+
+/// The first run was right, and of the others nobody was told anything.
+#[test]
+fn what_only_a_later_run_of_a_suite_lacks_is_told_and_told_once() {
+    let world = World::new();
+    let text = SUITE
+        .replace("values: [64, 1024]", "values: [64, 1048576]")
+        .replace("command: Set, ", "command: Set, keySpace: 1000000, ");
+    let file = world.write("suite.yaml", &text);
+    let validate =
+        |more: &[&str]| Finished::of(world.storebench().arg("validate").arg(&file).args(more).output().unwrap());
+    let told = validate(&[]);
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    assert!(
+        told.stdout.contains("BenchmarkRun/sizes-fsync-1048576: valid: run 2 of BenchmarkSuite/sizes\n"),
+        "{}",
+        told.stdout
+    );
+    let lacking = "  not on this machine as it is: BenchmarkRun/sizes-fsync-1048576 spec.workloads[0].redis.keySpace: ";
+    assert!(told.stdout.contains(lacking), "{}", told.stdout);
+    assert!(!told.stdout.contains("sizes-none-1048576"), "{}", told.stdout);
+    let refused = validate(&["--here"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    assert_eq!(refused.stderr.matches("spec.workloads[0].redis.keySpace: ").count(), 1, "{}", refused.stderr);
+    assert!(refused.stdout.contains("BenchmarkSuite/sizes: refused on this machine: 4 runs"), "{}", refused.stdout);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_answered_with_what_to_do() {
+    let world = World::new();
+    for command in ["validate", "run"] {
+        let refused = Finished::of(world.storebench().args([command, "nope.yaml"]).output().unwrap());
+        refused.error(&["nope.yaml: is not there: name a file that is (a path is meant from the current folder)"]);
+    }
 }
 
 #[test]
@@ -185,6 +222,10 @@ spec:
     );
     let ended = run(&world, &text, &["-o", "json"]);
     assert_eq!(ended.report()["record"]["name"], "nightly", "{}", ended.stderr);
+    let file = world.write("quiet.yaml", &text);
+    let valid = Finished::of(world.storebench().arg("validate").arg(file).output().unwrap());
+    let line = "BenchmarkSchedule/nightly: valid: what it makes is shown as BenchmarkRun/nightly\n";
+    assert!(valid.stdout.contains(line), "{}", valid.stdout);
     let file = world.write("loud.yaml", &text.replace("30 2", "99 2"));
     let refused = Finished::of(world.storebench().arg("validate").arg(file).output().unwrap());
     refused.error(&["BenchmarkSchedule/nightly spec.schedule: `99 2 * * *` is not cron's"]);

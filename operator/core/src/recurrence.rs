@@ -37,6 +37,17 @@ pub struct Recurrence {
 /// Why a schedule cannot be read, with the remedy: the field, and the text.
 pub type RecurrenceProblem = (&'static str, String);
 
+/// What other programs take for five fields, and these.
+const NICKNAMES: [(&str, &str); 7] = [
+    ("@hourly", "0 * * * *"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@monthly", "0 0 1 * *"),
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+];
+
 impl Recurrence {
     /// Reads a schedule; without a time zone it is in UTC.
     ///
@@ -50,8 +61,12 @@ impl Recurrence {
         }
         let fields = spec.schedule.split_whitespace().count();
         let remedy = "write minute, hour, day of the month, month and day of the week, as in `30 2 * * 1-5`";
+        if let Some((name, fields)) = NICKNAMES.iter().find(|(name, _)| *name == spec.schedule.trim()) {
+            return Err(("spec.schedule", format!("`{name}` is not taken here: write `{fields}`")));
+        }
         if fields != 5 {
-            let text = format!("`{}` has {fields} fields, and cron has five: {remedy}", spec.schedule);
+            let noun = if fields == 1 { "field" } else { "fields" };
+            let text = format!("`{}` has {fields} {noun}, and cron has five: {remedy}", spec.schedule);
             return Err(("spec.schedule", text));
         }
         let names_hours = spec.schedule.split_whitespace().nth(1).is_some_and(|hours| !hours.starts_with('*'));

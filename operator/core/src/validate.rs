@@ -25,7 +25,7 @@ pub use crate::validated::{
     ExternalStore, ForeignCluster, Room, STATED_BY_USER, Target, ValidatedArm, ValidatedControlPlane, ValidatedRun,
     ValidatedService,
 };
-pub use drivers::{for_cluster, for_embedded, for_kubernetes, of_workload, too_much_for};
+pub use drivers::{all_for_cluster, for_cluster, for_embedded, for_kubernetes, of_workload, too_much_for};
 pub use gates::foregone_gates;
 
 /// A problem with an object that fits its schema.

@@ -9,6 +9,7 @@ use storebench_crds::document::{KINDS, nearest};
 use storebench_crds::{Metric, duration, ratio, schema};
 
 use crate::exit::Exit;
+use crate::output::width;
 
 /// Below the help: what to type, and what comes next.
 pub(crate) const AFTER_HELP: &str = "\
@@ -21,15 +22,15 @@ Prints, and writes nothing. Next:
   storebench validate run.yaml                       # holds a file to all of this
   storebench schema BenchmarkRun > run.schema.json   # the same for an editor";
 
-/// Columns of a description.
-const WIDTH: usize = 96;
+/// Columns of a description at most: longer lines are hard to read.
+const COLUMNS_MAX: usize = 96;
 
 pub(crate) fn explain(field: &str) -> anyhow::Result<Exit> {
-    console::print(explained(field)?)?;
+    console::print(explained(field, width().min(COLUMNS_MAX))?)?;
     Ok(Exit::Passed)
 }
 
-fn explained(field: &str) -> anyhow::Result<String> {
+fn explained(field: &str, columns: usize) -> anyhow::Result<String> {
     let mut parts = field.split('.').map(|part| part.split('[').next().unwrap_or_default());
     let written = parts.next().unwrap_or_default();
     let Some(kind) = kind_named(written) else {
@@ -53,8 +54,11 @@ fn explained(field: &str) -> anyhow::Result<String> {
             }
         };
         is_required = requires(inner, name);
+        schema = match kind_of_template(&path, name) {
+            Some(kind) => with_fields_of(kind, found),
+            None => found.clone(),
+        };
         path = format!("{path}.{name}");
-        schema = found.clone();
     }
     let mut text = format!("{kind}{path} <{}>{}\n", type_of(&schema), if is_required { ", required" } else { "" });
     let words = words(&schema);
@@ -62,15 +66,15 @@ fn explained(field: &str) -> anyhow::Result<String> {
     // What each metric is says more than a line of names.
     let one_of = one_of(&words).filter(|_| metrics.is_empty());
     for line in one_of.into_iter().chain(facts(&schema)) {
-        writeln!(text, "  {line}")?;
+        paragraph(&mut text, columns, "  ", &line);
     }
-    paragraph(&mut text, "", schema["description"].as_str().unwrap_or_default());
-    rules(&mut text, &schema);
+    paragraph(&mut text, columns, "", schema["description"].as_str().unwrap_or_default());
+    rules(&mut text, columns, &schema);
     if !metrics.is_empty() {
         text.push_str("\nMETRICS\n");
     }
     for metric in metrics {
-        writeln!(text, "  {}: {}", metric.name, metric.about)?;
+        paragraph(&mut text, columns, "  ", &format!("{}: {}", metric.name, metric.about));
     }
     let inner = inside(&schema);
     if let Some(properties) = inner["properties"].as_object().filter(|properties| !properties.is_empty()) {
@@ -83,9 +87,9 @@ fn explained(field: &str) -> anyhow::Result<String> {
             writeln!(text, "  {name} <{}>{required}", type_of(property))?;
             let description = property["description"].as_str().unwrap_or_default();
             let first = description.split_inclusive(". ").next().unwrap_or_default();
-            paragraph(&mut text, "      ", first.trim_end());
+            paragraph(&mut text, columns, "      ", first.trim_end());
             let place = format!("{kind}{path}.{name}");
-            paragraph(&mut text, "      ", &in_short(&place, property).join("; "));
+            paragraph(&mut text, columns, "      ", &in_short(&place, property).join("; "));
         }
     }
     Ok(text)
@@ -103,6 +107,24 @@ pub(super) fn kind_named(written: &str) -> Option<&'static str> {
         let kind = kind.to_lowercase();
         lower == kind || lower == format!("{kind}s")
     })
+}
+
+/// Of what kind a spec inside a template is: the schema leaves it open, for a suite puts texts where numbers belong.
+fn kind_of_template(path: &str, name: &str) -> Option<&'static str> {
+    match path.rsplit('.').next() {
+        Some("template" | "runTemplate") if name == "spec" => Some("BenchmarkRun"),
+        Some("suiteTemplate") if name == "spec" => Some("BenchmarkSuite"),
+        _ => None,
+    }
+}
+
+/// A spec of a template, with its own words and the fields of its kind.
+fn with_fields_of(kind: &str, template: &Value) -> Value {
+    let mut spec = schema::of_kind(kind).unwrap_or_default()["properties"]["spec"].clone();
+    if template["description"].is_string() {
+        spec["description"] = template["description"].clone();
+    }
+    spec
 }
 
 /// What has the fields: of a list its items.
@@ -205,19 +227,19 @@ fn messages(schema: &Value) -> Vec<&str> {
 }
 
 /// What else must hold, in the words of whoever breaks it.
-fn rules(text: &mut String, schema: &Value) {
+fn rules(text: &mut String, columns: usize, schema: &Value) {
     let said = messages(schema);
     if !said.is_empty() {
         text.push_str("\nRULES\n");
-        said.into_iter().for_each(|message| paragraph(text, "  ", message));
+        said.into_iter().for_each(|message| paragraph(text, columns, "  ", message));
     }
 }
 
 /// Words in lines of bounded width.
-fn paragraph(text: &mut String, indent: &str, words: &str) {
+fn paragraph(text: &mut String, columns: usize, indent: &str, words: &str) {
     let mut line = String::new();
     for word in words.split_whitespace() {
-        if !line.is_empty() && indent.len() + line.chars().count() + 1 + word.chars().count() > WIDTH {
+        if !line.is_empty() && indent.len() + line.chars().count() + 1 + word.chars().count() > columns {
             text.push_str(&format!("{indent}{line}\n"));
             line.clear();
         }
@@ -234,6 +256,40 @@ fn paragraph(text: &mut String, indent: &str, words: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn explained(field: &str) -> anyhow::Result<String> {
+        super::explained(field, COLUMNS_MAX)
+    }
+
+    /// It was said to have no fields.
+    #[test]
+    fn a_spec_inside_a_template_has_the_fields_of_its_kind() {
+        for (field, kind) in [
+            ("benchmarksuite.spec.template.spec", "BenchmarkSuite.spec.template.spec"),
+            ("benchmarkschedule.spec.runTemplate.spec", "BenchmarkSchedule.spec.runTemplate.spec"),
+            (
+                "benchmarkschedule.spec.suiteTemplate.spec.template.spec",
+                "BenchmarkSchedule.spec.suiteTemplate.spec.template.spec",
+            ),
+        ] {
+            let arms = explained(&format!("{field}.arms")).unwrap();
+            assert!(
+                arms.starts_with(&format!("{kind}.arms <list of object>")) && arms.contains("serviceRef"),
+                "{arms}"
+            );
+            assert!(explained(field).unwrap().contains("\n  workloads <list of object>"), "{field}");
+        }
+    }
+
+    #[test]
+    fn lines_are_as_wide_as_the_terminal() {
+        for field in ["benchmarkrun.spec", "benchmarkrun.spec.gates.metric", "storageservice.spec.engine"] {
+            let text = super::explained(field, 60).unwrap();
+            // A line may hold one word that is longer.
+            let is_wide = |line: &&str| line.chars().count() > 60 && line.split_whitespace().count() > 1;
+            assert_eq!(text.lines().find(is_wide), None, "{text}");
+        }
+    }
 
     #[test]
     fn a_field_is_found_however_it_is_written() {
@@ -266,7 +322,7 @@ mod tests {
 
     #[test]
     fn each_metric_has_a_line_that_says_what_it_is() {
-        let text = explained("benchmarkrun.spec.gates.metric").unwrap();
+        let text = super::explained("benchmarkrun.spec.gates.metric", usize::MAX).unwrap();
         for metric in Metric::all() {
             let line = format!("\n  {}: {}\n", metric.name, metric.about);
             assert!(text.contains(&line), "{metric:?}: {text}");

@@ -16,7 +16,7 @@ pub(crate) mod validate;
 pub(crate) mod wait;
 pub(crate) mod words;
 
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -45,7 +45,12 @@ fn read_file(file: &Path) -> anyhow::Result<(String, Vec<u8>)> {
     if file.is_dir() {
         anyhow::bail!("{name}: is a directory: pass its YAML files, such as {name}/*.yaml");
     }
-    let opened = std::fs::File::open(file).map_err(|error| anyhow::anyhow!("{name}: cannot be opened: {error}"))?;
+    let opened = std::fs::File::open(file).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            anyhow::anyhow!("{name}: is not there: name a file that is (a path is meant from the current folder)")
+        }
+        _ => anyhow::anyhow!("{name}: cannot be opened: {error}"),
+    })?;
     opened.take(limit).read_to_end(&mut bytes).with_context(|| format!("{name}: cannot be read"))?;
     Ok((name, bytes))
 }

@@ -9,11 +9,11 @@ use anyhow::Context as _;
 use bench_jobs::net::dial::dial_once;
 use service_kit::console;
 use storebench_core::equality::unranked;
-use storebench_core::input::{Input, InputErrors};
+use storebench_core::input::{Input, InputErrors, SuiteOfRuns};
 use storebench_core::record::Unavailable;
 use storebench_core::validate::{
-    STATED_BY_USER, Target, ValidatedArm, ValidatedRun, ValidatedService, for_cluster, for_kubernetes, foregone_gates,
-    too_much_for,
+    Room, STATED_BY_USER, Target, ValidatedArm, ValidatedRun, ValidatedService, all_for_cluster, for_kubernetes,
+    foregone_gates, too_much_for,
 };
 use storebench_crds::document::{InputError, Object, Role, parse, role};
 
@@ -23,6 +23,9 @@ use crate::exit::Exit;
 
 /// For how long an endpoint is dialled.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What is said of an object with which nothing is wrong.
+const VALID: &str = "valid";
 
 pub(crate) fn validate(paths: &[PathBuf], here: bool) -> anyhow::Result<Exit> {
     let mut mistakes: Vec<InputError> = Vec::new();
@@ -156,9 +159,6 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     if !mistakes.is_empty() {
         return Ok(mistakes);
     }
-    let is_further = |run: &&ValidatedRun| {
-        input.suites.iter().any(|suite| suite.runs.iter().skip(1).any(|(name, _)| *name == run.name))
-    };
     // What a file shares with others of its directory is shown by itself.
     let is_own = |kind: &str, name: &str| scope.is_own(&file_of(&format!("{kind}/{name}")));
     let is_loaded = |service: &ValidatedService| {
@@ -167,14 +167,16 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     };
     let dialled = input.services.iter().filter(|one| here && (is_own("StorageService", &one.name) || is_loaded(one)));
     let silent = silent(dialled)?;
+    // Asked once: what is free changes, and what several runs lack would be told of each.
+    let room = embedded::room(None);
     let lacking = |run: &ValidatedRun| {
         let stores = run.arms.iter().filter_map(ValidatedArm::external);
         let stores: Vec<String> = stores.map(|store| format!("StorageService/{}", store.name)).collect();
         let is_its = |(field, _): &&(String, String)| stores.iter().any(|store| is_in(field, store));
         let silent = silent.iter().filter(is_its).cloned();
-        not_here(run).into_iter().chain(silent).collect::<Lacking>()
+        not_here(run, &room).into_iter().chain(silent).collect::<Lacking>()
     };
-    let runs: Vec<_> = input.runs.iter().filter(|run| !is_further(run)).map(|run| (run, lacking(run))).collect();
+    let runs: Vec<_> = input.runs.iter().map(|run| (run, lacking(run))).collect();
     let outcome = |object: &str| outcome(object, here, &runs, &silent);
     // Before what is said of an object stands where it is written.
     let place = |object: &str| {
@@ -182,13 +184,14 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         named + object
     };
     for suite in &input.suites {
-        let first = suite.runs.first().map(|(name, _)| format!("BenchmarkRun/{name}")).unwrap_or_default();
+        let mut outcomes = suite.runs.iter().map(|(name, _)| outcome(&format!("BenchmarkRun/{name}")));
         console::print(format!(
-            "{}: {}: {} of {}, the first of which is\n",
+            "{}: {}: {} of {}, the first of which is {}\n",
             place(&format!("BenchmarkSuite/{}", suite.name)),
-            outcome(&first),
+            outcomes.find(|outcome| *outcome != VALID).unwrap_or(VALID),
             count(suite.runs.len(), "run"),
-            suite.parameters.join(" × ")
+            suite.parameters.join(" × "),
+            suite.runs.first().map_or("none", |(name, _)| name.as_str())
         ))?;
     }
     for (baseline, run) in &input.baselines {
@@ -199,47 +202,42 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     }
     for schedule in &input.schedules {
         let place = place(&format!("BenchmarkSchedule/{schedule}"));
-        console::print(format!("{place}: valid; what it makes is\n"))?;
+        let is_suite = input.suites.iter().any(|suite| suite.name == *schedule);
+        let kind = if is_suite { "BenchmarkSuite" } else { "BenchmarkRun" };
+        console::print(format!("{place}: valid: what it makes is shown as {kind}/{schedule}\n"))?;
     }
+    // Of each suite, and of each run by itself, what was told.
+    let mut told = BTreeSet::new();
     for (run, lacking) in &runs {
-        let arms: Vec<&str> = run.arms.iter().map(|arm| arm.name.as_str()).collect();
-        let (min, max) = (run.spec.trials.min as usize, run.spec.trials.max as usize);
-        let trials = if min == max { count(max, "trial") } else { format!("{min} to {max} trials") };
         let object = format!("BenchmarkRun/{}", run.name);
-        console::print(format!(
-            "{}: {}: {} on {}, {trials}\n",
-            place(&object),
-            outcome(&object),
-            count(run.spec.workloads.len(), "workload"),
-            arms.join(", "),
-        ))?;
-        if let Some(few) = run.few_trials() {
-            console::print(format!("  {few}\n"))?;
+        let position = |suite: &SuiteOfRuns| suite.runs.iter().position(|(name, _)| *name == run.name);
+        let suite =
+            input.suites.iter().find_map(|suite| Some((format!("BenchmarkSuite/{}", suite.name), position(suite)?)));
+        let whose = suite.as_ref().map_or_else(|| object.clone(), |(suite, _)| suite.clone());
+        // A problem names its run, and what several runs of a suite share is one.
+        let mut is_new = |line: &str| told.insert((whose.clone(), line.replace(&object, "")));
+        let mut lines = warnings(run);
+        if !here {
+            let lack =
+                |(field, problem): &(String, String)| format!("not on this machine as it is: {field}: {problem}");
+            lines.extend(lacking.iter().map(lack));
         }
-        console::print(format!("  {}\n", run.how_long().unwrap_or_else(|| run.how_often())))?;
-        if let Some(much) = run.how_much() {
-            console::print(format!("  {much}\n"))?;
-        }
-        for line in run.gates_in_words().into_iter().chain(foregone_gates(run)) {
-            console::print(format!("  {line}\n"))?;
-        }
-        if let Err(problem) = for_cluster(run) {
-            console::print(format!("  but in a cluster it is refused: {problem}\n"))?;
-        }
-        if let Some(baseline) = &run.spec.baseline_ref {
-            let name = &baseline.name;
-            console::print(format!(
-                "  held against BenchmarkBaseline/{name} of the cluster; an embedded run wants --baseline PATH instead\n"
-            ))?;
-        }
-        for line in unranked(run) {
-            console::print(format!("  {line}\n"))?;
-        }
-        for (field, problem) in lacking {
-            match here {
-                true => mistakes.push(mistake(field.clone(), problem.clone())),
-                false => console::print(format!("  not on this machine as it is: {field}: {problem}\n"))?,
+        lines.retain(|line| is_new(line));
+        let head = format!("{}: {}", place(&object), outcome(&object));
+        match &suite {
+            Some((suite, position)) if *position > 0 => {
+                if !lines.is_empty() {
+                    console::print(format!("{head}: run {} of {suite}\n", position + 1))?;
+                }
             }
+            Some(_) | None => console::print(format!("{head}: {}", described(run)))?,
+        }
+        for line in lines {
+            console::print(format!("  {line}\n"))?;
+        }
+        if here {
+            let new = lacking.iter().filter(|(field, problem)| is_new(&format!("{field}: {problem}")));
+            mistakes.extend(new.map(|(field, problem)| mistake(field.clone(), problem.clone())));
         }
     }
     for plane in input.control_planes.iter().filter(|plane| is_own("ControlPlane", &plane.name)) {
@@ -279,6 +277,33 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     Ok(mistakes)
 }
 
+/// What a run is, in a line and those below it.
+fn described(run: &ValidatedRun) -> String {
+    let arms: Vec<&str> = run.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let (min, max) = (run.spec.trials.min as usize, run.spec.trials.max as usize);
+    let trials = if min == max { count(max, "trial") } else { format!("{min} to {max} trials") };
+    let mut lines = vec![format!("{} on {}, {trials}", count(run.spec.workloads.len(), "workload"), arms.join(", "))];
+    lines.extend(run.few_trials());
+    lines.push(run.how_long().unwrap_or_else(|| run.how_often()));
+    lines.extend(run.gates_in_words());
+    if let Some(baseline) = &run.spec.baseline_ref {
+        let name = &baseline.name;
+        lines.push(format!(
+            "held against BenchmarkBaseline/{name} of the cluster; an embedded run wants --baseline PATH instead"
+        ));
+    }
+    lines.join("\n  ") + "\n"
+}
+
+/// What whoever is about to start a run should know before.
+fn warnings(run: &ValidatedRun) -> Vec<String> {
+    let mut lines: Vec<String> = run.how_much().into_iter().chain(foregone_gates(run)).collect();
+    let refused = all_for_cluster(run).into_iter();
+    lines.extend(refused.map(|problem| format!("but in a cluster it is refused: {problem}")));
+    lines.extend(unranked(run));
+    lines
+}
+
 /// What an embedded run would refuse here, or could not measure: field and problem.
 type Lacking = Vec<(String, String)>;
 
@@ -290,7 +315,7 @@ fn outcome(object: &str, here: bool, runs: &[(&ValidatedRun, Lacking)], silent: 
         lacking.iter().any(|(field, _)| is_run || is_in(field, object))
     };
     let is_silent = || silent.iter().any(|(field, _)| is_in(field, object));
-    if here && (runs.iter().any(is_refused) || is_silent()) { "refused on this machine" } else { "valid" }
+    if here && (runs.iter().any(is_refused) || is_silent()) { "refused on this machine" } else { VALID }
 }
 
 /// Whether a field, which is told with its object, is of this one.
@@ -328,7 +353,7 @@ fn silent<'a>(services: impl Iterator<Item = &'a ValidatedService>) -> anyhow::R
 }
 
 /// What this machine lacks for a run.
-fn not_here(run: &ValidatedRun) -> Lacking {
+fn not_here(run: &ValidatedRun, room: &Room) -> Lacking {
     let mut found = embedded::refused(run);
     let asked = run.arms.iter().enumerate().take(run.spec.arms.len());
     for (index, arm) in asked.filter(|(_, arm)| arm.service().is_some()) {
@@ -336,7 +361,7 @@ fn not_here(run: &ValidatedRun) -> Lacking {
             found.push((place(run, index, arm), format!("{reason}: {install}")));
         }
     }
-    found.extend(too_much_for(run, &embedded::room(None)).map(embedded::place_and_text));
+    found.extend(too_much_for(run, room).map(embedded::place_and_text));
     found
 }
 

@@ -316,15 +316,18 @@ pub(crate) fn refused(run: &ValidatedRun) -> Vec<(String, String)> {
     if let Some((index, error)) = slows_a_disk(run).zip(slow_disk::program().err()) {
         return vec![place_and_text(of_workload(run, index, "load.fault.kind", error.to_string()))];
     }
-    let external = run.arms.iter().filter_map(ValidatedArm::external);
-    let unreadable = external.filter_map(|store| {
-        let error = Outside::of(&store.external).err()?.to_string();
-        let (field, problem) = error.split_once(": ").unwrap_or(("external", &error));
-        Some((format!("StorageService/{} spec.{field}", store.name), problem.to_owned()))
-    });
-    let mut unreadable: Vec<_> = unreadable.collect();
-    // Several arms may load one store.
-    unreadable.dedup();
+    let mut unreadable: Vec<(String, String)> = Vec::new();
+    for store in run.arms.iter().filter_map(ValidatedArm::external) {
+        for error in Outside::problems(&store.external) {
+            let error = error.to_string();
+            let (field, problem) = error.split_once(": ").unwrap_or(("external", &error));
+            let found = (format!("StorageService/{} spec.{field}", store.name), problem.to_owned());
+            // Several arms may load one store.
+            if !unreadable.contains(&found) {
+                unreadable.push(found);
+            }
+        }
+    }
     unreadable
 }
 

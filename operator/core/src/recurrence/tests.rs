@@ -84,12 +84,19 @@ fn what_is_no_schedule_is_refused_with_the_remedy() {
     for (text, part) in [
         ("30 2 * * * *", "has 6 fields"),
         ("@daily and so", "has 3 fields"),
+        ("30 2 * *", "has 4 fields"),
+        ("nightly", "has 1 field,"),
         ("61 2 * * *", "is not cron's"),
         ("x 2 * * *", "is not cron's"),
     ] {
         let (field, said) = Recurrence::new(&spec(text, json!({}))).unwrap_err();
         assert_eq!(field, "spec.schedule");
         assert!(said.contains(part) && said.contains("`30 2 * * 1-5`"), "{said}");
+    }
+    let (field, said) = Recurrence::new(&spec("@daily", json!({}))).unwrap_err();
+    assert!(field == "spec.schedule" && said == "`@daily` is not taken here: write `0 0 * * *`", "{said}");
+    for (_, fields) in super::NICKNAMES {
+        assert!(Recurrence::new(&spec(fields, json!({}))).is_ok(), "{fields}");
     }
     let (field, said) = Recurrence::new(&spec("30 2 * * *", json!({ "timeZone": "Vienna" }))).unwrap_err();
     assert!(field == "spec.timeZone" && said.contains("Europe/Vienna"), "{said}");

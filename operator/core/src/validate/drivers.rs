@@ -24,23 +24,43 @@ pub fn for_kubernetes(service: &ValidatedService) -> Result<(), Problem> {
             text: "must be 1 in a cluster: its members resolve each other when they start; run a group embedded".into(),
         });
     }
-    service.spec.external.as_ref().map_or(Ok(()), |external| external::for_kubernetes(&service.name, external))
+    let external = service.spec.external.as_ref().map(|external| external::for_kubernetes(&service.name, external));
+    first_of(external.unwrap_or_default())
+}
+
+fn first_of(problems: Vec<Problem>) -> Result<(), Problem> {
+    problems.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// Refuses what a run in a cluster cannot honour, rather than leaving it out silently: nothing is slowed or cut off there, and when a killed
 /// container starts again is the kubelet's decision.
 pub fn for_cluster(run: &ValidatedRun) -> Result<(), Problem> {
-    let mut external = run.arms.iter().filter_map(ValidatedArm::external);
-    external.try_for_each(|store| external::for_kubernetes(&store.name, &store.external))?;
-    run.arms.iter().filter_map(ValidatedArm::service).try_for_each(for_kubernetes)?;
+    first_of(all_for_cluster(run))
+}
+
+/// All of that, for whoever is about to mend it.
+pub fn all_for_cluster(run: &ValidatedRun) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = Vec::new();
+    let external = run.arms.iter().filter_map(ValidatedArm::external);
+    let external = external.flat_map(|store| external::for_kubernetes(&store.name, &store.external));
+    let services = run.arms.iter().filter_map(ValidatedArm::service);
+    for problem in external.chain(services.filter_map(|service| for_kubernetes(service).err())) {
+        // Several arms may load one store.
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
     for (index, workload) in run.spec.workloads.iter().enumerate() {
         if workload.parameters.outage().is_some_and(|outage| outage.kind == OutageKind::Kill) {
             let text = "is Kill, but in a cluster the kubelet decides when a killed container starts again: choose BlackHole or \
                         ServiceUnavailable, or run it embedded";
-            return Err(of_workload(run, index, &format!("{}.outage.kind", workload.family().field()), text.into()));
+            let field = format!("{}.outage.kind", workload.family().field());
+            problems.push(of_workload(run, index, &field, text.into()));
         }
     }
-    faults::in_cluster(&run.spec.workloads).map_err(|(index, field, text)| of_workload(run, index, &field, text))
+    let fault = faults::in_cluster(&run.spec.workloads).err();
+    problems.extend(fault.map(|(index, field, text)| of_workload(run, index, &field, text)));
+    problems
 }
 
 /// A problem with a field of a run's workload, said of what the user wrote: the run, or a template.

@@ -65,9 +65,11 @@ pub(super) fn for_embedded(external: &External) -> Vec<(&'static str, &'static s
 }
 
 /// What of an external store a cluster has not: files and variables are of the machine where a run was started, and so are some addresses.
-pub(super) fn for_kubernetes(name: &str, external: &External) -> Result<(), Problem> {
-    let problem = |field: String, text: String| {
-        Err(Problem { object: format!("StorageService/{name}"), field: format!("spec.external.{field}"), text })
+pub(super) fn for_kubernetes(name: &str, external: &External) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut problem = |field: String, text: String| {
+        let object = format!("StorageService/{name}");
+        problems.push(Problem { object, field: format!("spec.external.{field}"), text });
     };
     for (index, endpoint) in external.endpoints.iter().enumerate() {
         let host = endpoint.rsplit_once(':').map_or(endpoint.as_str(), |(host, _)| host);
@@ -76,23 +78,23 @@ pub(super) fn for_kubernetes(name: &str, external: &External) -> Result<(), Prob
         let last_label = host.rsplit('.').next().unwrap_or_default();
         if address.is_none() && last_label.starts_with(|first: char| first.is_ascii_digit()) {
             let text = format!("{host}: is neither a name nor an address: write four numbers from 0 to 255, or a name");
-            return problem(format!("endpoints[{index}]"), text);
+            problem(format!("endpoints[{index}]"), text);
         }
         if address.is_some_and(|address| !is_for_pods(address)) {
             let text =
                 format!("{host}: pods reach no store there: name an address that they reach, or run it embedded");
-            return problem(format!("endpoints[{index}]"), text);
+            problem(format!("endpoints[{index}]"), text);
         }
     }
     if external.password_from.as_ref().is_some_and(|from| from.secret_key_ref.is_none()) {
         let text = "has no secretKeyRef, and pods have neither your files nor your environment: add one for a cluster";
-        return problem("passwordFrom".into(), text.into());
+        problem("passwordFrom".into(), text.into());
     }
     if external.tls.as_ref().is_some_and(|tls| tls.secret_name.is_none()) {
         let text = "has no secretName, and pods have not your files: add one for a cluster";
-        return problem("tls".into(), text.into());
+        problem("tls".into(), text.into());
     }
-    Ok(())
+    problems
 }
 
 #[cfg(test)]
@@ -123,8 +125,8 @@ mod tests {
             let external = external(fields.clone());
             let refused = for_embedded(&external);
             assert_eq!(refused.first().map(|(field, _)| *field), embedded, "{fields}");
-            let refused = for_kubernetes("mine", &external).err();
-            assert_eq!(refused.as_ref().map(|problem| problem.field.as_str()), cluster, "{fields}");
+            let refused = for_kubernetes("mine", &external);
+            assert_eq!(refused.first().map(|problem| problem.field.as_str()), cluster, "{fields}");
         }
     }
 
@@ -132,11 +134,21 @@ mod tests {
     fn a_pod_is_not_sent_to_its_own_machine() {
         for host in ["127.0.0.1", "169.254.169.254", "[::1]", "0.0.0.0"] {
             let endpoints = json!({ "endpoints": ["10.0.0.7:6379", format!("{host}:6379")] });
-            let problem = for_kubernetes("mine", &external(endpoints)).unwrap_err();
-            assert_eq!(problem.field, "spec.external.endpoints[1]");
-            assert!(problem.text.starts_with(host), "{}", problem.text);
+            let problems = for_kubernetes("mine", &external(endpoints));
+            assert_eq!(problems[0].field, "spec.external.endpoints[1]");
+            assert!(problems[0].text.starts_with(host), "{problems:?}");
         }
         let names = json!({ "endpoints": ["redis.store.svc:6379", "[fd00:10::1]:6379"] });
-        assert_eq!(for_kubernetes("mine", &external(names)), Ok(()));
+        assert!(for_kubernetes("mine", &external(names)).is_empty());
+    }
+
+    /// Whoever mended one was told the next.
+    #[test]
+    fn all_that_a_cluster_has_not_is_told_at_once() {
+        let fields =
+            json!({ "endpoints": ["127.0.0.1:1"], "passwordFrom": { "file": "p" }, "tls": { "caFile": "ca" } });
+        let problems = for_kubernetes("mine", &external(fields));
+        let fields: Vec<&str> = problems.iter().map(|problem| problem.field.as_str()).collect();
+        assert_eq!(fields, ["spec.external.endpoints[0]", "spec.external.passwordFrom", "spec.external.tls"]);
     }
 }
