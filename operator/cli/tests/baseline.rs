@@ -104,6 +104,11 @@ fn a_run_is_held_against_its_baseline_before_and_after() {
     moved["record"]["fingerprint"]["facts"]["processor"] = "another".into();
     let moved = world.write("moved.json", &moved.to_string());
     run(&moved).nothing_to_compare(&["unlike machines (processor: "]);
+    let mut renamed =
+        serde_json::from_str::<Value>(&std::fs::read_to_string(fast.join("report.json")).unwrap()).unwrap();
+    renamed["record"]["spec"]["workloads"][0]["name"] = "other".into();
+    let renamed = world.write("renamed.json", &renamed.to_string());
+    run(&renamed).nothing_to_compare(&["nothing in common that could be compared: workload other is in the first"]);
     run(&saved.join("nowhere")).error(&["nowhere: cannot be read"]);
     // Nor is anything that is asked for beside it.
     let weekly = nightly().rsplit("---\n").next().unwrap().replace("name: nightly", "name: weekly");
@@ -118,7 +123,9 @@ fn a_run_that_cannot_be_compared_after_all_is_kept() {
     let saved = world.data().with_file_name("saved");
     let fast = later(&save(&world, &saved), 1, 0.001);
     let mut other: Value = serde_json::from_str(&std::fs::read_to_string(fast.join("report.json")).unwrap()).unwrap();
-    other["record"]["spec"]["workloads"][0]["name"] = "other".into();
+    // Too few to compare with, which only a comparison shows.
+    other["record"]["spec"]["trials"] = serde_json::json!({ "min": 1, "max": 1, "retries": 10 });
+    other["record"]["trials"].as_array_mut().unwrap().truncate(2);
     let other = world.write("other.json", &other.to_string());
     let (file, kept) = (world.write("nightly.yaml", &nightly()), world.data().with_file_name("kept"));
     let run = |flag: &str, baseline: &Path| {

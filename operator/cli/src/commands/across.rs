@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 use service_kit::console;
-use storebench_core::across::{Trend, TwoRuns, check_machines, tell_both};
+use storebench_core::across::{Trend, TwoRuns, check_comparable, tell_both};
 use storebench_core::record::RunRecord;
 use storebench_core::report::{self, Document, Report};
 use storebench_core::validate::ValidatedRun;
@@ -125,9 +125,9 @@ impl Baseline {
         })
     }
 
-    /// Refuses, before anything is measured, a run that was not measured on the same machine.
+    /// Refuses, before anything is measured, a run of which it is known already that it could not be compared.
     pub(crate) fn check(&self, record: &RunRecord) -> anyhow::Result<()> {
-        Ok(check_machines(&self.of(&record.name)?.record, record, self.allow_different_machine)?)
+        Ok(check_comparable(&self.of(&record.name)?.record, record, self.allow_different_machine)?)
     }
 
     /// Holds a run that has ended against its baseline, before anything shows it or goes by its verdict, which becomes that of both together.

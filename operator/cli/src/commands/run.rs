@@ -91,6 +91,10 @@ fn run_all(
     let mut worst = Exit::Passed;
     let mut to_do = Vec::new();
     let mut is_first = true;
+    if let Some(baseline) = baseline {
+        // All of them before the first: else hours are measured for a refusal.
+        runs.iter().try_for_each(|run| baseline.check(&Prepared::new(run, options).record))?;
+    }
     for (position, run) in runs.iter().enumerate() {
         if let Some(failed) = suites.left_out_for(&run.name) {
             console::tell(format_args!("{}: left out, for {failed} has not passed", run.name));
@@ -98,9 +102,6 @@ fn run_all(
         }
         let objects = Objects::of(run);
         let prepared = Prepared::new(run, options);
-        if let Some(baseline) = baseline {
-            baseline.check(&prepared.record)?;
-        }
         let progress = Progress::new(run, arguments.quiet);
         // Whoever did not mean it need not wait for the report.
         let too_much = too_much_for(run, &embedded::room(Some(&options.data_directory)));

@@ -9,7 +9,7 @@ use storebench_crds::benchmark_run::BaselineRef;
 use storebench_crds::line::short_line;
 use storebench_crds::status::{BaselineResult, GateOutcome, Movement, Verdict};
 
-use super::{AcrossError, Differences, Figures, Outcome, Row, TwoRuns, check_machines};
+use super::{AcrossError, Differences, Figures, Outcome, Row, TwoRuns, check_comparable};
 use crate::judgement::{Judgement, Report};
 use crate::record::RunRecord;
 use crate::suite::gravest;
@@ -43,15 +43,15 @@ pub struct Held {
 }
 
 impl Baseline {
-    /// Refuses, before anything is measured, a run of which it is known already that its machine is unlike. What shows only in trials is
-    /// looked at when it has ended.
+    /// Refuses, before anything is measured, a run of which it is known already that its machine is unlike, or that it shares nothing with
+    /// this. What shows only in trials is looked at when it has ended.
     ///
     /// # Errors
     /// One line, with the remedy.
     pub fn check(&self, record: &RunRecord, terms: &BaselineRef) -> Result<(), String> {
         let mut before = self.figures.record.clone();
         before.fingerprint.facts.retain(|name, _| record.fingerprint.facts.contains_key(name));
-        check_machines(&before, record, terms.allow_different_machine).map_err(|error| why_not(&error))
+        check_comparable(&before, record, terms.allow_different_machine).map_err(|error| why_not(&error))
     }
 
     /// Holds a run that has ended against this. The verdict and message of its judgement become those of both together.
@@ -168,6 +168,18 @@ fn movement(row: &Row) -> Option<Movement> {
 mod tests {
     use super::*;
     use crate::report::fixture;
+
+    #[test]
+    fn a_run_that_shares_nothing_with_its_baseline_is_refused_before_its_first_trial() {
+        let report = fixture::two_arms();
+        let baseline = Baseline { name: "last".into(), figures: Figures::of(&report) };
+        let terms: BaselineRef = serde_json::from_value(serde_json::json!({ "name": "last" })).unwrap();
+        let mut begun = RunRecord { trials: Vec::new(), ..report.record };
+        assert_eq!(baseline.check(&begun, &terms), Ok(()));
+        begun.spec.workloads.iter_mut().for_each(|workload| workload.name.push('2'));
+        let refused = baseline.check(&begun, &terms).unwrap_err();
+        assert!(refused.starts_with("not compared, for both have nothing in common: "), "{refused}");
+    }
 
     #[test]
     fn both_drivers_put_the_verdict_of_both_into_the_report() {
