@@ -63,6 +63,19 @@ impl Desk {
         command
     }
 
+    /// Bash with a script in the place of storebench, which measures nothing.
+    fn with_stand_in(&self, script: &str) -> Command {
+        use std::os::unix::fs::PermissionsExt as _;
+        let programs = self.world.data().with_file_name("programs");
+        std::fs::create_dir_all(&programs).unwrap();
+        let path = programs.join("storebench");
+        std::fs::write(&path, format!("#!/usr/bin/env bash\n{script}")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = self.bash();
+        command.env("PATH", format!("{}:{}", programs.display(), std::env::var("PATH").unwrap()));
+        command
+    }
+
     fn task(&self, name: &str, arguments: &[&str]) -> Finished {
         Finished::of(self.bash().arg(docs().join("tasks").join(name)).args(arguments).output().unwrap())
     }
@@ -231,6 +244,33 @@ fn a_nightly_gate_with_a_baseline_in_git() {
     );
 }
 
+/// The branch was there, from another file: no baseline was ever kept of this one.
+#[test]
+fn a_second_file_has_its_own_first_night_and_no_results_of_another() {
+    let desk = Desk::new();
+    let git = "git init --quiet . && mkdir first && touch first/report.json && git add . && git commit -qm a && git branch storebench-baseline";
+    assert!(desk.bash().args(["-c", git]).status().unwrap().success());
+    let night = |name: &str, code: u32| {
+        let script = format!(
+            "case $1 in validate) echo \"f.yaml: BenchmarkRun/{name}: valid: 1 workload\";; *) echo \"$@\" >>calls;; esac\n\
+             [ \"$1\" != run ] || exit {code}\n"
+        );
+        let mut command = desk.with_stand_in(&script);
+        Finished::of(command.arg(docs().join("tasks/nightly-gate")).arg("f.yaml").output().unwrap())
+    };
+    assert_eq!(night("second", 3).code, Some(3));
+    assert!(!desk.read("calls").contains("export"), "what has not passed is no baseline: {}", desk.read("calls"));
+    assert_eq!(night("second", 0).code, Some(0));
+    let calls = desk.read("calls");
+    assert!(calls.ends_with("export nights/second/latest --to git:storebench-baseline\n"), "{calls}");
+    assert!(!calls.contains("--baseline"), "{calls}");
+    std::fs::write(desk.folder.join("junit.xml"), "of another night").unwrap();
+    // Nothing but the call is printed, and that not to standard output.
+    assert_eq!(night("first", 1).code, Some(1));
+    assert!(desk.read("calls").contains("--baseline git:storebench-baseline"), "{}", desk.read("calls"));
+    assert!(!desk.folder.join("junit.xml").exists());
+}
+
 #[test]
 fn a_matrix_of_value_sizes() {
     let desk = Desk::new();
@@ -351,5 +391,21 @@ fn the_script_of_gitlab_runs() {
     kept.push(artifacts["reports"]["junit"].as_str().unwrap());
     for name in kept {
         assert!(desk.folder.join(name).exists(), "{name} is not left: {}", ran.stderr);
+    }
+}
+
+/// A run that did not pass was not compared, and one that could not tell was let pass.
+#[test]
+fn in_gitlab_the_graver_of_the_run_and_its_comparison_decides() {
+    let desk = Desk::new();
+    std::fs::create_dir_all(desk.folder.join("bench/baseline")).unwrap();
+    let pipeline = yaml("gitlab-ci.yml");
+    let script = pipeline["benchmark"]["script"].as_array().unwrap().last().unwrap().as_str().unwrap().to_owned();
+    for (run, compared, expected) in [(3, 2, 2), (0, 2, 2), (2, 3, 2), (0, 3, 3), (4, 2, 4), (0, 0, 0)] {
+        let stand_in = format!("case $1 in run) exit {run};; compare) echo compared; exit {compared};; esac\n");
+        let mut command = desk.with_stand_in(&stand_in);
+        let ended = Finished::of(command.args(["-e", "-o", "pipefail", "-c", &script]).output().unwrap());
+        assert_eq!(ended.code, Some(expected), "{run} and {compared}: {}", ended.stderr);
+        assert!(desk.read("comment.md").contains("compared"), "the comment says what came of it");
     }
 }

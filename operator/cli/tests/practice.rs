@@ -13,30 +13,12 @@ mod world;
 use std::path::{Path, PathBuf};
 
 use finished::Finished;
-use later::later;
+use later::{later, nightly, save, until_undisturbed};
 use serde_json::Value;
-use world::{World, one_arm, two_arms};
+use world::{World, one_arm};
 
 const REDIS_SET: &str = "redis: { command: Set, keySpace: 2000 }";
 const SHORT: &str = "{ total: 300, connections: 3, warmUp: 0s }";
-
-/// A run that is short enough to be made many times.
-fn nightly() -> String {
-    two_arms("nightly", "  - { name: set, redis: { command: Set }, load: { connections: 5, total: 50, warmUp: 0s } }")
-}
-
-/// A run that came to a verdict: one that a busy machine made Invalid, with all its retries, is made again.
-fn until_undisturbed(run: impl Fn() -> Finished) -> Finished {
-    const ATTEMPTS_MAX: usize = 3;
-    for _ in 0..ATTEMPTS_MAX {
-        let finished = run();
-        if finished.code != Some(4) {
-            return finished;
-        }
-        assert!(finished.stdout.contains("trials.retries"), "{}", finished.stdout);
-    }
-    panic!("this machine is too busy for a run: disturbed {ATTEMPTS_MAX} times");
-}
 
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -364,16 +346,6 @@ fn a_second_run_waits_for_the_first_or_is_refused_with_its_name() {
     world.assert_nothing_is_left();
 }
 
-/// Runs the nightly comparison and keeps it; returns its folder.
-fn save(world: &World, directory: &Path) -> PathBuf {
-    let file = world.write("nightly.yaml", &nightly());
-    let mut command = world.storebench();
-    command.arg("run").arg(file).arg("--save").arg(directory).args(["--wait-for-quiet", "0s", "--quiet"]);
-    let ran = Finished::of(command.output().unwrap());
-    assert_ne!(ran.code, Some(1), "{}", ran.stderr);
-    std::fs::canonicalize(directory.join("nightly/latest")).unwrap()
-}
-
 #[test]
 fn saved_runs_are_compared_and_followed() {
     let world = World::new();
@@ -431,60 +403,6 @@ fn saved_runs_are_compared_and_followed() {
     let alarm = history();
     assert_eq!(alarm.code, Some(2), "{}{}", alarm.stdout, alarm.stderr);
     assert!(alarm.stdout.contains("throughput of valkey in set since 2027-01-24T01:00:00Z"), "{}", alarm.stdout);
-}
-
-#[test]
-fn a_run_is_held_against_its_baseline_before_and_after() {
-    let world = World::new();
-    let saved = world.data().with_file_name("saved");
-    let first = save(&world, &saved);
-    // So fast that a few milliseconds of work on a busy machine, whose interval may be tenfold wide, are worse beyond noise.
-    let fast = later(&first, 1, 0.001);
-    let file = world.write("nightly.yaml", &nightly());
-    let run = |baseline: &Path| {
-        let mut command = world.storebench();
-        command.arg("run").arg(&file).arg("--baseline").arg(baseline).args(["--wait-for-quiet", "0s", "--quiet"]);
-        Finished::of(command.output().unwrap())
-    };
-    let worse = until_undisturbed(|| run(&fast));
-    assert_eq!(worse.code, Some(2), "{}{}", worse.stdout, worse.stderr);
-    assert!(worse.stdout.contains("Regressed: nightly"), "{}", worse.stdout);
-    // What cannot be compared afterwards is not measured before.
-    let mut moved: Value = serde_json::from_str(&std::fs::read_to_string(fast.join("report.json")).unwrap()).unwrap();
-    moved["record"]["fingerprint"]["facts"]["processor"] = "another".into();
-    let moved = world.write("moved.json", &moved.to_string());
-    run(&moved).nothing_to_compare(&["unlike machines (processor: "]);
-    run(&saved.join("nowhere")).error(&["nowhere: cannot be read"]);
-    // Nor is anything that is asked for beside it.
-    let weekly = nightly().rsplit("---\n").next().unwrap().replace("name: nightly", "name: weekly");
-    world.write("nightly.yaml", &format!("{}---\n{weekly}", nightly()));
-    run(&fast).nothing_to_compare(&["--baseline: has no run weekly, but nightly"]);
-}
-
-/// Its folder stayed that of a run which goes on.
-#[test]
-fn a_run_that_cannot_be_compared_after_all_is_kept() {
-    let world = World::new();
-    let saved = world.data().with_file_name("saved");
-    let fast = later(&save(&world, &saved), 1, 0.001);
-    let mut other: Value = serde_json::from_str(&std::fs::read_to_string(fast.join("report.json")).unwrap()).unwrap();
-    other["record"]["spec"]["workloads"][0]["name"] = "other".into();
-    let other = world.write("other.json", &other.to_string());
-    let (file, kept) = (world.write("nightly.yaml", &nightly()), world.data().with_file_name("kept"));
-    let run = |flag: &str, baseline: &Path| {
-        let mut command = world.storebench();
-        command.arg("run").arg(&file).arg("--baseline").arg(baseline).arg(flag).arg(&kept);
-        Finished::of(command.args(["--wait-for-quiet", "0s", "--quiet"]).output().unwrap())
-    };
-    let ended = until_undisturbed(|| run("--save", &other));
-    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
-    assert!(ended.stderr.contains("nothing in common that could be compared"), "{}", ended.stderr);
-    let folder = std::fs::canonicalize(kept.join("nightly/latest")).unwrap();
-    assert!(!folder.to_string_lossy().ends_with("-unfinished"), "{}", folder.display());
-    // Resumed, it has ended before, and is held against a baseline all the same; never against itself.
-    assert_eq!(run("--resume", &fast).code, Some(2));
-    let itself = run("--resume", &kept);
-    assert!(itself.code == Some(3) && itself.stderr.contains("is this run itself"), "{}", itself.stderr);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 use service_kit::console;
-use storebench_core::across::{Trend, TwoRuns, check_machines, decided};
+use storebench_core::across::{Trend, TwoRuns, check_comparable, tell_both};
 use storebench_core::record::RunRecord;
 use storebench_core::report::{self, Document, Report};
 use storebench_core::validate::ValidatedRun;
@@ -138,28 +138,41 @@ impl Baseline {
         })
     }
 
-    /// Refuses, before anything is measured, a run that was not measured on the same machine.
+    /// Refuses, before anything is measured, a run of which it is known already that it could not be compared.
     pub(crate) fn check(&self, record: &RunRecord) -> anyhow::Result<()> {
-        Ok(check_machines(&self.of(&record.name)?.record, record, self.allow_different_machine)?)
+        Ok(check_comparable(&self.of(&record.name)?.record, record, self.allow_different_machine)?)
     }
 
-    /// Compares a run that has ended, and shows it where reports for people go. The exit code is that of both together.
-    pub(crate) fn compare(&self, report: &Report, output: Output) -> anyhow::Result<Exit> {
-        let before = self.of(&report.record.name)?;
+    /// Holds a run that has ended against its baseline, before anything shows it or goes by its verdict, which becomes that of both together.
+    /// Returns what stands beside its report; `None`: there was nothing to compare, which is told and part of the verdict.
+    pub(crate) fn hold(&self, report: &mut Report) -> Option<TwoRuns> {
+        // There is one: `read` has seen to it.
+        let before = self.of(&report.record.name).ok()?;
         if report.judgement.verdict == Verdict::Invalid {
             // Said already.
-            return Ok(Exit::Invalid);
+            return None;
         }
-        if before.record.started_at == report.record.started_at {
-            let run = &report.record.name;
-            console::tell(format_args!("{run}: the baseline is this run itself: name an earlier one with --baseline"));
-            return Ok(Exit::of(report.judgement.verdict).max(Exit::Inconclusive));
-        }
-        let pair = TwoRuns::of(before, report, self.tolerance_basis_points, self.allow_different_machine)?;
-        let exit = Exit::of(decided(report.judgement.verdict, pair.verdict));
-        show_beside(report::two_runs(&[pair]), output)?;
-        Ok(exit)
+        let run = &report.record.name;
+        let compared = match before.record.started_at == report.record.started_at {
+            true => Err(format!("{run}: the baseline is this run itself: name an earlier one with --baseline")),
+            false => TwoRuns::of(before, report, self.tolerance_basis_points, self.allow_different_machine)
+                .map_err(|error| error.to_string()),
+        };
+        let (verdict, message) = match &compared {
+            Ok(pair) => (pair.verdict, &pair.message),
+            Err(why) => {
+                console::tell(why);
+                (Verdict::NoBaseline, why)
+            }
+        };
+        tell_both(&mut report.judgement, "--baseline", &before.record, verdict, message);
+        compared.ok()
     }
+}
+
+/// Shows what a run was held against beside its report, where reports for people go.
+pub(crate) fn show_held(pair: TwoRuns, output: Output) -> anyhow::Result<()> {
+    show_beside(report::two_runs(&[pair]), output)
 }
 
 fn names<'a>(reports: impl IntoIterator<Item = &'a Report>) -> String {

@@ -16,7 +16,7 @@ use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation, RETRIES_MAX};
 use storebench_crds::document::InputError;
 use storebench_crds::status::Verdict;
 
-use super::across::Baseline;
+use super::across::{Baseline, show_held};
 use super::suite::{Suites, tell_schedules};
 use crate::RunArguments;
 use crate::embedded::turn::{IfTaken, Turn};
@@ -91,6 +91,10 @@ fn run_all(
     let mut worst = Exit::Passed;
     let mut to_do = Vec::new();
     let mut is_first = true;
+    if let Some(baseline) = baseline {
+        // All of them before the first: else hours are measured for a refusal.
+        runs.iter().try_for_each(|run| baseline.check(&Prepared::new(run, options).record))?;
+    }
     for (position, run) in runs.iter().enumerate() {
         if let Some(failed) = suites.left_out_for(&run.name) {
             console::tell(format_args!("{}: left out, for {failed} has not passed", run.name));
@@ -98,9 +102,6 @@ fn run_all(
         }
         let objects = Objects::of(run);
         let prepared = Prepared::new(run, options);
-        if let Some(baseline) = baseline {
-            baseline.check(&prepared.record)?;
-        }
         let progress = Progress::new(run, arguments.quiet);
         // Whoever did not mean it need not wait for the report.
         let too_much = too_much_for(run, &embedded::room(Some(&options.data_directory)));
@@ -122,18 +123,20 @@ fn run_all(
         // Found before the first trial, not after the last.
         let (mut prepared, folder) = match keep(arguments, prepared, &objects)? {
             Kept::Runs(prepared, folder) => (prepared, folder),
-            Kept::Finished(path, report) => {
+            Kept::Finished(path, mut report) => {
                 console::tell(format_args!(
                     "{}: came to its end before: {}",
                     run.name,
                     path.join("report.html").display()
                 ));
+                // What is saved may be the verdict of both together, against the baseline of that day.
+                report.judgement = judge(&report.record);
                 to_do.extend(what_to_do(&report, arguments));
+                let pair = baseline.and_then(|baseline| baseline.hold(&mut report));
+                worst = worst.max(Exit::of(report.judgement.verdict));
                 suites.ended(&report);
-                printer.add((*report).clone())?;
-                let own = Ok(Exit::of(report.judgement.verdict));
-                let exit = baseline.map_or(own, |baseline| baseline.compare(&report, arguments.output))?;
-                worst = worst.max(exit);
+                printer.add(*report)?;
+                pair.map_or(Ok(()), |pair| show_held(pair, arguments.output))?;
                 continue;
             }
         };
@@ -164,11 +167,14 @@ fn run_all(
         drop(turn);
         progress.finish();
         let interrupted = interrupt::requested();
-        let report = Report { judgement: judge(&record), record };
+        let mut report = Report { judgement: judge(&record), record };
         // Nothing was measured that could go on, and nothing is left that somebody has to remove: neither the run nor its suite is kept.
         let is_nothing = interrupted && report.record.trials.is_empty() && report.record.left_behind.is_empty();
-        let mut exit = Exit::of(report.judgement.verdict);
         to_do.extend(what_to_do(&report, arguments));
+        // Before its suite, its folder and its report go by the verdict: one that was interrupted has none yet.
+        let held = baseline.filter(|_| !interrupted);
+        let pair = held.and_then(|baseline| baseline.hold(&mut report));
+        worst = worst.max(Exit::of(report.judgement.verdict));
         if !is_nothing {
             suites.ended(&report);
         }
@@ -185,10 +191,7 @@ fn run_all(
         if let Some(error) = lost {
             return Err(error);
         }
-        if let Some(baseline) = baseline.filter(|_| !interrupted) {
-            exit = baseline.compare(&report, arguments.output)?;
-        }
-        worst = worst.max(exit);
+        pair.map_or(Ok(()), |pair| show_held(pair, arguments.output))?;
         if interrupted {
             return Ok(Exit::Interrupted);
         }

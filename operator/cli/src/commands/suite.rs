@@ -66,7 +66,12 @@ impl<'a> Suites<'a> {
         let rows = suite.runs.iter().map(|(name, values)| {
             let (report, values) = (self.reports.get(name), values.clone());
             // One that was being measured when all was interrupted has a report of what was done.
-            MatrixRow { values, report, is_left_out: report.is_none() && self.left_out_for(name).is_some() }
+            let state = match (report, self.left_out_for(name)) {
+                (Some(report), _) => SuiteRunState::of(report.judgement.verdict),
+                (None, Some(_)) => SuiteRunState::Skipped,
+                (None, None) => SuiteRunState::Waiting,
+            };
+            MatrixRow { values, report, state }
         });
         Matrix { suite: &suite.name, parameters: suite.parameters.clone(), rows: rows.collect() }
     }
@@ -127,7 +132,7 @@ pub(crate) fn of_cluster(name: &str, place: &Place, output: Output) -> anyhow::R
     let rows = reports.iter().map(|(run, values, report)| MatrixRow {
         values: values.clone(),
         report: report.as_ref(),
-        is_left_out: report.is_none() && state(run) == Some(SuiteRunState::Skipped),
+        state: state(run).unwrap_or(SuiteRunState::Waiting),
     });
     let parameters = suite.spec.parameters.iter().map(|parameter| parameter.name.clone()).collect();
     let matrix = Matrix { suite: name, parameters, rows: rows.collect() };

@@ -1,4 +1,4 @@
-//! Runs of other days, made up from a kept one.
+//! A nightly run, and runs of other days, made up from a kept one.
 
 use std::path::{Path, PathBuf};
 
@@ -6,6 +6,37 @@ use serde_json::json;
 use storebench_core::judgement::judge;
 use storebench_core::record::TrialRecord;
 use storebench_core::report::{Report, from_json, json as report_json};
+
+use crate::finished::Finished;
+use crate::world::{World, two_arms};
+
+/// A run that is short enough to be made many times.
+pub fn nightly() -> String {
+    two_arms("nightly", "  - { name: set, redis: { command: Set }, load: { connections: 5, total: 50, warmUp: 0s } }")
+}
+
+/// A run that came to a verdict: one that a busy machine made Invalid, with all its retries, is made again.
+pub fn until_undisturbed(run: impl Fn() -> Finished) -> Finished {
+    const ATTEMPTS_MAX: usize = 3;
+    for _ in 0..ATTEMPTS_MAX {
+        let finished = run();
+        if finished.code != Some(4) {
+            return finished;
+        }
+        assert!(finished.stdout.contains("trials.retries"), "{}", finished.stdout);
+    }
+    panic!("this machine is too busy for a run: disturbed {ATTEMPTS_MAX} times");
+}
+
+/// Runs the nightly comparison and keeps it; returns its folder.
+pub fn save(world: &World, directory: &Path) -> PathBuf {
+    let file = world.write("nightly.yaml", &nightly());
+    let mut command = world.storebench();
+    command.arg("run").arg(file).arg("--save").arg(directory).args(["--wait-for-quiet", "0s", "--quiet"]);
+    let ran = Finished::of(command.output().unwrap());
+    assert_ne!(ran.code, Some(1), "{}", ran.stderr);
+    std::fs::canonicalize(directory.join("nightly/latest")).unwrap()
+}
 
 /// A kept run of redis and valkey as another: later, with trials that are made up, so that no busy machine has a say, and in which the
 /// second arm took so many times as long. Returns its folder.

@@ -104,8 +104,8 @@ pub async fn begin(
     Ok(Ok(()))
 }
 
-/// Whether there is anything to compare a run with that has begun: it is not held against what was kept of an unlike cluster, which does not
-/// change by waiting.
+/// Whether there is anything to compare a run with that has begun: it is not held against what was kept of an unlike cluster, or with which it
+/// shares nothing, which does not change by waiting.
 pub fn is_worth_measuring(record: &RunRecord, baseline: Option<&Baseline>) -> bool {
     let held = baseline.zip(record.spec.baseline_ref.as_ref());
     held.is_none_or(|(baseline, terms)| baseline.check(record, terms).is_ok())

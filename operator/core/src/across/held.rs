@@ -9,8 +9,8 @@ use storebench_crds::benchmark_run::BaselineRef;
 use storebench_crds::line::short_line;
 use storebench_crds::status::{BaselineResult, GateOutcome, Movement, Verdict};
 
-use super::{AcrossError, Differences, Figures, Outcome, Row, TwoRuns, check_machines};
-use crate::judgement::Report;
+use super::{AcrossError, Differences, Figures, Outcome, Row, TwoRuns, check_comparable};
+use crate::judgement::{Judgement, Report};
 use crate::record::RunRecord;
 use crate::suite::gravest;
 
@@ -20,6 +20,8 @@ const LINES_MAX: usize = 24;
 const LINE_BYTES_MAX: usize = 160;
 /// What differs between machines, in a message, is kept below this, bytes.
 const FACTS_BYTES_MAX: usize = 120;
+/// How the caveat begins that says what came of it.
+const HELD_AGAINST: &str = "held against ";
 
 /// What runs are held against.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,15 +43,15 @@ pub struct Held {
 }
 
 impl Baseline {
-    /// Refuses, before anything is measured, a run of which it is known already that its machine is unlike. What shows only in trials is
-    /// looked at when it has ended.
+    /// Refuses, before anything is measured, a run of which it is known already that its machine is unlike, or that it shares nothing with
+    /// this. What shows only in trials is looked at when it has ended.
     ///
     /// # Errors
     /// One line, with the remedy.
     pub fn check(&self, record: &RunRecord, terms: &BaselineRef) -> Result<(), String> {
         let mut before = self.figures.record.clone();
         before.fingerprint.facts.retain(|name, _| record.fingerprint.facts.contains_key(name));
-        check_machines(&before, record, terms.allow_different_machine).map_err(|error| why_not(&error))
+        check_comparable(&before, record, terms.allow_different_machine).map_err(|error| why_not(&error))
     }
 
     /// Holds a run that has ended against this. The verdict and message of its judgement become those of both together.
@@ -86,35 +88,40 @@ impl Baseline {
             left_out: pair.map(|pair| lines(pair.left_out.iter().cloned())).unwrap_or_default(),
             moved: pair.map(|pair| pair.rows.iter().filter_map(movement).collect()).unwrap_or_default(),
         };
-        self.tell(report, verdict, &message);
+        let name = format!("BenchmarkBaseline/{}", self.name);
+        tell_both(&mut report.judgement, &name, record, verdict, &message);
         Held { pair: compared.ok(), result }
     }
+}
 
-    /// Puts what came of it into the judgement.
-    fn tell(&self, report: &mut Report, verdict: Verdict, message: &str) {
-        let (name, before) = (&self.name, &self.figures.record);
-        let judgement = &mut report.judgement;
-        judgement.caveats.push(format!(
-            "held against BenchmarkBaseline/{name}, which keeps {} of {}: {verdict:?}: {message}",
-            before.name, before.started_at
-        ));
-        if judgement.verdict == Verdict::Invalid {
-            return;
-        }
-        let together = decided(judgement.verdict, verdict);
-        let of_baseline = format!("against BenchmarkBaseline/{name}: {message}");
-        judgement.message = match together == judgement.verdict && together != Verdict::Passed {
-            // What the run says by itself is as grave.
-            true => format!("{}; {of_baseline}", judgement.message),
-            false => format!("{of_baseline}; by itself {:?}: {}", judgement.verdict, judgement.message),
-        };
-        judgement.verdict = together;
+/// Puts what came of holding a run against an earlier one into its judgement, before anybody shows it or goes by it: the verdict and the
+/// message become those of both together. `baseline` names what keeps the earlier run.
+pub fn tell_both(judgement: &mut Judgement, baseline: &str, before: &RunRecord, verdict: Verdict, message: &str) {
+    judgement.caveats.push(format!(
+        "{HELD_AGAINST}{baseline}, which keeps {} of {}: {verdict:?}: {message}",
+        before.name, before.started_at
+    ));
+    if judgement.verdict == Verdict::Invalid {
+        return;
     }
+    let together = decided(judgement.verdict, verdict);
+    let of_baseline = format!("against {baseline}: {message}");
+    judgement.message = match together == judgement.verdict && together != Verdict::Passed {
+        // What the run says by itself is as grave.
+        true => format!("{}; {of_baseline}", judgement.message),
+        false => format!("{of_baseline}; by itself {:?}: {}", judgement.verdict, judgement.message),
+    };
+    judgement.verdict = together;
+}
+
+/// What came of holding a run against an earlier one, in one line; `None`: it was held against none, so that its verdict is its own.
+pub fn held_against(judgement: &Judgement) -> Option<&str> {
+    judgement.caveats.iter().find_map(|caveat| caveat.strip_prefix(HELD_AGAINST))
 }
 
 /// The verdict of a run by itself and of its comparison with an earlier one together. A run that had nothing of its own to compare has the
 /// earlier one.
-pub fn decided(own: Verdict, against: Verdict) -> Verdict {
+pub(crate) fn decided(own: Verdict, against: Verdict) -> Verdict {
     match own {
         Verdict::NoBaseline => against,
         _ => gravest([own, against].into_iter()),
@@ -155,4 +162,42 @@ fn movement(row: &Row) -> Option<Movement> {
     let Row { metric, ratio_basis_points, low_basis_points, high_basis_points, .. } = *row;
     let (workload, arm) = (row.workload.clone(), row.arm.clone());
     Some(Movement { workload, arm, metric, control, ratio_basis_points, low_basis_points, high_basis_points, outcome })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    #[test]
+    fn a_run_that_shares_nothing_with_its_baseline_is_refused_before_its_first_trial() {
+        let report = fixture::two_arms();
+        let baseline = Baseline { name: "last".into(), figures: Figures::of(&report) };
+        let terms: BaselineRef = serde_json::from_value(serde_json::json!({ "name": "last" })).unwrap();
+        let mut begun = RunRecord { trials: Vec::new(), ..report.record };
+        assert_eq!(baseline.check(&begun, &terms), Ok(()));
+        begun.spec.workloads.iter_mut().for_each(|workload| workload.name.push('2'));
+        let refused = baseline.check(&begun, &terms).unwrap_err();
+        assert!(refused.starts_with("not compared, for both have nothing in common: "), "{refused}");
+    }
+
+    #[test]
+    fn both_drivers_put_the_verdict_of_both_into_the_report() {
+        let told = |own, against| {
+            let mut report = fixture::two_arms();
+            report.judgement.verdict = own;
+            let before = report.record.clone();
+            tell_both(&mut report.judgement, "--baseline", &before, against, "so it is");
+            report.judgement
+        };
+        let worse = told(Verdict::Passed, Verdict::Regressed);
+        assert_eq!(worse.verdict, Verdict::Regressed);
+        assert!(worse.message.starts_with("against --baseline: so it is; by itself Passed: "), "{}", worse.message);
+        assert!(held_against(&worse).is_some_and(|held| held.contains(": Regressed: so it is")), "{:?}", worse.caveats);
+        assert_eq!(told(Verdict::NoBaseline, Verdict::Passed).verdict, Verdict::Passed, "it has the earlier one");
+        // Of what could not be compared nothing is known, and what is known stands.
+        assert_eq!(told(Verdict::Passed, Verdict::NoBaseline).verdict, Verdict::NoBaseline);
+        assert_eq!(told(Verdict::Regressed, Verdict::NoBaseline).verdict, Verdict::Regressed);
+        assert_eq!(held_against(&fixture::two_arms().judgement), None);
+    }
 }

@@ -24,10 +24,12 @@ use storebench_crds::{Metric, Workload};
 
 pub use conditions::{Difference, Differences, Part};
 pub use figures::{Figures, Measured};
-pub use held::{Baseline, Held, decided};
+#[cfg(test)]
+pub(crate) use held::decided;
+pub use held::{Baseline, Held, held_against, tell_both};
 pub use practice::{GateCourse, Needed};
 pub use trend::{Change, Point, RECENT_RUNS, Series, Trend};
-pub use two_runs::{Against, Outcome, Row, Side, TwoRuns, check_machines};
+pub use two_runs::{Against, Outcome, Row, Side, TwoRuns, check_comparable};
 
 use crate::record::{ArmRecord, RunRecord};
 

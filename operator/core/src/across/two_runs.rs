@@ -11,7 +11,7 @@ use storebench_crds::status::{GateOutcome, Verdict};
 
 use super::conditions::{Differences, Part};
 use super::{AcrossError, Figures, arms, control, decides, few};
-use crate::judgement::{Limit, Report, outcome};
+use crate::judgement::{Limit, Report, outcome, worth_measuring};
 use crate::record::RunRecord;
 use crate::statistics::{CONFIDENCE_DEFAULT, UnpairedDifference, confidence_of_each};
 
@@ -149,7 +149,8 @@ impl TwoRuns {
             (after.record.name.clone(), [before, after].map(|figures| figures.record.started_at.clone()));
         let [first, second] = started;
         check_machines(&before.record, &after.record, allow_different_machine)?;
-        let (common, mut left_out) = in_common(before, after);
+        let counted = |arm: &str| [before, after].map(|figures| figures.counted(arm));
+        let (common, mut left_out) = in_common(&before.record, &after.record, counted);
         let control = control(&before.record, &after.record).map(|arm| arm.name.clone());
         let deciding = common.iter().filter(|one| one.decides(control.as_deref(), before, after)).count();
         let confidence = confidence_of_each(CONFIDENCE_DEFAULT, deciding);
@@ -232,7 +233,7 @@ impl TwoRuns {
 ///
 /// # Errors
 /// [`AcrossError::OtherMachine`], which names what differs.
-pub fn check_machines(before: &RunRecord, after: &RunRecord, allow_different: bool) -> Result<(), AcrossError> {
+fn check_machines(before: &RunRecord, after: &RunRecord, allow_different: bool) -> Result<(), AcrossError> {
     let differences = Differences::of(before, after);
     let machine = differences.of_part(Part::Machine);
     let facts: Vec<String> = machine.map(|one| format!("{}: {}, then {}", one.what, one.before, one.after)).collect();
@@ -241,6 +242,21 @@ pub fn check_machines(before: &RunRecord, after: &RunRecord, allow_different: bo
     }
     let [run, first, second] = [&after.name, &before.started_at, &after.started_at].map(Clone::clone);
     Err(AcrossError::OtherMachine { run, before: first, after: second, facts: facts.join("; ") })
+}
+
+/// Refuses, before it is measured, a run of which it is known already that nothing of it could be compared with an earlier one.
+///
+/// # Errors
+/// [`AcrossError`], as [`TwoRuns::of`] would have it afterwards.
+pub fn check_comparable(before: &RunRecord, after: &RunRecord, allow_different: bool) -> Result<(), AcrossError> {
+    check_machines(before, after, allow_different)?;
+    let (common, left_out) = in_common(before, after, |_| [0; 2]);
+    // What lacks a store of its own says by itself what to install.
+    if !common.is_empty() || worth_measuring(after).is_empty() {
+        return Ok(());
+    }
+    let [run, first, second] = [&after.name, &before.started_at, &after.started_at].map(Clone::clone);
+    Err(AcrossError::NothingInCommon { run, before: first, after: second, why: left_out.join("; ") })
 }
 
 /// What both runs may have measured.
@@ -315,8 +331,8 @@ impl Common {
 }
 
 /// Workloads, arms and metrics of which both runs asked the same; and what is left out, with the reason.
-fn in_common(first: &Figures, second: &Figures) -> (Vec<Common>, Vec<String>) {
-    let (before, after) = (&first.record, &second.record);
+/// `counted` has how many trials of an arm count in each.
+fn in_common(before: &RunRecord, after: &RunRecord, counted: impl Fn(&str) -> [u32; 2]) -> (Vec<Common>, Vec<String>) {
     let (mut common, mut left_out) = (Vec::new(), Vec::new());
     let mut alike = Vec::new();
     for arm in arms(after) {
@@ -348,7 +364,7 @@ fn in_common(first: &Figures, second: &Figures) -> (Vec<Common>, Vec<String>) {
             Some(other) if other != workload => left_out.push(format!("workload {name} asks for something else")),
             Some(_) => {
                 for arm in &alike {
-                    let trials = [first.counted(arm), second.counted(arm)];
+                    let trials = counted(arm);
                     common.extend(Metric::all().map(|metric| Common {
                         workload: name.clone(),
                         arm: (*arm).clone(),
@@ -406,6 +422,20 @@ fn decide(before: &Figures, after: &Figures, rows: &[Row], tolerance_basis_point
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_shares_nothing_is_known_before_the_first_trial() {
+        let before = crate::report::fixture::two_arms().record;
+        let begun = RunRecord { trials: Vec::new(), ..before.clone() };
+        assert_eq!(check_comparable(&before, &begun, false), Ok(()));
+        let mut renamed = begun.clone();
+        renamed.spec.workloads.iter_mut().for_each(|workload| workload.name.push('2'));
+        let refused = check_comparable(&before, &renamed, false).unwrap_err().to_string();
+        assert!(refused.contains("nothing in common that could be compared: workload "), "{refused}");
+        let mut others = begun;
+        others.arms.iter_mut().for_each(|arm| arm.name.push('2'));
+        assert!(check_comparable(&before, &others, false).is_err());
+    }
 
     #[test]
     fn what_is_worse_by_just_what_is_tolerated_in_every_trial_is_kept() {

@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 use storebench_crds::status::{GateOutcome, GateResult, Verdict};
 
 use super::Report;
+use crate::across::held_against;
 
 /// Renders reports: each a test suite.
 ///
 /// A gate that was missed is a failure. One that is undecided is a failure where the run is Inconclusive by it, and skipped where the run
-/// lets it be. Nothing of a run that is Invalid passes: its first test case is an error, its gates are skipped.
+/// lets it be. A run that was held against an earlier one has a test case for that. A run that is Regressed or Inconclusive has a failure,
+/// whatever made it so. Nothing of a run that is Invalid passes: its first test case is an error, its gates are skipped.
 pub fn junit(reports: &[Report]) -> String {
     let mut suites = String::new();
     let mut totals = Counts::default();
@@ -93,9 +95,13 @@ fn suite(report: &Report) -> (String, Counts) {
             escape(name)
         );
     };
-    case("the measurement can be trusted", &judgement.caveats.join("; "), measurement(report));
+    let against = held_against(judgement);
+    case("the measurement can be trusted", &judgement.caveats.join("; "), measurement(report, against.is_some()));
     for gate in &judgement.gates {
         case(&gate.gate, &gate.found, of_gate(gate, judgement.verdict));
+    }
+    if let Some(found) = against {
+        case("against the baseline", found, of_baseline(report));
     }
     let properties = [
         ("verdict", format!("{:?}", judgement.verdict)),
@@ -116,15 +122,39 @@ fn suite(report: &Report) -> (String, Counts) {
     (text, counts)
 }
 
-fn measurement(report: &Report) -> Outcome {
+fn measurement(report: &Report, is_held: bool) -> Outcome {
     let message = || report.judgement.message.clone();
     match report.judgement.verdict {
         Verdict::Invalid => Outcome::Error("Invalid", message()),
+        // Said by the case of the baseline, which the run has.
+        Verdict::NoBaseline if !is_held => Outcome::Skipped(message()),
+        // Said by what failed; where nothing did, by this.
+        Verdict::Regressed if !is_held && !has_failed(report) => Outcome::Failure("Regressed", message()),
+        Verdict::Inconclusive if !is_held && !has_failed(report) => Outcome::Failure("Inconclusive", message()),
+        Verdict::Passed | Verdict::NoBaseline | Verdict::Regressed | Verdict::Inconclusive => Outcome::Passed,
+    }
+}
+
+/// The gates may have decided the verdict of both together; where none did, the comparison has.
+fn of_baseline(report: &Report) -> Outcome {
+    let message = || report.judgement.message.clone();
+    match report.judgement.verdict {
+        Verdict::Invalid => Outcome::Skipped("the measurement cannot be trusted".into()),
         Verdict::NoBaseline => Outcome::Skipped(message()),
-        // Said by the gate; where there is none, by this.
-        Verdict::Inconclusive if report.judgement.gates.is_empty() => Outcome::Failure("Inconclusive", message()),
+        Verdict::Regressed if !has_failed(report) => Outcome::Failure("Regressed", message()),
+        Verdict::Inconclusive if !has_failed(report) => Outcome::Failure("Inconclusive", message()),
         Verdict::Passed | Verdict::Regressed | Verdict::Inconclusive => Outcome::Passed,
     }
+}
+
+/// Whether a gate says why the run has not passed.
+fn has_failed(report: &Report) -> bool {
+    let verdict = report.judgement.verdict;
+    let is_why = |gate: &GateResult| match verdict {
+        Verdict::Regressed => gate.outcome == GateOutcome::Missed,
+        _ => matches!(of_gate(gate, verdict), Outcome::Failure(..)),
+    };
+    report.judgement.gates.iter().any(is_why)
 }
 
 fn of_gate(gate: &GateResult, verdict: Verdict) -> Outcome {
@@ -149,6 +179,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::super::fixture;
     use super::*;
+    use crate::across::tell_both;
 
     fn with(verdict: Verdict, outcomes: &[GateOutcome]) -> Report {
         let mut report = fixture::two_arms();
@@ -185,6 +216,26 @@ mod tests {
         let undecided = [GateOutcome::Undecided];
         assert!(head(&[with(Verdict::Inconclusive, &undecided)]).contains("failures=\"1\" errors=\"0\" skipped=\"0\""));
         assert!(head(&[with(Verdict::Passed, &undecided)]).contains("failures=\"0\" errors=\"0\" skipped=\"1\""));
+    }
+
+    #[test]
+    fn a_run_that_is_worse_than_its_baseline_is_not_all_green() {
+        let held = |own, gates: &[GateOutcome], against| {
+            let mut report = with(own, gates);
+            let before = report.record.clone();
+            tell_both(&mut report.judgement, "--baseline", &before, against, "slower by far");
+            report
+        };
+        let worse = held(Verdict::Passed, &[GateOutcome::Met], Verdict::Regressed);
+        let xml = junit(std::slice::from_ref(&worse));
+        assert!(head(&[worse]).contains("tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"0\""), "{xml}");
+        assert!(xml.contains("name=\"against the baseline\"") && xml.contains("<failure type=\"Regressed\""), "{xml}");
+        let cannot = held(Verdict::Passed, &[], Verdict::NoBaseline);
+        assert!(head(&[cannot]).contains("tests=\"2\" failures=\"0\" errors=\"0\" skipped=\"1\""));
+        let untold = held(Verdict::Passed, &[], Verdict::Inconclusive);
+        assert!(head(&[untold]).contains("tests=\"2\" failures=\"1\""));
+        // Whoever made it so: no verdict of this kind is without a failure.
+        assert!(head(&[with(Verdict::Regressed, &[GateOutcome::Met])]).contains("tests=\"2\" failures=\"1\""));
     }
 
     #[test]

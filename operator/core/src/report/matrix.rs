@@ -1,6 +1,7 @@
 //! A suite in one table: what each combination of parameters measured, and how the arms compare in it.
 
 use storebench_crds::Metric;
+use storebench_crds::benchmark_suite::SuiteRunState;
 use storebench_crds::status::Verdict;
 
 use super::Report;
@@ -27,8 +28,25 @@ pub struct MatrixRow<'a> {
     pub values: Vec<String>,
     /// What came of it; `None`: it was not measured.
     pub report: Option<&'a Report>,
-    /// Not measured as `onFailure` asks for it, because an earlier run has not passed.
-    pub is_left_out: bool,
+    /// What became of it, as far as is known without its report, which goes with the run once that is deleted.
+    pub state: SuiteRunState,
+}
+
+impl MatrixRow<'_> {
+    /// `None`: it was left out, as `onFailure` asks for it.
+    fn verdict(&self) -> Option<Verdict> {
+        match (self.report, self.state) {
+            (Some(report), _) => Some(report.judgement.verdict),
+            (None, SuiteRunState::Skipped) => None,
+            // Nobody knows what one that is not over would have said.
+            (None, state) => Some(state.verdict().unwrap_or(Verdict::Invalid)),
+        }
+    }
+
+    /// What the status of its suite says of one whose record is gone.
+    fn kept(&self) -> Option<Verdict> {
+        self.state.verdict().filter(|_| self.report.is_none() && self.state != SuiteRunState::Deleted)
+    }
 }
 
 impl<'a> Matrix<'a> {
@@ -39,11 +57,7 @@ impl<'a> Matrix<'a> {
     /// The gravest verdict of its runs. A run that is missing although nobody left it out makes it [`Verdict::Invalid`]: nobody knows what it
     /// would have said.
     pub fn verdict(&self) -> Verdict {
-        let verdicts = self.rows.iter().filter_map(|row| match row.report {
-            Some(report) => Some(report.judgement.verdict),
-            None => (!row.is_left_out).then_some(Verdict::Invalid),
-        });
-        crate::suite::gravest(verdicts)
+        crate::suite::gravest(self.rows.iter().filter_map(MatrixRow::verdict))
     }
 }
 
@@ -66,7 +80,8 @@ pub fn matrix(matrix: &Matrix<'_>) -> Document {
     }
     let (sign, word, _) = wording::verdict(matrix.verdict());
     let measured = matrix.reports().count();
-    let passed = matrix.reports().filter(|report| report.judgement.verdict == Verdict::Passed).count();
+    let gone = matrix.rows.iter().filter(|row| row.kept().is_some()).count();
+    let passed = matrix.rows.iter().filter(|row| row.verdict() == Some(Verdict::Passed)).count();
     let names = matrix.parameters.join(" × ");
     Document {
         title: format!(
@@ -74,7 +89,7 @@ pub fn matrix(matrix: &Matrix<'_>) -> Document {
             matrix.suite,
             units::things(matrix.rows.len() as u32, "run")
         ),
-        summary: format!("{measured} of {} measured, {passed} passed", matrix.rows.len()),
+        summary: format!("{} of {} measured, {passed} passed", measured + gone, matrix.rows.len()),
         sections,
     }
 }
@@ -113,11 +128,15 @@ fn verdicts(matrix: &Matrix<'_>) -> Table {
                 cells.push(Cell::plain(&report.judgement.message));
             }
             None => {
-                let why = match row.is_left_out {
-                    true => Cell::plain("left out: an earlier run has not passed"),
-                    false => Cell::absent(),
+                let why = match row.state {
+                    SuiteRunState::Skipped => Cell::plain("left out: an earlier run has not passed"),
+                    SuiteRunState::Deleted => Cell::plain("deleted before it was over"),
+                    _ => Cell::absent(),
                 };
-                cells.extend([Cell::toned("not measured", Tone::Dim), Cell::absent(), why]);
+                let came_to = row.kept().map(wording::verdict);
+                let came_to =
+                    came_to.map(|(sign, word, tone)| Cell::toned(format!("{sign} {word}; its record is gone"), tone));
+                cells.extend([came_to.unwrap_or_else(|| Cell::toned("not measured", Tone::Dim)), Cell::absent(), why]);
             }
         }
         cells
@@ -213,7 +232,7 @@ mod tests {
         let row = |values: [&str; 2], report| MatrixRow {
             values: values.map(String::from).to_vec(),
             report,
-            is_left_out: false,
+            state: SuiteRunState::Waiting,
         };
         let rows = vec![row(["64", "fsync"], Some(&report)), row(["1024", "fsync"], None)];
         let parameters = vec!["valueBytes".into(), "durability".into()];
@@ -234,7 +253,7 @@ mod tests {
     fn the_verdict_is_the_gravest() {
         let (good, mut bad) = (fixture::two_arms(), fixture::two_arms());
         bad.judgement.verdict = Verdict::Regressed;
-        let row = |report| MatrixRow { values: vec!["1".into()], report: Some(report), is_left_out: false };
+        let row = |report| MatrixRow { values: vec!["1".into()], report: Some(report), state: SuiteRunState::Waiting };
         let all = Matrix { suite: "s", parameters: vec!["a".into()], rows: vec![row(&bad), row(&good)] };
         assert_eq!(all.verdict(), Verdict::Regressed);
         assert!(document_text(matrix(&all), 100, false).contains("✗ Regressed: s, 2 runs of a"));
@@ -243,12 +262,26 @@ mod tests {
     fn a_suite_that_was_interrupted_has_not_passed() {
         let report = fixture::two_arms();
         assert_eq!(report.judgement.verdict, Verdict::Passed);
-        let verdict = |is_left_out| {
-            let row = |report, is_left_out| MatrixRow { values: vec!["1".into()], report, is_left_out };
-            let rows = vec![row(Some(&report), false), row(None, is_left_out)];
-            Matrix { suite: "s", parameters: vec!["a".into()], rows }.verdict()
+        let all = |state| {
+            let row = |report, state| MatrixRow { values: vec!["1".into()], report, state };
+            let rows = vec![row(Some(&report), SuiteRunState::Passed), row(None, state)];
+            Matrix { suite: "s", parameters: vec!["a".into()], rows }
         };
-        assert_eq!(verdict(false), Verdict::Invalid);
-        assert_eq!(verdict(true), Verdict::Passed);
+        assert_eq!(all(SuiteRunState::Waiting).verdict(), Verdict::Invalid);
+        assert_eq!(all(SuiteRunState::Deleted).verdict(), Verdict::Invalid);
+        assert_eq!(all(SuiteRunState::Skipped).verdict(), Verdict::Passed);
+    }
+
+    /// With the run's ttl the suite became Invalid.
+    #[test]
+    fn a_run_that_passed_and_is_gone_has_passed() {
+        let of = |state| {
+            let row = MatrixRow { values: vec!["1".into()], report: None, state };
+            Matrix { suite: "s", parameters: vec!["a".into()], rows: vec![row] }
+        };
+        assert_eq!(of(SuiteRunState::Passed).verdict(), Verdict::Passed);
+        assert_eq!(of(SuiteRunState::Regressed).verdict(), Verdict::Regressed);
+        let text = document_text(matrix(&of(SuiteRunState::Passed)), 120, false);
+        assert!(text.contains("Passed; its record is gone") && text.contains("1 of 1 measured, 1 passed"), "{text}");
     }
 }
