@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use service_kit::console;
-use storebench_core::across::held_against;
+use storebench_core::across::judged_again;
 use storebench_core::judgement::{Judgement, judge};
 use storebench_core::report::{self, JsonError, Report};
 use storebench_crds::Verdict;
@@ -137,16 +137,8 @@ impl FoundFile {
             other => NotAReport(format!("{name}: {other}")).into(),
         })?;
         let anew = saved.into_iter().map(|saved| {
-            let judgement = judge(&saved.record);
-            let before = saved.judgement.verdict;
-            match held_against(&saved.judgement) {
-                // Its baseline may be anywhere: what can be judged anew is the run alone.
-                Some(held) if judgement.verdict != before => console::tell(format_args!(
-                    "storebench: {name}: was {before:?} then, held against {held}; shown is the run by itself"
-                )),
-                Some(_) => {}
-                None => tell_change(&name, before, &judgement),
-            }
+            let judgement = judged_again(&saved);
+            tell_change(&name, saved.judgement.verdict, &judgement);
             Report { record: saved.record, judgement }
         });
         Ok(Found { reports: anew.collect(), is_list: text.trim_start().starts_with('[') })

@@ -131,7 +131,7 @@ fn going_on(mut contents: Contents) -> Contents {
 fn saved() -> String {
     let head: RunRecord = serde_json::from_value(head()).unwrap();
     let trials: Vec<TrialFile> = trials().into_iter().map(|trial| serde_json::from_value(trial).unwrap()).collect();
-    let record = assemble(head, trials);
+    let record = assemble(head, trials, true);
     report_json(&Report { judgement: judge(&record), record }).unwrap()
 }
 

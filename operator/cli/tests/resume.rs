@@ -104,7 +104,10 @@ fn timeless(report: &Value) -> Value {
     let comparisons = judgement["comparisons"].as_array().unwrap().iter();
     let throughput: Value = comparisons.filter(|one| one["metric"] == "ThroughputPerSecond").cloned().collect();
     let mut counted = BTreeMap::new();
-    for trial in trials(record).iter().filter(|trial| trial["state"] == "Valid") {
+    // What was measured beside a trial that was disturbed is valid, and no pair of anything.
+    let is_lost = |trial: &&Value| trial["state"] != "Valid";
+    let lost: Vec<&Value> = trials(record).iter().filter(is_lost).map(|trial| &trial["index"]).collect();
+    for trial in trials(record).iter().filter(|trial| !lost.contains(&&trial["index"])) {
         let workloads = trial["workloads"].as_array().unwrap().iter();
         let did = workloads
             .map(|one| json!([one["summary"]["name"], one["summary"]["operations"], one["summary"]["errors"]]));

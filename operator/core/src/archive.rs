@@ -151,8 +151,8 @@ fn read<T: serde::de::DeserializeOwned>(name: &str, key: &'static str, text: &st
 }
 
 /// The whole record: trials in the order they ran, and what they taught about arms and machines. A trial whose arms lie too far apart is one to
-/// be repeated: files are signed when they are written, and nobody knows then when the next arm will run.
-pub fn assemble(mut head: RunRecord, mut files: Vec<TrialFile>) -> RunRecord {
+/// be repeated: files are signed when they are written, and nobody knows then when the next arm will run. `has_ended`: nobody will.
+pub fn assemble(mut head: RunRecord, mut files: Vec<TrialFile>, has_ended: bool) -> RunRecord {
     files.sort_by_key(|file| (file.trial.started_millis, file.trial.index, file.trial.arm.clone()));
     let mut end_millis = 0;
     head.fingerprint.facts.extend(facts(&files));
@@ -170,7 +170,7 @@ pub fn assemble(mut head: RunRecord, mut files: Vec<TrialFile>) -> RunRecord {
     }
     head.fingerprint = fingerprint::of(std::mem::take(&mut head.fingerprint.facts));
     head.duration_millis = head.duration_millis.max(end_millis);
-    repeat_what_lies_apart(&mut head);
+    repeat_what_lies_apart(&mut head, has_ended);
     head
 }
 
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_last_nodes_facts_do_not_hide_the_others() {
-        let record = assemble(head(), vec![file(0, "n1", "6.1"), file(1, "n2", "6.2"), file(2, "n1", "6.1")]);
+        let record = assemble(head(), vec![file(0, "n1", "6.1"), file(1, "n2", "6.2"), file(2, "n1", "6.1")], false);
         let facts = &record.fingerprint.facts;
         assert_eq!(facts["kernel"], "6.1 (n1); 6.2 (n2)");
         assert_eq!((facts["memory"].as_str(), facts["storebench"].as_str()), ("8 GiB", "0"));
@@ -227,6 +227,7 @@ mod tests {
         let again = assemble(
             RunRecord { trials: Vec::new(), ..record.clone() },
             vec![file(0, "n1", "6.1"), file(1, "n2", "6.2")],
+            false,
         );
         assert_eq!(again.fingerprint, record.fingerprint, "what was put together once is put together alike");
     }

@@ -118,7 +118,8 @@ fn discard_half_a_pair(index: u32, trials: &mut [TrialRecord]) {
 /// The same where nobody said that the run was interrupted, as of an operator that was down between two arms: the record alone tells, by when
 /// they began. Whoever puts a record together asks for this, so that it is judged alike wherever that is; what was discarded once stays so, and
 /// is told once.
-pub fn repeat_what_lies_apart(record: &mut RunRecord) {
+/// Of a run that has ended nothing is repeated: where so many trials would not be left as it takes, they count, and that is told.
+pub fn repeat_what_lies_apart(record: &mut RunRecord, has_ended: bool) {
     let timeout_millis = u64::try_from(record.spec.trials.timeout.duration().as_millis()).unwrap_or(u64::MAX);
     let indexes: BTreeSet<u32> = record.trials.iter().map(|trial| trial.index).collect();
     for index in indexes {
@@ -135,15 +136,24 @@ pub fn repeat_what_lies_apart(record: &mut RunRecord) {
             continue;
         }
         let (number, resumed_at) = (number(&record.trials, index), instant(record, next.started_millis));
-        let caveat = format!(
-            "interrupted for {} within trial {number}, which was repeated, and resumed{resumed_at}",
-            units::run_duration(gap_millis)
-        );
-        discard_half_a_pair(index, &mut record.trials);
+        let counts_all_the_same = has_ended && complete(record) <= u64::from(record.spec.trials.min);
+        let became = if counts_all_the_same { "which counts all the same" } else { "which was repeated" };
+        let interrupted = units::run_duration(gap_millis);
+        let caveat = format!("interrupted for {interrupted} within trial {number}, {became}, and resumed{resumed_at}");
+        if !counts_all_the_same {
+            discard_half_a_pair(index, &mut record.trials);
+        }
         if !record.caveats.contains(&caveat) {
             record.caveats.push(caveat);
         }
     }
+}
+
+/// How many trials every arm that could be started has completed.
+fn complete(record: &RunRecord) -> u64 {
+    let started = record.arms.iter().filter(|arm| arm.unavailable.is_none());
+    let arms: Vec<&str> = started.map(|arm| arm.name.as_str()).collect();
+    complete_indexes(&arms, &record.trials).len() as u64
 }
 
 /// ` at` and the time so long after the run began; nothing, where the record does not say when that was.
@@ -293,11 +303,11 @@ mod tests {
         let timeout = spec.trials.timeout.duration().as_secs() / 60;
         let begun = vec![at(0, "a", 0, 2), at(0, "b", 20, 2), at(1, "b", 200, 2)];
         let mut record = record_of(spec.clone(), begun.clone());
-        repeat_what_lies_apart(&mut record);
+        repeat_what_lies_apart(&mut record, false);
         assert_eq!(record.trials, begun, "half an hour may lie between arms, and hours between trials");
         assert!(record.caveats.is_empty());
         record.trials.push(at(1, "a", 400, 2));
-        repeat_what_lies_apart(&mut record);
+        repeat_what_lies_apart(&mut record, false);
         assert_eq!(record.trials[..2], begun[..2]);
         assert!(record.trials[2..].iter().all(|trial| trial.state == TrialState::Invalid));
         assert_eq!(retries_used(&spec, &record.trials), 0, "nobody is to blame");
@@ -308,12 +318,21 @@ mod tests {
         assert!(caveat.contains("within trial 2") && caveat.ends_with("resumed at 2026-01-01T06:40:00Z"), "{caveat}");
         // What is put together again is told once.
         let again = record.clone();
-        repeat_what_lies_apart(&mut record);
+        repeat_what_lies_apart(&mut record, false);
         assert_eq!(record, again);
+        // A run that ended before anybody looked for this has no more than these.
+        let ended = vec![at(0, "a", 0, 2), at(0, "b", 100, 2), at(1, "a", 110, 2), at(1, "b", 120, 2)];
+        for (min, left) in [(1, 2), (2, 4)] {
+            let mut record = record_of(self::spec(min, 3, 0), ended.clone());
+            repeat_what_lies_apart(&mut record, true);
+            let counted = record.trials.iter().filter(|trial| trial.state == TrialState::Valid).count();
+            assert_eq!(counted, left);
+            assert_eq!(record.caveats[0].contains("which counts all the same"), left == 4, "{:?}", record.caveats);
+        }
         // The operator was down while the load of an arm ended: it was read hours later.
         let late = timeout + 200;
         let mut record = record_of(spec, vec![at(0, "a", 0, late), at(0, "b", late + 1, 2)]);
-        repeat_what_lies_apart(&mut record);
+        repeat_what_lies_apart(&mut record, false);
         assert!(record.trials.iter().all(|trial| trial.state == TrialState::Invalid), "{:?}", record.caveats);
     }
 

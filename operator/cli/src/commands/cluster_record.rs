@@ -74,26 +74,36 @@ pub(super) fn judged(run: &BenchmarkRun, (mut record, baseline): Recorded) -> Ju
     Judged { alone, held, pair }
 }
 
-/// What came of a run that was made by `owner`, judged anew. `None`: there is none, or it has not come to its end, which is told.
-pub(super) async fn of_owned(found: &ClusterRun, owner: &str) -> anyhow::Result<Option<Report>> {
-    let Some(object) = found.object_if_any().await? else { return Ok(None) };
+/// What there is of a run of a suite.
+pub(super) enum OfSuite {
+    /// It came to its end, and is judged anew.
+    Ended(Box<Report>),
+    /// There is none of its name any more, or not yet.
+    Gone,
+    /// It has not come to its end, or is somebody else's, which is told.
+    LeftOut,
+}
+
+/// What there is of a run that was made by `owner`.
+pub(super) async fn of_owned(found: &ClusterRun, owner: &str) -> anyhow::Result<OfSuite> {
+    let Some(object) = found.object_if_any().await? else { return Ok(OfSuite::Gone) };
     let run = found.understood(object)?;
     if !run.owner_references().iter().any(|reference| reference.uid == owner) {
         console::tell(format_args!("storebench: {found} is somebody else's: it is left out"));
-        return Ok(None);
+        return Ok(OfSuite::LeftOut);
     }
     if !cluster::is_complete(&run) {
         let state = one_line(&cluster::state(&run));
         console::tell(format_args!("storebench: {found} is not complete ({state}): it is left out"));
-        return Ok(None);
+        return Ok(OfSuite::LeftOut);
     }
     if run.status.as_ref().is_none_or(|status| status.report_ref.is_none()) {
         let state = one_line(&cluster::state(&run));
         console::tell(format_args!("storebench: {found} ended without a report ({state}): it is left out"));
-        return Ok(None);
+        return Ok(OfSuite::LeftOut);
     }
     let recorded = record(found, &run).await?;
-    Ok(verdict(&run).map(|_| judged(&run, recorded).held))
+    Ok(verdict(&run).map_or(OfSuite::LeftOut, |_| OfSuite::Ended(Box::new(judged(&run, recorded).held))))
 }
 
 /// The record of a run, and what it was held against when it began.
@@ -153,7 +163,7 @@ async fn record(found: &ClusterRun, run: &BenchmarkRun) -> anyhow::Result<Record
         ));
     }
     check_whole(found, run, &trials)?;
-    Ok((assemble(head, trials.into_iter().map(read).collect::<anyhow::Result<_>>()?), baseline))
+    Ok((assemble(head, trials.into_iter().map(read).collect::<anyhow::Result<_>>()?, true), baseline))
 }
 
 /// What the run was held against, as it stands beside its head.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use service_kit::console;
+use storebench_core::across::judged_again;
 use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors};
 use storebench_core::judgement::{available, judge, worth_measuring};
@@ -93,7 +94,12 @@ fn run_all(
     let mut is_first = true;
     if let Some(baseline) = baseline {
         // All of them before the first: else hours are measured for a refusal.
-        runs.iter().try_for_each(|run| baseline.check(&Prepared::new(run, options).record))?;
+        for run in runs {
+            baseline.check(&Prepared::new(run, options).record)?;
+            if interrupt::requested() {
+                return Ok(Exit::Interrupted);
+            }
+        }
     }
     for (position, run) in runs.iter().enumerate() {
         if let Some(failed) = suites.left_out_for(&run.name) {
@@ -130,7 +136,7 @@ fn run_all(
                     path.join("report.html").display()
                 ));
                 // What is saved may be the verdict of both together, against the baseline of that day.
-                report.judgement = judge(&report.record);
+                report.judgement = if baseline.is_some() { judge(&report.record) } else { judged_again(&report) };
                 to_do.extend(what_to_do(&report, arguments));
                 let pair = baseline.and_then(|baseline| baseline.hold(&mut report));
                 worst = worst.max(Exit::of(report.judgement.verdict));

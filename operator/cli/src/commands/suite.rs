@@ -13,7 +13,7 @@ use storebench_crds::benchmark_suite::{BenchmarkSuite, SuiteRunState};
 use storebench_crds::document::InputError;
 
 use super::cluster::{self, InCluster, Place};
-use super::cluster_record::of_owned;
+use super::cluster_record::{OfSuite, of_owned};
 use crate::exit::Exit;
 use crate::output::{Output, Printer, colours, show_beside, width};
 use crate::{console, saved};
@@ -126,13 +126,17 @@ pub(crate) fn of_cluster(name: &str, place: &Place, output: Output) -> anyhow::R
     let (suite, reports) =
         fetched.with_context(|| format!("benchmarksuite/{name} could not be read within {seconds} s: try again"))?;
     let state = |run: &str| {
-        let runs = suite.status.iter().flat_map(|status| &status.runs);
-        runs.clone().find(|one| one.name == run).map(|one| one.state)
+        let mut runs = suite.status.iter().flat_map(|status| &status.runs);
+        runs.find(|one| one.name == run).map_or(SuiteRunState::Waiting, |one| one.state)
     };
-    let rows = reports.iter().map(|(run, values, report)| MatrixRow {
-        values: values.clone(),
-        report: report.as_ref(),
-        state: state(run).unwrap_or(SuiteRunState::Waiting),
+    let rows = reports.iter().map(|(run, values, found)| {
+        let (report, state) = match found {
+            OfSuite::Ended(report) => (Some(&**report), state(run)),
+            OfSuite::Gone => (None, state(run)),
+            // What the suite once found of its own says nothing of what is there instead.
+            OfSuite::LeftOut => (None, SuiteRunState::Waiting),
+        };
+        MatrixRow { values: values.clone(), report, state }
     });
     let parameters = suite.spec.parameters.iter().map(|parameter| parameter.name.clone()).collect();
     let matrix = Matrix { suite: name, parameters, rows: rows.collect() };
@@ -143,7 +147,11 @@ pub(crate) fn of_cluster(name: &str, place: &Place, output: Output) -> anyhow::R
         Output::Markdown => console::print(report::document_markdown(document))?,
         Output::Html | Output::Json | Output::Yaml | Output::Junit => {
             let mut printer = Printer::new(output, true);
-            reports.into_iter().filter_map(|(_, _, report)| report).try_for_each(|report| printer.add(report))?;
+            for (_, _, found) in reports {
+                if let OfSuite::Ended(report) = found {
+                    printer.add(*report)?;
+                }
+            }
             printer.finish(Some(document))?;
         }
     }
@@ -151,7 +159,7 @@ pub(crate) fn of_cluster(name: &str, place: &Place, output: Output) -> anyhow::R
 }
 
 /// A run of a suite: its name, the values of its parameters, and what came of it.
-type Row = (String, Vec<String>, Option<Report>);
+type Row = (String, Vec<String>, OfSuite);
 
 /// A suite in a cluster, and its runs in its order.
 async fn fetch(name: &str, place: &Place) -> anyhow::Result<(BenchmarkSuite, Vec<Row>)> {

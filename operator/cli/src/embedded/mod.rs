@@ -191,7 +191,7 @@ pub(crate) fn run(
             trial.waited_millis = Some(waited.as_millis() as u64);
         }
         // A process that was stopped, as by Ctrl-Z, knows it by the time alone.
-        repeat_what_lies_apart(&mut record);
+        repeat_what_lies_apart(&mut record, false);
         record.duration_millis = clock.elapsed_millis();
         keep(&record);
     }

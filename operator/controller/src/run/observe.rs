@@ -211,7 +211,7 @@ pub async fn whole_record(run: &BenchmarkRun, context: &Context) -> Result<Resul
         return unbelievable(refused.to_string());
     }
     let files = filed.iter().map(|(_, filed)| TrialFile::clone(&filed.file)).collect();
-    Ok(Ok(assemble(head.record, files)))
+    Ok(Ok(assemble(head.record, files, true)))
 }
 
 /// What the operator wrote bears its signature: everybody who may write ConfigMaps could have written it otherwise.

@@ -233,7 +233,7 @@ fn report_map(owner: &Owner, data: BTreeMap<String, String>, signer: &Signer) ->
 /// The whole record, as far as it goes.
 pub fn record(head: &Head, observed: &Observed) -> RunRecord {
     let files = observed.files.iter().map(|file| TrialFile::clone(file)).collect();
-    let mut record = assemble(head.record.clone(), files);
+    let mut record = assemble(head.record.clone(), files, false);
     record.caveats.extend(observed.strangers.iter().map(|name| {
         format!(
             "ConfigMap/{name} says that it is a trial of this run, but the operator did not write it: it was left out"

@@ -113,7 +113,9 @@ fn part_of(fact: &str) -> Part {
 pub(super) fn executables<'a>(record: &'a RunRecord, arm: &ArmRecord) -> Vec<(&'a String, &'a String)> {
     let [store, image] = [format!("service {}", arm.service), format!("image of {}", arm.name)];
     let companion = format!(" of {}", arm.service);
-    let is_of_arm = |fact: &str| fact == store || fact == image || fact.ends_with(&companion);
+    // Images have the names of arms, of which one may be called like a service.
+    let is_companion = |fact: &str| fact.ends_with(&companion) && !fact.starts_with("image of ");
+    let is_of_arm = |fact: &str| fact == store || fact == image || is_companion(fact);
     record.fingerprint.facts.iter().filter(|(fact, _)| is_of_arm(fact.as_str())).collect()
 }
 

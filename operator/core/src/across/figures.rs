@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use storebench_crds::Metric;
 use storebench_crds::status::Verdict;
 
-use crate::judgement::{Report, counted_trials, limited_by_loader, paired_values};
+use crate::judgement::{self, Report, counted_trials, limited_by_loader, paired_values};
 use crate::record::RunRecord;
 
 /// What a run is compared by.
@@ -27,6 +27,23 @@ pub struct Figures {
     /// Where the loader had no time left, so that nothing is decided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limited: Vec<Limited>,
+    /// Which percentiles are of too few to be told. Absent where nobody looked: storebench before 28 November 2026 kept them among the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Vec<Withheld>>,
+}
+
+/// A percentile of an arm in a workload that is not told, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Withheld {
+    /// The workload's name.
+    pub workload: String,
+    /// The arm's name.
+    pub arm: String,
+    /// The metric.
+    pub metric: Metric,
+    /// Of how few it would be.
+    pub reason: String,
 }
 
 /// An arm in a workload, and why the loader was the limit there.
@@ -59,12 +76,16 @@ impl Figures {
     /// The figures of a run.
     pub fn of(report: &Report) -> Self {
         let record = &report.record;
-        let (mut series, mut limited) = (Vec::new(), Vec::new());
+        let (mut series, mut limited, mut withheld) = (Vec::new(), Vec::new(), Vec::new());
         for workload in record.spec.workloads.iter().map(|workload| &workload.name) {
             for arm in record.arms.iter().map(|arm| &arm.name) {
                 series.extend(Metric::all().filter_map(|metric| {
                     let values = paired_values(record, arm, workload, metric).filter(|values| !values.is_empty())?;
                     Some(Measured { workload: workload.clone(), arm: arm.clone(), metric, values })
+                }));
+                withheld.extend(Metric::all().filter_map(|metric| {
+                    let reason = judgement::withheld(record, arm, workload, metric)?;
+                    Some(Withheld { workload: workload.clone(), arm: arm.clone(), metric, reason })
                 }));
                 let reason = limited_by_loader(record, arm, workload);
                 limited.extend(reason.map(|reason| Limited { workload: workload.clone(), arm: arm.clone(), reason }));
@@ -75,6 +96,7 @@ impl Figures {
             trials: trials.collect(),
             series,
             limited,
+            withheld: Some(withheld),
             verdict: report.judgement.verdict,
             message: report.judgement.message.clone(),
             record: RunRecord { trials: Vec::new(), ..record.clone() },
@@ -85,6 +107,17 @@ impl Figures {
     pub(super) fn limited(&self, arm: &str, workload: &str) -> Option<&str> {
         let found = self.limited.iter().find(|one| one.arm == arm && one.workload == workload)?;
         Some(&found.reason)
+    }
+
+    /// Why a percentile of an arm in a workload is not told; `None`: it is, or nobody looked.
+    pub(super) fn withheld(&self, arm: &str, workload: &str, metric: Metric) -> Option<&str> {
+        let is_it = |one: &&Withheld| one.metric == metric && one.arm == arm && one.workload == workload;
+        Some(&self.withheld.iter().flatten().find(is_it)?.reason)
+    }
+
+    /// Whether an arm has a figure.
+    pub(super) fn has(&self, arm: &str, workload: &str, metric: Metric) -> bool {
+        self.logarithms(arm, None, workload, metric).is_some()
     }
 
     /// How many trials of an arm count.

@@ -4,13 +4,15 @@
 //! Promises: what cannot be compared is never passed over, and it is said why: where that is all, a run that passed had nothing to compare
 //! with; where it is an arm, a workload or a figure that decides of the earlier run, it is Inconclusive.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use storebench_crds::benchmark_run::BaselineRef;
 use storebench_crds::line::short_line;
 use storebench_crds::status::{BaselineResult, GateOutcome, Movement, Verdict};
 
 use super::{AcrossError, Differences, Figures, Outcome, Row, TwoRuns, check_comparable};
-use crate::judgement::{Judgement, Report};
+use crate::judgement::{Judgement, Report, judge};
 use crate::record::RunRecord;
 use crate::suite::gravest;
 
@@ -22,6 +24,8 @@ const LINE_BYTES_MAX: usize = 160;
 const FACTS_BYTES_MAX: usize = 120;
 /// How the caveat begins that says what came of it.
 const HELD_AGAINST: &str = "held against ";
+/// What stands in it between what keeps the earlier run and that run.
+const KEEPS: &str = ", which keeps ";
 
 /// What runs are held against.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,15 +101,17 @@ impl Baseline {
 /// Puts what came of holding a run against an earlier one into its judgement, before anybody shows it or goes by it: the verdict and the
 /// message become those of both together. `baseline` names what keeps the earlier run.
 pub fn tell_both(judgement: &mut Judgement, baseline: &str, before: &RunRecord, verdict: Verdict, message: &str) {
-    judgement.caveats.push(format!(
-        "{HELD_AGAINST}{baseline}, which keeps {} of {}: {verdict:?}: {message}",
-        before.name, before.started_at
-    ));
+    let kept = format!("{} of {}", before.name, before.started_at);
+    tell(judgement, &HeldAgainst { baseline, kept: &kept, verdict, message });
+}
+
+fn tell(judgement: &mut Judgement, held: &HeldAgainst<'_>) {
+    judgement.caveats.push(format!("{HELD_AGAINST}{held}"));
     if judgement.verdict == Verdict::Invalid {
         return;
     }
-    let together = decided(judgement.verdict, verdict);
-    let of_baseline = format!("against {baseline}: {message}");
+    let together = decided(judgement.verdict, held.verdict);
+    let of_baseline = format!("against {}: {}", held.baseline, held.message);
     judgement.message = match together == judgement.verdict && together != Verdict::Passed {
         // What the run says by itself is as grave.
         true => format!("{}; {of_baseline}", judgement.message),
@@ -114,9 +120,49 @@ pub fn tell_both(judgement: &mut Judgement, baseline: &str, before: &RunRecord, 
     judgement.verdict = together;
 }
 
-/// What came of holding a run against an earlier one, in one line; `None`: it was held against none, so that its verdict is its own.
-pub fn held_against(judgement: &Judgement) -> Option<&str> {
-    judgement.caveats.iter().find_map(|caveat| caveat.strip_prefix(HELD_AGAINST))
+/// What came of holding a run against an earlier one, as its judgement says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldAgainst<'a> {
+    /// What keeps the earlier run.
+    baseline: &'a str,
+    /// Which run that is.
+    kept: &'a str,
+    /// The verdict of the comparison.
+    pub verdict: Verdict,
+    /// Why, in one line.
+    pub message: &'a str,
+}
+
+impl<'a> HeldAgainst<'a> {
+    /// `None`: the run was held against none, so that its verdict is its own.
+    pub fn of(judgement: &'a Judgement) -> Option<Self> {
+        let said = judgement.caveats.iter().find_map(|caveat| caveat.strip_prefix(HELD_AGAINST))?;
+        let (baseline, said) = said.split_once(KEEPS)?;
+        let verdicts =
+            [Verdict::Passed, Verdict::Regressed, Verdict::Inconclusive, Verdict::Invalid, Verdict::NoBaseline];
+        verdicts.into_iter().find_map(|verdict| {
+            let (kept, message) = said.split_once(&format!(": {verdict:?}: "))?;
+            // A message may name another verdict behind this one.
+            (!kept.contains(": ")).then_some(Self { baseline, kept, verdict, message })
+        })
+    }
+}
+
+impl fmt::Display for HeldAgainst<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { baseline, kept, verdict, message } = self;
+        write!(formatter, "{baseline}{KEEPS}{kept}: {verdict:?}: {message}")
+    }
+}
+
+/// The judgement of a saved run, found anew. The earlier run against which it was held may be anywhere by now: what came of that is taken as it
+/// was said.
+pub fn judged_again(saved: &Report) -> Judgement {
+    let mut judgement = judge(&saved.record);
+    if let Some(held) = HeldAgainst::of(&saved.judgement) {
+        tell(&mut judgement, &held);
+    }
+    judgement
 }
 
 /// The verdict of a run by itself and of its comparison with an earlier one together. A run that had nothing of its own to compare has the
@@ -193,11 +239,30 @@ mod tests {
         let worse = told(Verdict::Passed, Verdict::Regressed);
         assert_eq!(worse.verdict, Verdict::Regressed);
         assert!(worse.message.starts_with("against --baseline: so it is; by itself Passed: "), "{}", worse.message);
-        assert!(held_against(&worse).is_some_and(|held| held.contains(": Regressed: so it is")), "{:?}", worse.caveats);
+        let held = HeldAgainst::of(&worse).unwrap();
+        assert_eq!((held.verdict, held.message), (Verdict::Regressed, "so it is"), "{:?}", worse.caveats);
         assert_eq!(told(Verdict::NoBaseline, Verdict::Passed).verdict, Verdict::Passed, "it has the earlier one");
         // Of what could not be compared nothing is known, and what is known stands.
         assert_eq!(told(Verdict::Passed, Verdict::NoBaseline).verdict, Verdict::NoBaseline);
         assert_eq!(told(Verdict::Regressed, Verdict::NoBaseline).verdict, Verdict::Regressed);
-        assert_eq!(held_against(&fixture::two_arms().judgement), None);
+        assert_eq!(HeldAgainst::of(&fixture::two_arms().judgement), None);
+    }
+
+    /// Read again it was the run by itself: what was Regressed went to dashboards and pipelines as Passed.
+    #[test]
+    fn a_saved_run_that_is_judged_again_keeps_what_came_of_its_baseline() {
+        let mut report = fixture::two_arms();
+        report.judgement = judge(&report.record);
+        let by_itself = judged_again(&report);
+        assert_eq!(by_itself, report.judgement);
+        let before = report.record.clone();
+        // Words of other verdicts in a message lead nobody astray.
+        for verdict in [Verdict::Regressed, Verdict::Inconclusive] {
+            let mut saved = report.clone();
+            let message = "worse: Passed: 1 left out: Regressed: no";
+            tell_both(&mut saved.judgement, "BenchmarkBaseline/last", &before, verdict, message);
+            assert_eq!(HeldAgainst::of(&saved.judgement).map(|held| held.verdict), Some(verdict));
+            assert_eq!(judged_again(&saved), saved.judgement);
+        }
     }
 }

@@ -26,7 +26,7 @@ pub use conditions::{Difference, Differences, Part};
 pub use figures::{Figures, Measured};
 #[cfg(test)]
 pub(crate) use held::decided;
-pub use held::{Baseline, Held, held_against, tell_both};
+pub use held::{Baseline, Held, HeldAgainst, judged_again, tell_both};
 pub use practice::{GateCourse, Needed};
 pub use trend::{Change, Point, RECENT_RUNS, Series, Trend};
 pub use two_runs::{Against, Outcome, Row, Side, TwoRuns, check_comparable};

@@ -160,7 +160,9 @@ fn follow(runs: &[Figures], workload: &str, arm: &str, metric: Metric) -> Option
         runs.iter().all(|run| control(&run.record, &newest.record).is_some_and(|control| control.name == name))
     };
     let baseline = newest.record.arms.iter().find(|one| one.baseline && one.name != arm);
-    let control = baseline.map(|arm| arm.name.as_str()).filter(|name| never_changed(name));
+    // Where the newest run has no figure of it, as of a percentile of too few requests, the arm's own moves with the machine, and is told.
+    let is_told = |name: &&str| newest.has(name, workload, metric) || !newest.has(arm, workload, metric);
+    let control = baseline.map(|arm| arm.name.as_str()).filter(|name| never_changed(name)).filter(is_told);
     let value = |run: &Figures| hodges_lehmann(&run.logarithms(arm, control, workload, metric)?).ok();
     let measured = runs.iter().enumerate().filter_map(|(index, run)| Some((index, run, value(run)?)));
     let measured: Vec<(usize, &Figures, f64)> = measured.collect();

@@ -10,7 +10,7 @@ use storebench_crds::Metric;
 use storebench_crds::status::{GateOutcome, Verdict};
 
 use super::conditions::{Differences, Part};
-use super::{AcrossError, Figures, arms, control, decides, few};
+use super::{AcrossError, Figures, Measured, arms, control, decides, few};
 use crate::judgement::{Limit, Report, outcome, worth_measuring};
 use crate::record::RunRecord;
 use crate::statistics::{CONFIDENCE_DEFAULT, UnpairedDifference, confidence_of_each};
@@ -152,16 +152,17 @@ impl TwoRuns {
         let counted = |arm: &str| [before, after].map(|figures| figures.counted(arm));
         let (common, mut left_out) = in_common(&before.record, &after.record, counted);
         let control = control(&before.record, &after.record).map(|arm| arm.name.clone());
-        let deciding = common.iter().filter(|one| one.decides(control.as_deref(), before, after)).count();
+        let control = control.as_deref();
+        let deciding = common.iter().filter(|one| one.decides(control, before, after)).count();
         let confidence = confidence_of_each(CONFIDENCE_DEFAULT, deciding);
         let tolerance = f64::from(tolerance_basis_points) / 10_000.0;
         let mut rows = Vec::new();
         for one in &common {
-            let is_deciding = one.decides(control.as_deref(), before, after);
+            let is_deciding = one.decides(control, before, after);
             let own_confidence = if is_deciding { confidence } else { CONFIDENCE_DEFAULT };
-            let against = control.as_deref().filter(|control| *control != one.arm);
+            let against = one.against(control, before, after);
             let Some(difference) = one.difference(against, before, after, own_confidence) else {
-                left_out.extend(one.why_not(control.as_deref(), before, after));
+                left_out.extend(one.why_not(control, before, after));
                 continue;
             };
             let mut row = one.row(against, difference, is_deciding.then_some(tolerance));
@@ -194,18 +195,19 @@ impl TwoRuns {
             verdict,
             message,
         };
-        Ok(pair.whole(before))
+        Ok(pair.whole(before, after, control))
     }
 
     /// A comparison that lacks an arm, a workload or a figure of the first run has not passed.
-    fn whole(self, before: &Figures) -> Self {
-        let control = self.rows.iter().find_map(|row| row.against.control());
-        // What the first run could not hold to the control by itself was not lost.
-        let kept = before.series.iter().filter(|one| {
+    fn whole(self, before: &Figures, after: &Figures, control: Option<&str>) -> Self {
+        // What was kept when nobody looked of how few it was is not lost where somebody has looked.
+        let is_told = |one: &&Measured| {
+            before.withheld.is_some() || after.withheld(&one.arm, &one.workload, one.metric).is_none()
+        };
+        let kept = before.series.iter().filter(is_told).filter(|one| {
             arms(&before.record).any(|arm| arm.name == one.arm)
                 && decides(&before.record, &one.workload, one.metric)
                 && Some(one.arm.as_str()) != control
-                && before.logarithms(&one.arm, control, &one.workload, one.metric).is_some()
         });
         let compared = || self.rows.iter().filter(|row| row.outcome != Outcome::Shown);
         let lost = kept.filter_map(|one| {
@@ -279,11 +281,18 @@ impl Common {
         UnpairedDifference::of(&of(before)?, &of(after)?, confidence).ok()
     }
 
+    /// The control, where both runs have its figure: with none of it, what moved besides the arms moves the arm's own.
+    fn against<'a>(&self, control: Option<&'a str>, before: &Figures, after: &Figures) -> Option<&'a str> {
+        let is_known = |control: &str| [before, after].iter().all(|one| one.has(control, &self.workload, self.metric));
+        control.filter(|control| *control != self.arm && is_known(control))
+    }
+
     /// The control shows what moved besides the arms, and is judged by nothing.
     fn decides(&self, control: Option<&str>, before: &Figures, after: &Figures) -> bool {
+        let against = self.against(control, before, after);
         decides(&after.record, &self.workload, self.metric)
             && control != Some(&self.arm)
-            && self.difference(control, before, after, CONFIDENCE_DEFAULT).is_some()
+            && self.difference(against, before, after, CONFIDENCE_DEFAULT).is_some()
     }
 
     /// Why a metric that would decide is not compared; `None`: it decides nothing, or neither run has it.
@@ -291,14 +300,16 @@ impl Common {
         if !decides(&after.record, &self.workload, self.metric) || control == Some(&self.arm) {
             return None;
         }
-        let has = |figures: &Figures| figures.logarithms(&self.arm, None, &self.workload, self.metric).is_some();
-        let why = match (has(before), has(after)) {
+        let has = |figures: &Figures| figures.has(&self.arm, &self.workload, self.metric);
+        let (why, other) = match (has(before), has(after)) {
             (false, false) => return None,
-            (true, false) => "is in the first run only",
-            (false, true) => "is in the second run only",
-            (true, true) => "has too few valid trials, or none of the unchanged baseline",
+            (true, false) => ("is in the first run only", after),
+            (false, true) => ("is in the second run only", before),
+            (true, true) => ("has too few valid trials", after),
         };
-        Some(format!("{} of {} in {} {why}", self.metric.words, self.arm, self.workload))
+        let withheld = other.withheld(&self.arm, &self.workload, self.metric);
+        let of_too_few = withheld.map_or_else(String::new, |reason| format!(" ({reason})"));
+        Some(format!("{} of {} in {} {why}{of_too_few}", self.metric.words, self.arm, self.workload))
     }
 
     fn row(&self, against: Option<&str>, difference: UnpairedDifference, tolerance: Option<f64>) -> Row {

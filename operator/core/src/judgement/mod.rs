@@ -158,6 +158,16 @@ pub(crate) fn paired_values(
     valid.trials(arm).into_iter().map(of).collect()
 }
 
+/// Why a percentile of an arm is not told: it is of too few; `None`: it is told, or no percentile, or was not measured.
+pub(crate) fn withheld(
+    record: &RunRecord,
+    arm: &str,
+    workload: &str,
+    metric: storebench_crds::Metric,
+) -> Option<String> {
+    summary::withheld(&Valid::of(record), arm, workload, metric)
+}
+
 /// A metric of an arm over all trials that count, in the metric's unit: what reports show. `None` where any of them lacks it.
 pub(crate) fn figure(record: &RunRecord, arm: &str, workload: &str, metric: storebench_crds::Metric) -> Option<f64> {
     metric::over_trials(metric, &summary::measurements(&Valid::of(record), arm, workload))

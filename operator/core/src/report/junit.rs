@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use storebench_crds::status::{GateOutcome, GateResult, Verdict};
 
 use super::Report;
-use crate::across::held_against;
+use crate::across::HeldAgainst;
 
 /// Renders reports: each a test suite.
 ///
@@ -95,13 +95,14 @@ fn suite(report: &Report) -> (String, Counts) {
             escape(name)
         );
     };
-    let against = held_against(judgement);
-    case("the measurement can be trusted", &judgement.caveats.join("; "), measurement(report, against.is_some()));
+    let against = HeldAgainst::of(judgement);
+    let measured = measurement(report, against.map(|held| held.verdict));
+    case("the measurement can be trusted", &judgement.caveats.join("; "), measured);
     for gate in &judgement.gates {
         case(&gate.gate, &gate.found, of_gate(gate, judgement.verdict));
     }
-    if let Some(found) = against {
-        case("against the baseline", found, of_baseline(report));
+    if let Some(held) = against {
+        case("against the baseline", &held.to_string(), of_baseline(&held));
     }
     let properties = [
         ("verdict", format!("{:?}", judgement.verdict)),
@@ -122,28 +123,28 @@ fn suite(report: &Report) -> (String, Counts) {
     (text, counts)
 }
 
-fn measurement(report: &Report, is_held: bool) -> Outcome {
+/// `against`: what came of holding the run against an earlier one.
+fn measurement(report: &Report, against: Option<Verdict>) -> Outcome {
     let message = || report.judgement.message.clone();
+    let is_said = has_failed(report) || matches!(against, Some(Verdict::Regressed | Verdict::Inconclusive));
     match report.judgement.verdict {
         Verdict::Invalid => Outcome::Error("Invalid", message()),
         // Said by the case of the baseline, which the run has.
-        Verdict::NoBaseline if !is_held => Outcome::Skipped(message()),
+        Verdict::NoBaseline if against.is_none() => Outcome::Skipped(message()),
         // Said by what failed; where nothing did, by this.
-        Verdict::Regressed if !is_held && !has_failed(report) => Outcome::Failure("Regressed", message()),
-        Verdict::Inconclusive if !is_held && !has_failed(report) => Outcome::Failure("Inconclusive", message()),
+        Verdict::Regressed if !is_said => Outcome::Failure("Regressed", message()),
+        Verdict::Inconclusive if !is_said => Outcome::Failure("Inconclusive", message()),
         Verdict::Passed | Verdict::NoBaseline | Verdict::Regressed | Verdict::Inconclusive => Outcome::Passed,
     }
 }
 
-/// The gates may have decided the verdict of both together; where none did, the comparison has.
-fn of_baseline(report: &Report) -> Outcome {
-    let message = || report.judgement.message.clone();
-    match report.judgement.verdict {
-        Verdict::Invalid => Outcome::Skipped("the measurement cannot be trusted".into()),
-        Verdict::NoBaseline => Outcome::Skipped(message()),
-        Verdict::Regressed if !has_failed(report) => Outcome::Failure("Regressed", message()),
-        Verdict::Inconclusive if !has_failed(report) => Outcome::Failure("Inconclusive", message()),
-        Verdict::Passed | Verdict::Regressed | Verdict::Inconclusive => Outcome::Passed,
+fn of_baseline(held: &HeldAgainst<'_>) -> Outcome {
+    let message = held.message.to_owned();
+    match held.verdict {
+        Verdict::Passed => Outcome::Passed,
+        Verdict::Regressed => Outcome::Failure("Regressed", message),
+        Verdict::Inconclusive => Outcome::Failure("Inconclusive", message),
+        Verdict::Invalid | Verdict::NoBaseline => Outcome::Skipped(message),
     }
 }
 

@@ -145,14 +145,16 @@ fn a_figure_that_decides_and_is_in_the_first_run_only_is_inconclusive_and_named(
     assert_eq!(between(&whole, &Figures::of(&run_of(2, &[]))).verdict, Verdict::Passed);
     for metric in [Metric::THROUGHPUT, Metric::LATENCY_P99] {
         let said = format!("{} of {arm} in {workload}", metric.words);
-        // The unchanged baseline is what it is held to.
-        for of in [&arm, &control] {
-            let pair = between(&whole, &lacking(of, metric));
-            let message = &pair.message;
-            assert_eq!(pair.verdict, Verdict::Inconclusive, "{of}: {message}");
-            let start = format!("a part of the first run was not compared: {said}; nothing is worse by more than 90 %");
-            assert!(message.starts_with(&start), "{message}");
-        }
+        let pair = between(&whole, &lacking(&arm, metric));
+        let message = &pair.message;
+        assert_eq!(pair.verdict, Verdict::Inconclusive, "{message}");
+        let start = format!("a part of the first run was not compared: {said}; nothing is worse by more than 90 %");
+        assert!(message.starts_with(&start), "{message}");
+        // Without a figure of the unchanged baseline it is held to none.
+        let pair = between(&whole, &lacking(&control, metric));
+        assert_eq!(pair.verdict, Verdict::Passed, "{}", pair.message);
+        let is_it = |row: &&Row| row.metric == metric && row.arm == arm && row.workload == workload;
+        assert_eq!(pair.rows.iter().find(is_it).map(|row| &row.against), Some(&Against::Nothing));
         let pair = between(&lacking(&arm, metric), &whole);
         assert_eq!(pair.verdict, Verdict::Passed, "a figure more is none that was lost: {}", pair.message);
         assert!(pair.message.contains(&format!("{said} is in the second run only")), "{}", pair.message);
@@ -176,4 +178,62 @@ fn a_baseline_whose_companion_is_another_is_no_control() {
     assert_eq!(against(&with_companions(2, "1.0", "2.0")), Against::Control(control.clone()));
     assert_eq!(against(&with_companions(2, "2.0", "1.0")), Against::Nothing);
     assert_eq!(against(&run_of(2, &[])), Against::Nothing, "nobody knows");
+}
+
+/// Runs of these days in which an arm answers 80 requests in each trial, of which there is no p99, and in which the p99 of the arm that is not
+/// the baseline takes so many times as long.
+fn with_few_requests_of(few: &str, days: std::ops::Range<u32>, factor: f64) -> Vec<Report> {
+    let (_, arm) = names();
+    let run = |day| {
+        let mut report = run_of(day, &[]);
+        for trial in &mut report.record.trials {
+            let noise = f64::from((day * 7 + trial.index * 13) % 11) / 1_000.0;
+            for workload in &mut trial.workloads {
+                let summary = &mut workload.summary;
+                if trial.arm == few {
+                    summary.operations = 80;
+                }
+                if trial.arm == arm {
+                    let latencies = std::iter::once(&mut summary.service).chain(&mut summary.intended);
+                    latencies.for_each(|one| one.p99_nanos = (one.p99_nanos as f64 * (factor + noise)) as u64);
+                }
+            }
+        }
+        report.judgement = judge(&report.record);
+        report
+    };
+    days.map(run).collect()
+}
+
+/// It was held to a figure that was not there, and so to nothing.
+#[test]
+fn a_percentile_that_became_worse_is_an_alarm_where_the_unchanged_baseline_has_none() {
+    let (control, arm) = names();
+    let mut nights = with_few_requests_of(&control, 0..9, 1.0);
+    nights.extend(with_few_requests_of(&control, 9..14, 10.0));
+    let trend = Trend::of(&nights, false).unwrap();
+    assert_eq!(trend.verdict, Verdict::Regressed, "{}", trend.message);
+    assert!(trend.message.contains(&format!("{} of {arm}", Metric::LATENCY_P99.words)), "{}", trend.message);
+    let pair = compared(&nights[8], &nights[9]);
+    assert_eq!(pair.verdict, Verdict::Regressed, "{}", pair.message);
+}
+
+/// Each night would have been Inconclusive until the baseline was made anew.
+#[test]
+fn a_baseline_of_before_that_kept_a_percentile_of_too_few_is_compared_in_the_rest() {
+    let (_, arm) = names();
+    let few = with_few_requests_of(&arm, 1..3, 1.0);
+    let (mut before, after) = (Figures::of(&few[0]), Figures::of(&few[1]));
+    let p99 = |one: &&Measured| one.metric == Metric::LATENCY_P99;
+    assert!(!before.series.iter().any(|one| p99(&one) && one.arm == arm));
+    let kept = Figures::of(&run_of(1, &[])).series;
+    before.series.extend(kept.iter().filter(p99).filter(|one| one.arm == arm).cloned());
+    before.withheld = None;
+    let pair = TwoRuns::between(&before, &after, 9_000, false).unwrap();
+    assert_eq!(pair.verdict, Verdict::Passed, "{}", pair.message);
+    let said = format!("is in the first run only (80 requests of {arm} in a trial, and p99 latency takes 100)");
+    assert!(pair.left_out.iter().any(|line| line.ends_with(&said)), "{:?}", pair.left_out);
+    // Who had looked had enough of them, and lost it.
+    before.withheld = Some(Vec::new());
+    assert_eq!(TwoRuns::between(&before, &after, 9_000, false).unwrap().verdict, Verdict::Inconclusive);
 }
