@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use service_kit::console;
 use storebench_core::across::judged_again;
-use storebench_core::judgement::{Judgement, judge};
+use storebench_core::judgement::Judgement;
 use storebench_core::report::{self, JsonError, Report};
 use storebench_crds::Verdict;
 
