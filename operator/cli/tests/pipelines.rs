@@ -423,6 +423,19 @@ fn the_shell_steps_of_github_actions_run() {
     assert!(named("Comment on the pull request").contains("--body-file comment.md"));
 }
 
+/// The comment on the pull request was empty where the file had been refused.
+#[test]
+fn in_github_actions_a_refused_file_is_neither_compared_nor_commented_on() {
+    let workflow = yaml("github-actions.yml");
+    let steps = workflow["jobs"]["benchmark"]["steps"].as_array().unwrap();
+    for name in ["Compare with the baseline in Git", "Comment on the pull request"] {
+        let step = steps.iter().find(|step| step["name"] == name).unwrap();
+        let condition = step["if"].as_str().unwrap();
+        assert!(condition.contains("&& steps.measure.outcome != 'skipped'"), "{name}: {condition}");
+    }
+    assert!(steps.iter().any(|step| step["name"] == "Measure" && step["id"] == "measure"), "{steps:?}");
+}
+
 #[test]
 fn the_script_of_gitlab_runs() {
     let desk = Desk::new();
