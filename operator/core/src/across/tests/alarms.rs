@@ -92,7 +92,8 @@ fn third_answered_nothing_once(record: &mut RunRecord) {
 #[test]
 fn what_the_newest_run_lacks_is_no_good_news_and_is_named() {
     let workloads = fixture::two_arms().record.spec.workloads;
-    let cases: [(String, fn(&mut RunRecord)); 4] = [
+    type Change = fn(&mut RunRecord);
+    let cases: [(String, Change); 4] = [
         ("arm third".into(), without_third),
         ("arm third".into(), third_unavailable),
         (format!("workload {}", workloads[1].name), without_second_workload),
