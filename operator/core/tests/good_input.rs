@@ -46,9 +46,8 @@ fn valid_inputs_are_accepted() {
     }
 }
 
-#[test]
-fn a_gate_is_told_as_it_was_understood() {
-    let text = "\
+/// An etcd, and a run of which the fields of the spec are to follow.
+const ETCD: &str = "\
 apiVersion: storebench.dev/v1alpha1
 kind: StorageService
 metadata: { name: etcd }
@@ -58,7 +57,12 @@ apiVersion: storebench.dev/v1alpha1
 kind: BenchmarkRun
 metadata: { name: demo }
 spec:
-  arms: [{ name: etcd, baseline: true, serviceRef: { name: etcd } }, { name: again, serviceRef: { name: etcd } }]
+";
+
+#[test]
+fn a_gate_is_told_as_it_was_understood() {
+    let text = ETCD.to_owned()
+        + "  arms: [{ name: etcd, baseline: true, serviceRef: { name: etcd } }, { name: again, serviceRef: { name: etcd } }]
   workloads: [{ name: put, etcd: { operation: Put }, load: { duration: 5s } }]
   gates:
   - { arm: again, metric: LatencyP99Micros, atMost: 5ms }
@@ -66,7 +70,7 @@ spec:
   - { arm: again, metric: ThroughputPerSecond, atLeast: 12000 }
   - { arm: again, metric: ThroughputPerSecond, ratioAtLeast: 95% }
 ";
-    let told = accepted("run.yaml", text).runs[0].gates_in_words();
+    let told = accepted("run.yaml", &text).runs[0].gates_in_words();
     let expected = [
         "gate: LatencyP99Micros of again in every workload: at most 5,000 µs (5.00 ms)",
         "gate: LatencyP50Micros of again in put: at most 900 µs",
@@ -112,24 +116,15 @@ fn a_gate_that_some_run_could_miss_is_not_called_foregone() {
 /// A bound of a gate took microseconds, and the target of a search for the highest rate did not.
 #[test]
 fn half_a_millisecond_is_500us_wherever_a_time_is_written() {
-    let text = "\
-apiVersion: storebench.dev/v1alpha1
-kind: StorageService
-metadata: { name: etcd }
-spec: { engine: Etcd }
----
-apiVersion: storebench.dev/v1alpha1
-kind: BenchmarkRun
-metadata: { name: demo }
-spec:
-  arms: [{ name: etcd, serviceRef: { name: etcd } }]
+    let text = ETCD.to_owned()
+        + "  arms: [{ name: etcd, serviceRef: { name: etcd } }]
   workloads:
   - name: put
     etcd: { operation: Put }
     load: { mode: OpenLoop, rate: 1000, duration: 5s, highestRate: { percentile: P99, atMost: 500us } }
   gates: [{ arm: etcd, metric: LatencyP99Micros, atMost: 500us }]
 ";
-    let input = accepted("run.yaml", text);
+    let input = accepted("run.yaml", &text);
     let run = &input.runs[0];
     let target = run.spec.workloads[0].load.highest_rate.as_ref().unwrap();
     assert_eq!(target.at_most.duration(), Duration::from_micros(500));

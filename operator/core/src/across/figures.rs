@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use storebench_crds::Metric;
 use storebench_crds::status::Verdict;
 
-use crate::judgement::{self, Report, counted_trials, limited_by_loader, paired_values};
+use crate::judgement::{Report, counted_trials, limited_by_loader, paired_values};
 use crate::record::RunRecord;
 
 /// What a run is compared by.
@@ -79,14 +79,16 @@ impl Figures {
         let (mut series, mut limited, mut withheld) = (Vec::new(), Vec::new(), Vec::new());
         for workload in record.spec.workloads.iter().map(|workload| &workload.name) {
             for arm in record.arms.iter().map(|arm| &arm.name) {
-                series.extend(Metric::all().filter_map(|metric| {
-                    let values = paired_values(record, arm, workload, metric).filter(|values| !values.is_empty())?;
-                    Some(Measured { workload: workload.clone(), arm: arm.clone(), metric, values })
-                }));
-                withheld.extend(Metric::all().filter_map(|metric| {
-                    let reason = judgement::withheld(record, arm, workload, metric)?;
-                    Some(Withheld { workload: workload.clone(), arm: arm.clone(), metric, reason })
-                }));
+                for metric in Metric::all() {
+                    let (workload, arm) = (workload.clone(), arm.clone());
+                    match paired_values(record, &arm, &workload, metric) {
+                        Ok(Some(values)) if !values.is_empty() => {
+                            series.push(Measured { workload, arm, metric, values });
+                        }
+                        Ok(_) => {}
+                        Err(reason) => withheld.push(Withheld { workload, arm, metric, reason }),
+                    }
+                }
                 let reason = limited_by_loader(record, arm, workload);
                 limited.extend(reason.map(|reason| Limited { workload: workload.clone(), arm: arm.clone(), reason }));
             }

@@ -142,30 +142,22 @@ pub fn worth_measuring(record: &RunRecord) -> Vec<&str> {
     if lacking(record).is_some() { Vec::new() } else { available(record) }
 }
 
-/// A metric of an arm in every counted trial, in order, in the metric's unit; `None` where any of them lacks it, or has zero, which has no ratio,
-/// and of a percentile of too few.
+/// A metric of an arm in every counted trial, in order, in the metric's unit; `None` where any of them lacks it, or has zero, which has no ratio.
+///
+/// # Errors
+/// Of how few a percentile would be, which for that is not told.
 pub(crate) fn paired_values(
     record: &RunRecord,
     arm: &str,
     workload: &str,
     metric: storebench_crds::Metric,
-) -> Option<Vec<f64>> {
+) -> Result<Option<Vec<f64>>, String> {
     let valid = Valid::of(record);
-    if summary::withheld(&valid, arm, workload, metric).is_some() {
-        return None;
+    if let Some(reason) = summary::withheld(&valid, arm, workload, metric) {
+        return Err(reason);
     }
     let of = |trial| metric::value(trial, workload, metric).filter(|value| *value > 0.0);
-    valid.trials(arm).into_iter().map(of).collect()
-}
-
-/// Why a percentile of an arm is not told: it is of too few; `None`: it is told, or no percentile, or was not measured.
-pub(crate) fn withheld(
-    record: &RunRecord,
-    arm: &str,
-    workload: &str,
-    metric: storebench_crds::Metric,
-) -> Option<String> {
-    summary::withheld(&Valid::of(record), arm, workload, metric)
+    Ok(valid.trials(arm).into_iter().map(of).collect())
 }
 
 /// A metric of an arm over all trials that count, in the metric's unit: what reports show. `None` where any of them lacks it.

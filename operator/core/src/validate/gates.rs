@@ -11,12 +11,17 @@ use storebench_crds::{Metric, Workload};
 use crate::equality::{Terms, differences, permission};
 use crate::validated::{ValidatedArm, ValidatedRun};
 
+/// The workloads that a gate is on.
+fn judged<'a>(spec: &'a BenchmarkRunSpec, gate: &'a Gate) -> impl Iterator<Item = &'a Workload> {
+    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
+    spec.workloads.iter().filter(is_judged)
+}
+
 /// What only one family measures cannot be asked of another.
 pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), String> {
-    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
     let lacks_search = |workload: &&Workload| workload.load.highest_rate.is_none();
     if gate.metric == Metric::HIGHEST_RATE
-        && let Some(workload) = spec.workloads.iter().filter(is_judged).find(lacks_search)
+        && let Some(workload) = judged(spec, gate).find(lacks_search)
     {
         return Err(format!(
             "{:?} is measured where load.highestRate says what to look for, which {} does not: add it, or name another workload",
@@ -25,7 +30,7 @@ pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), S
     }
     let lacks_fault = |workload: &&Workload| workload.fault().is_none();
     if gate.metric.is_of_faults()
-        && let Some(workload) = spec.workloads.iter().filter(is_judged).find(lacks_fault)
+        && let Some(workload) = judged(spec, gate).find(lacks_fault)
     {
         return Err(format!(
             "{:?} is measured where load.fault says what is done to the store, which {} does not: add it, or name another workload",
@@ -33,7 +38,7 @@ pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), S
         ));
     }
     let Some(family) = gate.metric.family() else { return Ok(()) };
-    match spec.workloads.iter().filter(is_judged).find(|workload| workload.family() != family) {
+    match judged(spec, gate).find(|workload| workload.family() != family) {
         Some(workload) => Err(format!(
             "{:?} is measured by {} workloads only, which {} is not: name another workload or another metric",
             gate.metric,
@@ -85,9 +90,8 @@ fn foregone_bound(spec: &BenchmarkRunSpec, gate: &Gate) -> Option<(&'static str,
 
 /// A percentile of fewer requests than it takes: a gate on it is missed or undecided, and never met.
 fn too_few_requests(spec: &BenchmarkRunSpec, gate: &Gate) -> Option<(&'static str, String)> {
-    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
     let needed = gate.metric.requests_min();
-    let mut known = spec.workloads.iter().filter(is_judged).filter_map(|one| Some((one, requests_at_most(one)?)));
+    let mut known = judged(spec, gate).filter_map(|one| Some((one, requests_at_most(one)?)));
     let (workload, (requests, said_by)) = known.find(|(_, (requests, _))| *requests < needed)?;
     let text = format!(
         "{:?} takes {needed} requests in a trial, and {} has {requests} by {said_by}: let it have {needed} or more, or name \
@@ -104,12 +108,11 @@ fn never_measured(run: &ValidatedRun, gate: &Gate) -> Option<(&'static str, Stri
         return None;
     }
     let counts_syncs = matches!(metric.source, Source::Total(Total(name), _) if name == FSYNCS.0);
-    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
     // A member that is killed is another process when it is back, and one whose syncs are delayed is traced.
     let is_lost = |workload: &&Workload| {
         workload.fault().is_some_and(|fault| matches!(fault.kind, FaultKind::Kill | FaultKind::SlowDisk))
     };
-    let lost = run.spec.workloads.iter().filter(is_judged).find(is_lost).filter(|_| !counts_syncs);
+    let lost = judged(&run.spec, gate).find(is_lost).filter(|_| !counts_syncs);
     let is_ratio = gate.bound().is_some_and(Bound::is_ratio);
     let mut looked_at = run.arms.iter().filter(|arm| arm.name == gate.arm || is_ratio && arm.baseline);
     let why = looked_at.find_map(|arm| match (arm.service(), lost) {
@@ -147,9 +150,8 @@ pub(super) fn check(arms: &[ValidatedArm], spec: &BenchmarkRunSpec, gate: &Gate)
         return Ok(());
     };
     let (Some(arm), Some(baseline)) = (Terms::of_arm(arm), Terms::of_arm(baseline)) else { return Ok(()) };
-    let is_judged = |workload: &&Workload| gate.workload.as_ref().is_none_or(|wanted| *wanted == workload.name);
     let forbidden = |workload| differences(&arm, &baseline, workload, &spec.allow_unequal).forbidden;
-    match spec.workloads.iter().filter(|_| is_ratio).filter(is_judged).find_map(forbidden) {
+    match judged(spec, gate).filter(|_| is_ratio).find_map(forbidden) {
         Some(reason) => Err(format!(
             "compares unlike with unlike ({reason}): make the two services alike, or gate on atLeast or atMost{}",
             permission(&arm, &baseline)

@@ -74,11 +74,13 @@ fn a_percentile_of_too_few_requests_is_not_compared() {
     for few in ["new", "old"] {
         let mut record = record(1.0, serde_json::json!([]));
         let is_compared = |record: &RunRecord, metric| judge(record).comparisons.iter().any(|one| one.metric == metric);
-        assert!(is_compared(&record, p99) && paired_values(&record, few, "put", p99).is_some());
+        assert!(is_compared(&record, p99) && paired_values(&record, few, "put", p99).unwrap().is_some());
         let trials = record.trials.iter_mut().filter(|trial| trial.arm == few);
         trials.flat_map(|trial| &mut trial.workloads).for_each(|measured| measured.summary.operations = 60);
         assert!(is_compared(&record, p95) && !is_compared(&record, p99), "{few}");
-        assert!(paired_values(&record, few, "put", p95).is_some() && paired_values(&record, few, "put", p99).is_none());
+        assert!(paired_values(&record, few, "put", p95).unwrap().is_some());
+        let reason = format!("60 requests of {few} in a trial, and p99 latency takes 100");
+        assert_eq!(paired_values(&record, few, "put", p99), Err(reason));
     }
 }
 
