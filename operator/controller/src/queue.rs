@@ -1,9 +1,10 @@
 //! One run at a time on each pool of nodes: a measurement that shares its machines with another one measures both.
 //!
 //! Runs of different pools (`spec.nodePool`) know nothing of each other; those without one are a pool, too. Within a pool, who is first
-//! is decided from the runs themselves ([`order`], pure): those that have begun go on before others begin; then namespaces take turns,
-//! so that one with many runs does not keep the others waiting, and within one the oldest is first. Who holds a turn, and which
-//! namespace had it when, is kept in memory; only the leader acts, and a new leader finds the runs that had begun.
+//! is decided from the runs themselves ([`order`], pure): the one that may have something deployed, then those that have begun,
+//! go on before others begin; then namespaces take turns, so that one with many runs does not keep the others waiting, and within one
+//! the oldest is first. Who holds a turn, and which namespace had it when, is kept in memory; only the leader acts, and a new leader
+//! finds the runs that had begun.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,7 @@ use kube::core::error_boundary::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource as _, ResourceExt as _};
 use storebench_crds::BenchmarkRun;
+use storebench_crds::status::BenchmarkRunStatus;
 use tokio::sync::mpsc;
 
 use crate::lock::lock;
@@ -148,6 +150,8 @@ fn waiting(runs: &[Arc<Guarded>], left: &HashSet<String>) -> Vec<Entry> {
 /// A run that wants a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
+    /// Something of it may be deployed.
+    is_under_way: bool,
     has_begun: bool,
     /// Sorts the runs of a namespace: by age, then by name.
     age: (i64, String),
@@ -159,7 +163,7 @@ struct Entry {
 /// `None` for a run that wants no turn: it is over, being deleted, suspended before it began, or waits for its user.
 fn entry(run: &BenchmarkRun) -> Option<Entry> {
     let conditions = run.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let begun = has_begun(run);
+    let begun = run.status.as_ref().is_some_and(has_begun);
     let is_over = is_true(conditions, "Complete");
     // What was true of an earlier generation says nothing of this one.
     let is_stalled = is_true(conditions, "Stalled") && observed(conditions) == run.metadata.generation;
@@ -170,15 +174,23 @@ fn entry(run: &BenchmarkRun) -> Option<Entry> {
     place(run)
 }
 
-fn has_begun(run: &BenchmarkRun) -> bool {
-    run.status.as_ref().is_some_and(|status| !status.trials.is_empty())
+/// Whether anything of a run was measured, or may be deployed.
+pub fn has_begun(status: &BenchmarkRunStatus) -> bool {
+    !status.trials.is_empty() || is_under_way(status)
+}
+
+/// Whether something of a run may be deployed: its status says that it is running before the first of it is made, and until the last of it
+/// is gone. So whoever takes over from an operator that was killed in between knows it, too.
+pub fn is_under_way(status: &BenchmarkRunStatus) -> bool {
+    status.conditions.iter().any(|condition| condition.type_ == "Reconciling" && condition.reason == "Running")
 }
 
 /// The place of a run that wants a turn.
 fn place(run: &BenchmarkRun) -> Option<Entry> {
     let created = run.meta().creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second());
     Some(Entry {
-        has_begun: has_begun(run),
+        is_under_way: run.status.as_ref().is_some_and(is_under_way),
+        has_begun: run.status.as_ref().is_some_and(has_begun),
         age: (created, run.name_any()),
         namespace: run.namespace().unwrap_or_default(),
         pool: run.spec.node_pool.clone(),
@@ -203,7 +215,7 @@ fn order(mut waiting: Vec<Entry>, served: &HashMap<String, u64>) -> Vec<Entry> {
     let mut order = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {
         // The first of equals is the oldest: a namespace that never had a turn before one that had.
-        let rank = |entry: &Entry| (!entry.has_begun, served.get(&entry.namespace).copied());
+        let rank = |entry: &Entry| (!entry.is_under_way, !entry.has_begun, served.get(&entry.namespace).copied());
         let next = (0..waiting.len()).min_by_key(|index| rank(&waiting[*index])).unwrap_or_default();
         let next = waiting.remove(next);
         served.insert(next.namespace.clone(), turns);
@@ -224,7 +236,10 @@ fn position(order: &[Entry], uid: &str, holder: Option<&str>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
     use serde_json::json;
+    use storebench_core::conditions::{RunState, Stamp, of_run};
 
     fn run(name: &str, created: i64, suspend: bool, status: serde_json::Value) -> BenchmarkRun {
         let created = k8s_openapi::jiff::Timestamp::from_second(created).unwrap().to_string();
@@ -328,6 +343,29 @@ mod tests {
         let begun = json!({ "trials": [{ "index": 0, "arm": "a", "state": "Valid" }] });
         let waiting = entries(&[run("old", 10, false, json!({})), run("begun", 20, false, begun)]);
         assert_eq!(first(&waiting), Some("begun"));
+    }
+
+    fn in_state(state: RunState) -> serde_json::Value {
+        let stamp = Stamp { now: Time(Timestamp::UNIX_EPOCH), generation: Some(1), previous: Vec::new() };
+        json!({ "conditions": of_run(state, "", &stamp) })
+    }
+
+    #[test]
+    fn a_run_that_is_suspended_while_its_first_store_starts_has_its_turn_until_that_is_gone() {
+        let runs = |state| [run("first", 20, true, in_state(state)), run("next", 10, false, json!({}))];
+        assert_eq!(first(&entries(&runs(RunState::Running))), Some("first"), "its store is there");
+        assert_eq!(first(&entries(&runs(RunState::Suspended))), Some("next"), "its store is gone");
+    }
+
+    /// An operator that takes over does not know whose turn it was.
+    #[test]
+    fn who_has_a_store_that_starts_goes_before_who_has_been_measured_and_has_nothing_deployed() {
+        let mut measured = in_state(RunState::Queued);
+        measured["trials"] = json!([{ "index": 0, "arm": "a", "state": "Valid" }]);
+        let starting = run("starting", 20, false, in_state(RunState::Running));
+        let waiting = entries(&[run("old", 1, false, json!({})), run("measured", 10, false, measured), starting]);
+        let uids: Vec<&str> = waiting.iter().map(|entry| entry.uid.as_str()).collect();
+        assert_eq!(uids, ["starting", "measured", "old"]);
     }
 
     #[test]

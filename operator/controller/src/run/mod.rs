@@ -39,7 +39,7 @@ use crate::kind::{self, Conditions, Kind, Named, Said};
 use crate::objects::Owner;
 use crate::objects::names;
 pub use crate::queue::Guarded;
-use crate::queue::is_true;
+use crate::queue::{has_begun, is_true, is_under_way};
 pub use observe::whole_record;
 use observe::{existing, observe};
 use perform::Stage;
@@ -141,7 +141,8 @@ async fn reconcile(run: &BenchmarkRun, context: &Context) -> Result<Action, Erro
             return stall(run, &uid, trouble, context).await;
         }
     };
-    if run.spec.suspend && latest.trials.is_empty() {
+    // One that has begun keeps its turn until nothing of it is deployed any more: see Step::Hold.
+    if run.spec.suspend && !has_begun(&latest) {
         context.queue.leave(&uid);
         let status = progress(&run.spec, Vec::new(), SUSPENDED.into());
         outcome::patch(run, status, RunState::Suspended, context).await?;
@@ -306,7 +307,10 @@ async fn advance(
             }
             Step::CleanUp { keep } => {
                 perform::delete_others(owner, keep.as_deref(), &observed.existing, context).await?;
-                let status = outcome::running(run, &record, &observed.existing);
+                let mut status = outcome::running(run, &record, &observed.existing);
+                if keep.is_none() {
+                    status.message = "what is left of its trials is removed".into();
+                }
                 outcome::patch(run, status, state, context).await?;
                 return Ok(Action::requeue(CLEAN_UP_INTERVAL));
             }
@@ -318,6 +322,11 @@ async fn advance(
             | Step::DeployControlPlane(ref trial)
             | Step::Load(ref trial)
             | Step::Collect(ref trial) => {
+                // First said, then made: by its status goes who takes over from an operator that was killed in between.
+                if !is_under_way(&context.statuses.latest(run)) {
+                    let status = outcome::running(run, &record, &observed.existing);
+                    outcome::patch(run, status, state, context).await?;
+                }
                 let stage = of_trial(trial);
                 let failure = match carry_out(&step, &stage).await {
                     Err(error) if error.is_final(context.failures.count(&kind::key_of::<BenchmarkRun>(run))) => {

@@ -18,6 +18,7 @@ mod pools;
 mod refused;
 mod secrets;
 mod suites;
+mod suspended;
 mod templates;
 mod upgraded;
 mod world;
