@@ -9,7 +9,7 @@ use kube::runtime::controller::Action;
 use std::time::Duration;
 use storebench_core::conditions::{RunState, of_run};
 use storebench_core::reason::Reason;
-use storebench_core::suite::{self as core, Next, Planned, SUITE_LABEL, counts, line, next};
+use storebench_core::suite::{self as core, Next, Planned, SUITE_LABEL, counts, leave_out, line, next};
 use storebench_core::validate::Problem;
 use storebench_crds::benchmark_suite::{BenchmarkSuite, BenchmarkSuiteStatus, SuiteRunState};
 use storebench_crds::{BenchmarkRun, Verdict};
@@ -125,10 +125,8 @@ async fn reconcile(seen: &BenchmarkSuite, context: &Context) -> Result<Action, E
             }
             Ok(Action::requeue(RUNNING_INTERVAL))
         }
-        Next::End(verdict) => {
-            for state in states.iter_mut().filter(|state| **state == SuiteRunState::Waiting) {
-                *state = SuiteRunState::Skipped;
-            }
+        Next::End { verdict, .. } => {
+            leave_out(&mut states);
             fill(&mut status, &planned, &runs, &states);
             status.verdict = Some(verdict);
             let message = outcome(&states, verdict);

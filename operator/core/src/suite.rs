@@ -307,11 +307,16 @@ pub enum Next {
     /// This run is not over.
     Wait(usize),
     /// Nothing: all have ended, or are left out.
-    End(Verdict),
+    End {
+        /// The gravest of all.
+        verdict: Verdict,
+        /// The run that has not passed, for which those that wait are left out.
+        stopped_by: Option<usize>,
+    },
 }
 
 /// Whether the runs after one with this verdict are left out.
-pub fn stops(on_failure: OnFailure, verdict: Verdict) -> bool {
+fn stops(on_failure: OnFailure, verdict: Verdict) -> bool {
     on_failure == OnFailure::Stop && verdict != Verdict::Passed
 }
 
@@ -320,10 +325,17 @@ pub fn next(states: &[SuiteRunState], on_failure: OnFailure) -> Next {
     if let Some(index) = states.iter().position(|state| *state == SuiteRunState::Running) {
         return Next::Wait(index);
     }
-    let is_over = states.iter().filter_map(|state| state.verdict()).any(|verdict| stops(on_failure, verdict));
+    let stopped_by = states.iter().position(|state| state.verdict().is_some_and(|verdict| stops(on_failure, verdict)));
     match states.iter().position(|state| *state == SuiteRunState::Waiting) {
-        Some(index) if !is_over => Next::Make(index),
-        _ => Next::End(gravest(states.iter().filter_map(|state| state.verdict()))),
+        Some(index) if stopped_by.is_none() => Next::Make(index),
+        _ => Next::End { verdict: gravest(states.iter().filter_map(|state| state.verdict())), stopped_by },
+    }
+}
+
+/// A suite has ended: the runs that wait are left out.
+pub fn leave_out(states: &mut [SuiteRunState]) {
+    for state in states.iter_mut().filter(|state| **state == SuiteRunState::Waiting) {
+        *state = SuiteRunState::Skipped;
     }
 }
 

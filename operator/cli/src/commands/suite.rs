@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use kube::ResourceExt as _;
 use storebench_core::input::{Input, SuiteOfRuns};
 use storebench_core::report::{self, Document, Matrix, MatrixRow, Report};
-use storebench_core::suite::{plan, stops};
+use storebench_core::suite::{Next, leave_out, next, plan};
 use storebench_crds::benchmark_suite::{BenchmarkSuite, SuiteRunState};
 use storebench_crds::document::InputError;
 
@@ -48,11 +48,17 @@ impl<'a> Suites<'a> {
     pub(crate) fn left_out_for(&self, run: &str) -> Option<&str> {
         let is_in = |suite: &&SuiteOfRuns| suite.runs.iter().any(|(name, _)| name == run);
         let suite = self.suites.iter().find(is_in)?;
-        let stops_here = |name: &str| {
-            let verdict = self.reports.get(name).map(|report| report.judgement.verdict);
-            verdict.is_some_and(|verdict| stops(suite.on_failure, verdict))
-        };
-        suite.runs.iter().map(|(name, _)| name.as_str()).find(|name| stops_here(name))
+        match next(&self.states(suite), suite.on_failure) {
+            Next::Make(_) | Next::Wait(_) => None,
+            Next::End { stopped_by, .. } => Some(suite.runs.get(stopped_by?)?.0.as_str()),
+        }
+    }
+
+    /// What became of each run of a suite, in its order. One that was being measured when all was interrupted has a report of what was done.
+    fn states(&self, suite: &SuiteOfRuns) -> Vec<SuiteRunState> {
+        let reports = suite.runs.iter().map(|(name, _)| self.reports.get(name));
+        let state = |report: &Report| SuiteRunState::of(report.judgement.verdict);
+        reports.map(|report| report.map_or(SuiteRunState::Waiting, state)).collect()
     }
 
     /// A run has ended.
@@ -63,15 +69,14 @@ impl<'a> Suites<'a> {
     }
 
     fn matrix<'b>(&'b self, suite: &'b SuiteOfRuns) -> Matrix<'b> {
-        let rows = suite.runs.iter().map(|(name, values)| {
-            let (report, values) = (self.reports.get(name), values.clone());
-            // One that was being measured when all was interrupted has a report of what was done.
-            let state = match (report, self.left_out_for(name)) {
-                (Some(report), _) => SuiteRunState::of(report.judgement.verdict),
-                (None, Some(_)) => SuiteRunState::Skipped,
-                (None, None) => SuiteRunState::Waiting,
-            };
-            MatrixRow { values, report, state }
+        let mut states = self.states(suite);
+        if matches!(next(&states, suite.on_failure), Next::End { .. }) {
+            leave_out(&mut states);
+        }
+        let rows = suite.runs.iter().zip(states).map(|((name, values), state)| MatrixRow {
+            values: values.clone(),
+            report: self.reports.get(name),
+            state,
         });
         Matrix { suite: &suite.name, parameters: suite.parameters.clone(), rows: rows.collect() }
     }

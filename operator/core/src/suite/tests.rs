@@ -118,20 +118,29 @@ const DELETED: SuiteRunState = SuiteRunState::Deleted;
 
 #[test]
 fn one_run_is_made_at_a_time_and_in_order() {
-    let cases: [(&[SuiteRunState], OnFailure, Next); 9] = [
+    let end = |verdict, stopped_by| Next::End { verdict, stopped_by };
+    let cases: [(&[SuiteRunState], OnFailure, Next); 10] = [
         (&[WAITING, WAITING], OnFailure::Continue, Next::Make(0)),
         (&[RUNNING, WAITING], OnFailure::Continue, Next::Wait(0)),
         (&[PASSED, WAITING], OnFailure::Continue, Next::Make(1)),
         (&[REGRESSED, WAITING], OnFailure::Continue, Next::Make(1)),
-        (&[REGRESSED, WAITING], OnFailure::Stop, Next::End(Verdict::Regressed)),
+        (&[REGRESSED, WAITING], OnFailure::Stop, end(Verdict::Regressed, Some(0))),
+        (&[PASSED, DELETED, REGRESSED, WAITING], OnFailure::Stop, end(Verdict::Invalid, Some(1))),
         (&[REGRESSED, RUNNING], OnFailure::Stop, Next::Wait(1)),
-        (&[DELETED, PASSED], OnFailure::Continue, Next::End(Verdict::Invalid)),
-        (&[PASSED, SKIPPED], OnFailure::Stop, Next::End(Verdict::Passed)),
-        (&[PASSED, PASSED], OnFailure::Stop, Next::End(Verdict::Passed)),
+        (&[DELETED, PASSED], OnFailure::Continue, end(Verdict::Invalid, None)),
+        (&[PASSED, SKIPPED], OnFailure::Stop, end(Verdict::Passed, None)),
+        (&[PASSED, PASSED], OnFailure::Stop, end(Verdict::Passed, None)),
     ];
     for (states, on_failure, expected) in cases {
         assert_eq!(next(states, on_failure), expected, "{states:?} {on_failure:?}");
     }
+}
+
+#[test]
+fn what_became_of_a_run_stays_when_those_that_wait_are_left_out() {
+    let mut states = [REGRESSED, DELETED, WAITING, SKIPPED, WAITING];
+    leave_out(&mut states);
+    assert_eq!(states, [REGRESSED, DELETED, SKIPPED, SKIPPED, SKIPPED]);
 }
 
 /// The largest suite that the schema allows, with the longest texts.
