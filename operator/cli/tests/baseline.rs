@@ -117,6 +117,33 @@ fn a_run_is_held_against_its_baseline_before_and_after() {
     run(&fast).nothing_to_compare(&["--baseline: has no run weekly, but nightly"]);
 }
 
+/// Every program was asked for its version and read as a whole once more, for a record that was thrown away.
+#[test]
+fn a_run_that_is_held_against_a_baseline_is_prepared_once() {
+    let world = World::new();
+    let before = later(&save(&world, &world.data().with_file_name("saved")), 1, 1.0);
+    let seen = world.data().with_file_name("seen");
+    let script = format!(
+        "case \"$*\" in *--version*) word=asked ;; *) word=started ;; esac\necho $word >> {}\nexec $REAL \"$@\"",
+        seen.display()
+    );
+    world.install_wrapper("redis", "redis-server", &script);
+    let file = world.write("nightly.yaml", &nightly().replace("engine: Redis", "engine: Redis, version: faulty"));
+    let times_asked = |more: &[&str]| {
+        std::fs::write(&seen, "").unwrap();
+        let mut command = world.storebench();
+        command.arg("run").arg(&file).args(["--wait-for-quiet", "0s", "--quiet"]).args(more);
+        let ended = Finished::of(command.output().unwrap());
+        let words = std::fs::read_to_string(&seen).unwrap();
+        let count = |word: &str| words.lines().filter(|line| *line == word).count();
+        assert_ne!(count("started"), 0, "it is measured: {}", ended.stderr);
+        count("asked")
+    };
+    let alone = times_asked(&[]);
+    assert_ne!(alone, 0);
+    assert_eq!(times_asked(&["--baseline", before.to_str().unwrap()]), alone);
+}
+
 /// Its folder stayed that of a run which goes on.
 #[test]
 fn a_run_that_cannot_be_compared_after_all_is_kept() {

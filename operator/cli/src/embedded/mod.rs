@@ -117,6 +117,13 @@ impl<'a> Prepared<'a> {
         Self { record, binaries, run, clock }
     }
 
+    /// The run begins now, and did not when it was looked at.
+    pub(crate) fn begins(mut self) -> Self {
+        self.clock = Clock::start();
+        self.record.started_at.clone_from(&self.clock.started_at);
+        self
+    }
+
     /// What went by until it was this run's turn is no part of it.
     pub(crate) fn waited(&mut self, waited: Duration) {
         self.clock.started = self.clock.started.checked_add(waited).unwrap_or(self.clock.started);
