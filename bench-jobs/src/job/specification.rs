@@ -36,6 +36,7 @@ pub fn context(spec: &JobSpec, index: usize, share: Share) -> Result<Context, Sp
     let workload = spec.workloads.get(index).ok_or_else(|| SpecError(format!("workloads[{index}]: there is none")))?;
     let load = &workload.load;
     let connections = share.of_count(load.connections);
+    let clients = share.of_count(load.clients());
     // Connections of all processes together are spread over the members as those of one would be.
     let mut endpoints = spec.endpoints.clone();
     endpoints.rotate_left(share.slice(load.connections).start as usize % spec.endpoints.len().max(1));
@@ -49,7 +50,7 @@ pub fn context(spec: &JobSpec, index: usize, share: Share) -> Result<Context, Sp
         share,
         endpoints,
         connections,
-        clients: share.of_count(load.clients()),
+        clients,
         threads: load.threads.min(connections),
         total: load.total,
         duration: load.duration.as_ref().map(DurationText::duration),
@@ -59,9 +60,10 @@ pub fn context(spec: &JobSpec, index: usize, share: Share) -> Result<Context, Sp
         highest_rate: load.highest_rate.clone(),
         timeout: load.timeout.duration(),
         synced_writes_percent: match spec.durability {
-            Some(Durability::Fsync) => workload.parameters.writes_percent(),
+            Some(Durability::Fsync) => workload.parameters.certain_writes_percent(),
             Some(Durability::Interval | Durability::None) | None => 0,
         },
+        in_flight_max: workload.parameters.in_flight_max(clients),
         // A member that stands still loses nothing. Nor may a group, whose others have what was acknowledged, whatever it promises of its disks and
         // whichever field asks for the fault.
         may_lose_writes: kills && spec.endpoints.len() == 1 && spec.durability != Some(Durability::Fsync),
@@ -104,6 +106,28 @@ mod tests {
             "{}",
             refused.text()
         );
+    }
+
+    /// Each of its clients was taken for one request, and each SADD for a change.
+    #[test]
+    fn what_a_process_has_on_its_way_are_the_pipelines_of_its_own_clients() {
+        let mut job = job();
+        job["workloads"] = json!([
+            { "name": "set", "redis": { "command": "Set", "pipeline": 16 }, "load": { "connections": 50, "duration": "1s" } },
+            { "name": "sadd", "redis": { "command": "Sadd" }, "load": { "connections": 50, "duration": "1s" } },
+        ]);
+        let asked = |durability: &str, index: usize| {
+            let mut job = job.clone();
+            job["durability"] = json!(durability);
+            let context = context(&serde_json::from_value(job).unwrap(), index, Share::WHOLE).unwrap();
+            (context.synced_writes_percent, context.in_flight_max)
+        };
+        assert_eq!(asked("Fsync", 0), (100, 800));
+        assert_eq!(asked("Fsync", 1), (0, 50), "it may be there already");
+        assert_eq!((asked("Interval", 0), asked("None", 0)), ((0, 800), (0, 800)), "nothing was promised");
+        (job["parallelism"], job["barrier"]) = (json!(2), json!("127.0.0.1:1"));
+        let halved = context(&serde_json::from_value(job).unwrap(), 0, Share::new(1, 2).unwrap()).unwrap();
+        assert_eq!(halved.in_flight_max, 400);
     }
 
     #[test]

@@ -58,8 +58,10 @@ pub struct Context {
     pub fault: Option<Fault>,
     /// Whether the store may lose what it acknowledged when that is done to it.
     pub may_lose_writes: bool,
-    /// How many of 100 requests are writes that the store syncs before it acknowledges them, as it was told to.
+    /// How many of 100 requests are writes that the store must sync before it acknowledges them, as it was told to.
     pub synced_writes_percent: u32,
+    /// Requests of all clients that are on their way at a time, at most. At least 1.
+    pub in_flight_max: u32,
     /// Whether members of the store are killed and started again meanwhile: what they count of themselves says nothing then.
     pub restarts_members: bool,
     /// What may be done to a store that is somebody's; absent: it is this run's own.

@@ -1,7 +1,8 @@
 //! Whether a store that was told to sync each write before it acknowledges it can have done so. Pure.
 //!
-//! One sync makes at most as many writes safe as clients wait at a time: each has one on its way. So acknowledged writes, divided by
-//! clients, are the fewest syncs that there can have been, however well the store groups them.
+//! One sync makes at most as many writes safe as wait at a time: those that are on their way
+//! ([`storebench_crds::workload::Parameters::in_flight_max`]), of each client a whole pipeline where it sends one. So acknowledged writes, divided
+//! by these, are the fewest syncs that there can have been, however well the store groups them.
 //!
 //! In a group each write must have been synced by a majority, though not always the same one. So all members together took at least as many
 //! syncs as a majority of such members, where none counts for more than the fewest: a leader that syncs every write by itself makes none safe on
@@ -11,15 +12,15 @@
 const LENIENCE: u64 = 2;
 
 /// What is wrong, if there cannot have been so few syncs. `fsyncs` has those of each member.
-pub fn broken_word(fsyncs: &[u64], writes: u64, clients: u32) -> Option<String> {
-    let clients = u64::from(clients.max(1));
-    let fewest = writes.div_ceil(clients);
+pub fn broken_word(fsyncs: &[u64], writes: u64, in_flight_max: u32) -> Option<String> {
+    let in_flight_max = u64::from(in_flight_max.max(1));
+    let fewest = writes.div_ceil(in_flight_max);
     let majority = fsyncs.len() as u64 / 2 + 1;
     let credited: u64 = fsyncs.iter().map(|fsyncs| (LENIENCE * (fsyncs + 1)).min(fewest)).sum();
     (!fsyncs.is_empty() && credited < majority * fewest).then(|| {
         let takes = format!(
-            "durability Fsync is not kept: {writes} writes of at most {clients} clients at a time were acknowledged, which takes at least \
-             {fewest} syncs"
+            "durability Fsync is not kept: {writes} writes were acknowledged, of which at most {in_flight_max} were on their way at a time: that \
+             takes at least {fewest} syncs"
         );
         match fsyncs {
             [fsyncs] => format!("{takes}, and the store counts {fsyncs}"),
@@ -51,6 +52,16 @@ mod tests {
         let said = broken_word(&[10], 40_000, 100).unwrap();
         assert!(said.contains("at least 400 syncs, and the store counts 10"), "{said}");
         assert!(broken_word(&[0], 1_000, 1).is_some());
+    }
+
+    /// It was called a liar: 40,000 writes of 50 clients took 800 syncs, and it had 50.
+    #[test]
+    fn a_store_that_makes_all_pipelines_safe_with_one_sync_keeps_its_word_and_one_that_never_syncs_does_not() {
+        let (clients, pipeline) = (50, 16);
+        assert_eq!(broken_word(&[50], 40_000, clients * pipeline), None);
+        let said = broken_word(&[0], 40_000, clients * pipeline).unwrap();
+        assert!(said.contains("at most 800 were on their way at a time: that takes at least 50 syncs"), "{said}");
+        assert!(broken_word(&[23], 40_000, clients * pipeline).is_some(), "less than half of them");
     }
 
     #[test]

@@ -191,6 +191,7 @@ mod tests {
             highest_rate: Some(serde_json::from_value(target).unwrap()),
             timeout: Duration::from_secs(1),
             synced_writes_percent: 0,
+            in_flight_max: 1,
             fault: None,
             may_lose_writes: false,
             restarts_members: false,

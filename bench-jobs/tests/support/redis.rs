@@ -2,9 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Stdio;
 
-use harness::{Process, TempDir, command, free_port, peer, until};
+use harness::{Process, TempDir, command, free_port, own, peer, until};
 use rustix::process::Signal;
 
 /// Every command of the family, as the schema lists them.
@@ -32,10 +33,21 @@ impl Redis {
         redis
     }
 
+    /// Our own rsedis in its place.
+    pub fn start_rsedis(arguments: &[&str]) -> Self {
+        let redis = Self::spawn(&own("rsedis"), free_port(), arguments);
+        until("rsedis to listen", || TcpStream::connect(("127.0.0.1", redis.port)).is_ok());
+        redis
+    }
+
     /// Starts it and does not wait.
     pub fn spawn_on(port: u16, arguments: &[&str]) -> Self {
+        Self::spawn(&peer("redis", "redis-server"), port, arguments)
+    }
+
+    fn spawn(program: &Path, port: u16, arguments: &[&str]) -> Self {
         let folder = harness::folder_on_disk();
-        let mut redis = command(peer("redis", "redis-server"));
+        let mut redis = command(program);
         redis
             .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"])
             .arg("--dir")

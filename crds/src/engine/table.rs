@@ -220,9 +220,14 @@ engines! {
         default_version: env!("CARGO_PKG_VERSION"),
         executables: &["rsedis"],
         image: "storebench/rsedis",
-        ports: REDIS_PORTS,
+        ports: &[Port { name: CLIENT, number: 6379 }, Port { name: METRICS, number: 9121 }],
         readiness: Readiness::Protocol,
-        metrics: None,
+        metrics: Some(Metrics {
+            port: METRICS,
+            path: "/metrics",
+            // The append-only file: under `always` one for all commands of a turn of the loop.
+            syncs: &[("rsedis_aof_syncs_total", 1)],
+        }),
         replicas: &[1],
         durability: REDIS_DURABILITY,
         version_probe: VersionProbe { argument: "--version", marker: " v=" },
@@ -425,10 +430,11 @@ const REDIS_DURABILITY: &[DurabilityClass] = &[
     DurabilityClass { class: Unsafe, setting: "appendonly no, save off", flags: &["--appendonly", "no"] },
 ];
 
-/// Of redis.conf and valkey.conf.
+/// Of redis.conf and valkey.conf; `metrics-listen` is rsedis's alone.
 const REDIS_RESERVED: &[&str] = &[
     "--port",
     "--bind",
+    "--metrics-listen",
     "--dir",
     "--save",
     "--appendonly",

@@ -234,12 +234,22 @@ impl BlockStreamWorkload {
         self.from.unwrap_or_default()
     }
 
-    /// See [`super::Parameters::writes_percent`]. One sync may make a whole window of blocks safe: of 100 blocks, so many take one at least.
+    /// See [`super::Parameters::writes_percent`].
     pub(super) fn writes_percent(&self) -> u32 {
         match self.operation {
-            BlockStreamOperation::Publish => 100 / self.window().max(1),
+            BlockStreamOperation::Publish => 100,
             BlockStreamOperation::Subscribe | BlockStreamOperation::GetBlock => 0,
             BlockStreamOperation::ServerStatus | BlockStreamOperation::Mixed => 0,
+        }
+    }
+
+    /// See [`super::Parameters::in_flight_max`].
+    pub(super) fn in_flight_max(&self, clients: u32) -> u32 {
+        match self.operation {
+            // However many publishers have them, the blocks are of one chain.
+            BlockStreamOperation::Publish => self.window(),
+            BlockStreamOperation::Subscribe | BlockStreamOperation::GetBlock => clients,
+            BlockStreamOperation::ServerStatus | BlockStreamOperation::Mixed => clients,
         }
     }
 

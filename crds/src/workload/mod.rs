@@ -181,6 +181,29 @@ impl Parameters {
         }
     }
 
+    /// How many of 100 requests change something in any case, so that none of them may be acknowledged before a sync: of
+    /// [`Self::writes_percent`] those that no store may take for nothing new.
+    pub fn certain_writes_percent(&self) -> u32 {
+        match self {
+            // A log has whatever was asked for, also where it changes nothing.
+            Self::Etcd(_) | Self::KeyValue(_) | Self::BlockStream(_) => self.writes_percent(),
+            Self::Redis(parameters) => parameters.certain_writes_percent(),
+            Self::SqliteReplication(_) | Self::Kubernetes(_) => 0,
+        }
+    }
+
+    /// How many requests of so many clients are on their way at a time, at most: one sync may make as many writes safe. At least 1.
+    pub fn in_flight_max(&self, clients: u32) -> u32 {
+        let requests = match self {
+            // Each waits for its answer before it asks again. Of a transaction all operations are one request, and those who share a stream
+            // wait nevertheless.
+            Self::Etcd(_) | Self::KeyValue(_) | Self::SqliteReplication(_) | Self::Kubernetes(_) => clients,
+            Self::Redis(parameters) => clients.saturating_mul(parameters.pipeline),
+            Self::BlockStream(parameters) => parameters.in_flight_max(clients),
+        };
+        requests.max(1)
+    }
+
     /// What a store must at least keep of one of its writes, bytes: values, which are random. 0 where a write has none, or where a store may make
     /// what it has shorter, as it may blocks.
     pub fn value_bytes_of_a_write(&self) -> u64 {
@@ -209,6 +232,11 @@ impl Workload {
     /// What is asked for, parameters aside.
     pub fn family(&self) -> Family {
         self.parameters.family()
+    }
+
+    /// How many requests of all load processes are on their way at a time, at most.
+    pub fn in_flight_max(&self) -> u32 {
+        self.parameters.in_flight_max(self.load.clients())
     }
 
     /// What is done to a member of the store meanwhile, which only a driver can do that owns its process.
@@ -432,6 +460,39 @@ mod tests {
             let said = workload(families).unwrap_err().to_string();
             assert_eq!(said, give_one_family());
         }
+    }
+
+    /// Clients were taken for all that one sync can serve, and a store that syncs once for all pipelines for one that does not sync.
+    #[test]
+    fn one_sync_may_serve_all_requests_that_are_on_their_way() {
+        let of = |families: Value| workload(families).unwrap().parameters.in_flight_max(50);
+        assert_eq!(of(json!({ "redis": { "command": "Set" } })), 50);
+        assert_eq!(of(json!({ "redis": { "command": "Set", "pipeline": 16 } })), 800);
+        assert_eq!(of(json!({ "etcd": { "operation": "TxnPut", "operationsPerTransaction": 8 } })), 50);
+        assert_eq!(of(json!({ "keyValue": { "operation": "Put", "door": "Streaming" } })), 50);
+        // All publishers have the same blocks.
+        assert_eq!(of(json!({ "blockStream": { "operation": "Publish", "window": 200 } })), 200);
+        assert_eq!(of(json!({ "blockStream": { "operation": "GetBlock" } })), 50);
+        let none = workload(json!({ "redis": { "command": "Set" } })).unwrap().parameters.in_flight_max(0);
+        assert_eq!(none, 1);
+    }
+
+    /// A store logs what has changed: it would have been accused of each SADD of what was there.
+    #[test]
+    fn what_may_change_nothing_takes_no_sync_for_certain() {
+        let of = |families: Value| {
+            let parameters = workload(families).unwrap().parameters;
+            (parameters.writes_percent(), parameters.certain_writes_percent())
+        };
+        for command in ["Sadd", "Zadd", "Lpop", "Rpop", "Spop", "Zpopmin"] {
+            assert_eq!(of(json!({ "redis": { "command": command } })), (100, 0), "{command}");
+        }
+        for command in ["Set", "Incr", "Lpush", "Rpush", "Hset", "Mset", "Xadd"] {
+            assert_eq!(of(json!({ "redis": { "command": command } })), (100, 100), "{command}");
+        }
+        assert_eq!(of(json!({ "redis": { "command": "Mixed", "readPercent": 75 } })), (25, 25));
+        assert_eq!(of(json!({ "etcd": { "operation": "Delete" } })), (100, 100));
+        assert_eq!(of(json!({ "blockStream": { "operation": "Publish", "window": 200 } })), (100, 100));
     }
 
     #[test]

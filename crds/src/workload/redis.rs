@@ -111,6 +111,21 @@ impl RedisWorkload {
         }
     }
 
+    /// See [`super::Parameters::certain_writes_percent`].
+    pub(super) fn certain_writes_percent(&self) -> u32 {
+        use RedisCommand as Command;
+        match self.command {
+            // What is there already is no change, and from what is empty nothing can be taken.
+            Command::Sadd | Command::Zadd => 0,
+            Command::Lpop | Command::Rpop | Command::Spop | Command::Zpopmin => 0,
+            Command::Set | Command::Mixed | Command::Incr | Command::Lpush | Command::Rpush => self.writes_percent(),
+            // Whoever sets a field again gives it another value.
+            Command::Hset | Command::Mset | Command::Xadd => self.writes_percent(),
+            Command::PingInline | Command::Ping | Command::Get => 0,
+            Command::Lrange100 | Command::Lrange300 | Command::Lrange500 | Command::Lrange600 => 0,
+        }
+    }
+
     /// See [`super::Parameters::key_space_bytes`].
     pub(super) fn key_space_bytes(&self) -> u64 {
         use RedisCommand as Command;

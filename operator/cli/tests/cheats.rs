@@ -17,6 +17,7 @@
 //! | a replica's files overtake one another | counted late | `sqlite_replication/watcher.rs`, `a_file_that_overtook_another_…` |
 //! | a dashboard shows the ratio of an invalid run | it has none | operator `telemetry/results.rs`, `a_comparison_that_ranks_nobody_…` |
 //! | something keeps the cores busy while the other arm is measured | Invalid | `embedded/disturbances.rs`, `other_processes_that_keep_the_cores_busy_are_named` |
+//! | whole pipelines are acknowledged, and none is synced | Invalid | bench-jobs `tests/rsedis.rs`, `a_store_that_acknowledges_whole_pipelines_…` |
 //! | events are left out, told twice, or out of order | Invalid | bench-jobs `family/etcd/watch/sequence.rs` |
 
 // Helpers outside #[test] functions are test code all the same.

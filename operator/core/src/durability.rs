@@ -19,11 +19,13 @@ pub(crate) enum Basis {
     Counted {
         /// Syncs of all members together, in thousandths of one for each write.
         syncs_per_thousand_writes: u64,
-        /// Workloads that write and in which nobody counted.
+        /// Workloads that write and in which nobody counted, or a count proves nothing.
         but_not_in: Vec<String>,
     },
-    /// It said so when it was asked, before it was loaded.
+    /// It said so when it was asked, before it was loaded. It does not count.
     Asked,
+    /// It said so when it was asked. It counts, and that proves nothing: of its class, or of these writes, a store may sync as little as it likes.
+    AskedAlone,
     /// It was started so.
     Started,
 }
@@ -40,9 +42,14 @@ impl Basis {
         if !promises || arm.is_external() {
             return None;
         }
-        let uncounted = if states_settings(arm.engine?.engine()) { Self::Asked } else { Self::Started };
-        // Below Kubernetes requests are not the store's.
-        if arm.control_plane.is_some() {
+        let engine = arm.engine?.engine();
+        let uncounted = match (states_settings(engine), engine.counts_syncs()) {
+            (true, false) => Self::Asked,
+            (true, true) => Self::AskedAlone,
+            (false, _) => Self::Started,
+        };
+        // Below Kubernetes requests are not the store's. Who syncs by the clock is held against nothing.
+        if arm.control_plane.is_some() || arm.durability != Some(Durability::Fsync) {
             return Some(uncounted);
         }
         let measured: Vec<&WorkloadMeasurement> = trials.flat_map(|trial| &trial.workloads).collect();
@@ -51,10 +58,11 @@ impl Basis {
             let of_workload = || measured.iter().filter(|one| one.summary.name == workload.name);
             let counted: Option<u64> = of_workload().map(|one| one.total(FSYNCS)).sum();
             let operations: u64 = of_workload().map(|one| one.summary.operations).sum();
+            let certain = operations * u64::from(workload.parameters.certain_writes_percent()) / 100;
             match counted {
-                Some(counted) if operations > 0 => {
+                Some(counted) if certain > 0 => {
                     syncs += counted;
-                    writes += operations * u64::from(workload.parameters.writes_percent()) / 100;
+                    writes += certain;
                 }
                 _ => but_not_in.push(workload.name.clone()),
             }
@@ -78,6 +86,9 @@ impl Basis {
                 }
             }
             Self::Asked => "as the store says when it is asked: its syncs cannot be counted here".to_owned(),
+            Self::AskedAlone => {
+                "as the store says when it is asked: its syncs were not held against its writes".to_owned()
+            }
             Self::Started => "as it was started: its syncs were not held against its writes".to_owned(),
         }
     }
@@ -116,11 +127,11 @@ pub fn hold_against_the_disk(loaded: &mut Loaded, arm: &ValidatedArm, workloads:
 fn unwritten(members: u32, workload: &Workload, measured: &WorkloadMeasurement) -> Option<String> {
     let (usage, summary) = (measured.usage.as_ref()?, &measured.summary);
     let written = usage.written_bytes?;
-    let writes = summary.operations * u64::from(workload.parameters.writes_percent()) / 100;
-    let values = writes * workload.parameters.value_bytes_of_a_write();
-    // As many writes as there are clients share a sync. What nobody counts, such as a pop that finds nothing, may take none.
-    let clients = workload.load.clients().max(1);
-    let syncs = measured.total(FSYNCS).map_or(0, |_| writes.div_ceil(u64::from(clients)));
+    let part = |percent: u32| summary.operations * u64::from(percent) / 100;
+    let values = part(workload.parameters.writes_percent()) * workload.parameters.value_bytes_of_a_write();
+    // All that are on their way at a time may share a sync. What changes nothing, such as a pop that finds nothing, may take none.
+    let (certain, in_flight) = (part(workload.parameters.certain_writes_percent()), workload.in_flight_max());
+    let syncs = measured.total(FSYNCS).map_or(0, |_| certain.div_ceil(u64::from(in_flight)));
     let majority = u64::from(members) / 2 + 1;
     let least = u128::from(values.max(syncs * SECTOR_BYTES)) * u128::from(majority);
     // Who measures may also end before the load does, which is answered later than it is sent.
@@ -132,7 +143,8 @@ fn unwritten(members: u32, workload: &Workload, measured: &WorkloadMeasurement) 
     let acknowledged = match values >= syncs * SECTOR_BYTES {
         true => format!("{} of values were acknowledged", units::bytes(values)),
         false => format!(
-            "{writes} writes of at most {clients} clients at a time were acknowledged, which takes at least {syncs} syncs, each of a sector"
+            "{certain} writes were acknowledged, of which at most {in_flight} were on their way at a time: that takes at least {syncs} syncs, each \
+             of a sector"
         ),
     };
     let kept =
@@ -159,7 +171,7 @@ pub(crate) fn is_unweighed<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use storebench_crds::job::Usage;
 
     fn arm(engine: &str, durability: &str) -> ArmRecord {
@@ -270,13 +282,52 @@ mod tests {
 
     #[test]
     fn what_can_be_made_shorter_takes_a_sector_a_sync() {
-        let publish = workload("blockStream", json!({ "operation": "Publish", "window": 1 }));
+        let publish = workload("blockStream", json!({ "operation": "Publish", "window": 10 }));
         let said = |syncs, written| unwritten(1, &publish, &measured(4_000, syncs, 1_000, Some(written)));
         assert!(said(Some(400), 90 * 512 - 1).unwrap().contains("at least 400 syncs, each of a sector, and 45.0 KiB"));
         assert_eq!(said(Some(400), 90 * 512), None);
         assert_eq!(said(None, 0), None, "nobody says that it syncs");
         let delete = workload("redis", json!({ "command": "Lpop" }));
-        assert_eq!(unwritten(1, &delete, &measured(4_000, None, 1_000, Some(0))), None, "it may have found nothing");
+        for syncs in [None, Some(0)] {
+            assert_eq!(
+                unwritten(1, &delete, &measured(4_000, syncs, 1_000, Some(0))),
+                None,
+                "it may have found nothing"
+            );
+        }
+    }
+
+    /// Ten clients have sixteen increments each on their way, and fifty syncs keep eight thousand of them.
+    #[test]
+    fn a_store_that_keeps_all_pipelines_with_one_sync_is_not_accused_by_the_disk() {
+        let increment = workload("redis", json!({ "command": "Incr", "pipeline": 16 }));
+        let said = |written| unwritten(1, &increment, &measured(8_000, Some(50), 1_000, Some(written)));
+        assert_eq!(said(50 * 512), None);
+        let broken = said(0).unwrap();
+        assert!(
+            broken.contains("8000 writes were acknowledged, of which at most 160 were on their way at a time"),
+            "{broken}"
+        );
+        assert!(broken.contains("at least 50 syncs, each of a sector, and 0 B reached the disk"), "{broken}");
+    }
+
+    /// It has a count of its syncs, which was taken for a promise kept.
+    #[test]
+    fn a_count_that_proves_nothing_is_not_shown_as_proof() {
+        let named = |command: &str, name: &str| {
+            let load = json!({ "duration": "1s" });
+            json!({ "name": name, "redis": { "command": command }, "load": load })
+        };
+        let words = |durability, commands: Value| {
+            let workloads: Vec<Workload> = serde_json::from_value(commands).unwrap();
+            let trial = trial(&[("set", 1_000, Some(20)), ("sadd", 1_000, Some(1))]);
+            Basis::of(&arm("Rsedis", durability), &workloads, std::iter::once(&trial)).unwrap().words()
+        };
+        let (set, sadd) = (named("Set", "set"), named("Sadd", "sadd"));
+        assert_eq!(words("Fsync", json!([set, sadd])), "counted: 0.020 syncs a write, but not in sadd");
+        let asked = "as the store says when it is asked: its syncs were not held against its writes";
+        assert_eq!(words("Fsync", json!([sadd])), asked);
+        assert_eq!(words("Interval", json!([set])), asked, "by the clock");
     }
 
     /// Ten requests were answered before the meter had begun to look, and the store was said to have lost them.

@@ -136,6 +136,27 @@ fn metrics_say_what_info_says() {
     assert_eq!(scrape(port)["redis_db_keys{db=\"db3\"}"], 3.0);
 }
 
+/// A count that is missing, or begins anew, can be held against nothing that was acknowledged.
+#[test]
+fn syncs_are_counted_on_when_the_append_only_file_begins_anew_and_without_one_there_are_none() {
+    let Watched { server, port, _folder } = watched(&["--appendonly", "no", "--appendfsync", "always"]);
+    let mut client = server.client();
+    client.call("SET a 1");
+    let syncs = || scrape(port)["rsedis_aof_syncs_total"];
+    assert_eq!(syncs(), 0.0);
+    let mut known = 0.0;
+    for value in 2..4 {
+        assert_eq!(client.call("CONFIG SET appendonly yes"), "+OK\r\n");
+        // Heard once the base is there and the command is safe.
+        assert_eq!(client.call(&format!("SET a {value}")), "+OK\r\n");
+        let now = syncs();
+        assert!(now > known, "{now} after {known}");
+        known = now;
+        assert_eq!(client.call("CONFIG SET appendonly no"), "+OK\r\n");
+    }
+    assert_eq!(syncs(), known);
+}
+
 #[test]
 fn a_scrape_is_no_client() {
     let Watched { server, port, _folder } = watched(&[]);

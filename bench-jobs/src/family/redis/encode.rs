@@ -192,6 +192,7 @@ mod tests {
             highest_rate: None,
             timeout: Default::default(),
             synced_writes_percent: 0,
+            in_flight_max: 1,
             fault: None,
             may_lose_writes: false,
             restarts_members: false,

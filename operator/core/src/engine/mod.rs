@@ -373,6 +373,18 @@ mod tests {
         }
     }
 
+    /// Redis and Valkey do not know the setting, and do not start with it.
+    #[test]
+    fn of_all_that_speak_redis_words_rsedis_alone_is_told_where_to_serve_metrics() {
+        let told = ENGINES.iter().filter(|engine| engine.dialect == Dialect::Redis).filter_map(|engine| {
+            let service = service(engine);
+            let arguments = plan(&service, &placed(&service)).roles.pop()?.processes.pop()?.arguments;
+            let at = arguments.iter().position(|argument| argument == "--metrics-listen")?;
+            Some((engine.name, arguments[at + 1].clone()))
+        });
+        assert_eq!(told.collect::<Vec<_>>(), [("rsedis", "0.0.0.0:9121".to_owned())]);
+    }
+
     /// Flags and variables that a plan sets are not the user's to set again.
     #[test]
     fn what_places_a_store_is_reserved() {

@@ -1,13 +1,14 @@
 //! Redis, and what takes the same settings. Settings: the servers' own redis.conf / valkey.conf.
 //!
 //! Snapshots (`save`) are off: they are another kind of durability, would start in the middle of a trial, and are not what
-//! any of the classes promises. The append-only file gives `Fsync` (`always`) and `Interval` (`everysec`).
+//! any of the classes promises. The append-only file gives `Fsync` (`always`) and `Interval` (`everysec`). Of a store that serves metrics itself,
+//! which is rsedis, the address of these is a setting, too.
 
 use std::collections::BTreeMap;
 
 use storebench_crds::engine::DurabilityClass;
 
-use super::{CLIENT, Launch, Start};
+use super::{CLIENT, Launch, METRICS, Start};
 
 /// The setting that an argument gives a value. Redis puts all arguments into one text, in which each `--` begins a line of redis.conf, and
 /// splits lines at white space, with quotes and escapes (`main` in server.c, `sdssplitargs` in sds.c of 7.0.15): so `-- appendfsync no` sets
@@ -41,6 +42,8 @@ pub(super) fn launch(start: &Start) -> Launch {
     let port = member.port(CLIENT).to_string();
     let fixed = ["--port", &port, "--bind", &member.bind, "--dir", &member.data_directory, "--save", ""];
     let quiet = ["--daemonize", "no", "--protected-mode", "no", "--loglevel", "warning"];
+    let metrics =
+        member.ports.get(METRICS).map(|port| ["--metrics-listen".to_owned(), format!("{}:{port}", member.bind)]);
     let arguments = fixed.iter().chain(service.durability_class.flags).chain(&quiet).map(ToString::to_string);
-    Launch { arguments: arguments.collect(), ..Launch::default() }
+    Launch { arguments: arguments.chain(metrics.into_iter().flatten()).collect(), ..Launch::default() }
 }

@@ -117,7 +117,7 @@ fn never_measured(run: &ValidatedRun, gate: &Gate) -> Option<(&'static str, Stri
     let mut looked_at = run.arms.iter().filter(|arm| arm.name == gate.arm || is_ratio && arm.baseline);
     let why = looked_at.find_map(|arm| match (arm.service(), lost) {
         (None, _) => Some(format!("of {}, which was there already", arm.name)),
-        (Some(service), _) if counts_syncs && service.engine.metrics.is_none_or(|metrics| metrics.syncs.is_empty()) => {
+        (Some(service), _) if counts_syncs && !service.engine.counts_syncs() => {
             Some(format!("of {}, whose engine does not count its syncs", arm.name))
         }
         (Some(_), Some(workload)) => Some(format!("of {} in {}, for its fault", arm.name, workload.name)),

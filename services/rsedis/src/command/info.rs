@@ -164,8 +164,9 @@ fn about_persistence(server: &Server, _: &Session, text: &mut String) {
         line!(text, "aof_base_size:{}", aof.base_bytes);
         line!(text, "aof_pending_rewrite:0");
         line!(text, "aof_buffer_length:{}", server.effects.bytes.len());
-        line!(text, "aof_syncs:{}", aof.syncs);
     }
+    // Ours. Also where there is no file now: whoever counts must not take none for not known.
+    line!(text, "aof_syncs:{}", aof.syncs);
     if server.reads_data() {
         about_loading(server, text);
     }

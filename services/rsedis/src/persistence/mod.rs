@@ -82,6 +82,7 @@ pub struct Aof<D: Directory> {
     /// The second that was noted last in the file (`aof-timestamp-enabled`).
     noted_second: i64,
     syncer: Syncer,
+    /// See [`Aof::take_syncs`].
     syncs: u64,
     failure: Option<Failed>,
 }
@@ -249,9 +250,10 @@ impl<D: Directory> Aof<D> {
         self.written + self.other_bytes
     }
 
-    /// Syncs that were made.
-    pub fn syncs(&self) -> u64 {
-        self.syncs
+    /// Syncs of what was committed that have ended well since this was last asked. Those of bases, manifests and names are none of them: they
+    /// make no acknowledgement safe.
+    pub fn take_syncs(&mut self) -> u64 {
+        std::mem::take(&mut self.syncs)
     }
 
     /// Why nothing can be written now.
@@ -335,12 +337,12 @@ impl<D: Directory> Aof<D> {
             self.has_unsynced = true;
         }
         if policy == Fsync::Always && self.has_unsynced {
-            self.syncs += 1;
             if let Err(error) = self.file.sync_data() {
                 // The kernel may have dropped what it could not write: a second sync would lie.
                 self.fail("sync", &error, true);
                 return false;
             }
+            self.syncs += 1;
             self.has_unsynced = false;
         }
         self.failure = None;

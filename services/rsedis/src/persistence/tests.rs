@@ -95,12 +95,31 @@ fn every_second_syncs_on_another_thread() {
     let directory = SimulatedDirectory::default();
     let (mut aof, _, _) = open(&directory, true).unwrap();
     assert!(aof.commit(&command(0), Fsync::EverySecond));
-    while aof.syncs() == 0 {
+    while aof.take_syncs() == 0 {
         aof.tend(Fsync::EverySecond, true);
         std::thread::yield_now();
     }
     directory.crash(|| 0);
     assert_eq!(open(&directory, true).unwrap().1, [0]);
+}
+
+/// Whoever holds syncs against acknowledgements would take those of bases for syncs of commands.
+#[test]
+fn the_syncs_that_are_counted_are_those_that_acknowledgements_wait_for() {
+    let directory = SimulatedDirectory::default();
+    let (mut aof, _, _) = open(&directory, true).unwrap();
+    assert_eq!(aof.take_syncs(), 0, "nothing was committed");
+    for number in 0..3 {
+        assert!(aof.commit(&command(number), Fsync::Always));
+    }
+    assert_eq!((aof.take_syncs(), aof.take_syncs()), (3, 0));
+    aof.begin_increment().unwrap();
+    directory.create_zeroed("temp-base", 0).unwrap();
+    aof.put_base("temp-base", 0, false).unwrap();
+    assert_eq!(aof.take_syncs(), 0, "a rewrite acknowledges nobody");
+    directory.fail(Fault::DataSync, 0);
+    assert!(!aof.commit(&command(3), Fsync::Always));
+    assert_eq!(aof.take_syncs(), 0, "one that fails keeps nothing");
 }
 
 /// The process is killed between the rename of a manifest and the sync of its name. The next one sees the new name, and goes by

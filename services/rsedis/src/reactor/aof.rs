@@ -308,11 +308,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// INFO and commands are told how the files are.
     pub(super) fn tell_of_aof(&mut self) {
-        let Some(aof) = &self.aof else { return };
+        let Some(aof) = &mut self.aof else { return };
         let status = &mut self.server.aof;
         status.current_bytes = aof.bytes();
         status.base_bytes = aof.base_bytes();
-        status.syncs = aof.syncs();
+        status.syncs += aof.take_syncs();
         match (aof.failure(), &status.failure) {
             (now, before) if now == before.as_deref() => {}
             (Some(text), _) => {

@@ -187,7 +187,7 @@ pub struct AofStatus {
     pub current_bytes: u64,
     /// Bytes of its base.
     pub base_bytes: u64,
-    /// Syncs that were made.
+    /// Syncs that were made since the start, also where files were begun anew meanwhile.
     pub syncs: u64,
 }
 
