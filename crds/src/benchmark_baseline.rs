@@ -66,11 +66,11 @@ pub struct RunRef {
 #[serde(rename_all = "camelCase")]
 pub struct BenchmarkBaselineStatus {
     /// The generation of the spec that this status describes; −1 until it was looked at.
-    #[serde(default = "crate::status::never_observed")]
+    #[serde(default = "crate::object_status::never_observed")]
     pub observed_generation: i64,
     /// Ready, Reconciling, Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::conditions")]
+    #[schemars(schema_with = "crate::object_status::conditions")]
     pub conditions: Vec<Condition>,
     /// What is kept, or what is waited for, in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]

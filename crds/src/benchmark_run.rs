@@ -4,14 +4,15 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::control_plane::SecretRef;
+use crate::control_plane::{ControlPlaneRef, SecretRef};
+use crate::durability::Durability;
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
 use crate::gate_value::GateValue;
 use crate::metric::Metric;
 use crate::ratio::RatioText;
 use crate::rules::{Rule, Rules};
-use crate::status::BenchmarkRunStatus;
-use crate::storage_service::Durability;
+use crate::status::{BenchmarkRunStatus, NOISE_FLOOR};
+use crate::storage_service::ServiceRef;
 use crate::workload::{self, Workload};
 
 /// What names of workloads and, so that a run can name them, of templates must be.
@@ -228,9 +229,6 @@ fn one() -> u32 {
     1
 }
 
-/// The arm that `noiseFloor` adds: the baseline once more.
-pub const NOISE_FLOOR: &str = "noise-floor";
-
 impl BenchmarkRunSpec {
     /// Names of all arms that are measured, in order: those that were asked for, and the noise floor.
     pub fn arm_names(&self) -> impl Iterator<Item = &str> {
@@ -305,24 +303,6 @@ impl BaselineRef {
     fn default_tolerance_basis_points() -> u32 {
         500
     }
-}
-
-/// A reference to a ControlPlane.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ControlPlaneRef {
-    /// The ControlPlane's name.
-    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), length(max = 63), extend("example" = "on-etcd"))]
-    pub name: String,
-}
-
-/// A reference to a StorageService.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ServiceRef {
-    /// The StorageService's name.
-    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), length(max = 63), extend("example" = "etcd"))]
-    pub name: String,
 }
 
 /// What the numbers of trials must be.

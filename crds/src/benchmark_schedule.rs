@@ -108,11 +108,11 @@ pub enum ConcurrencyPolicy {
 #[serde(rename_all = "camelCase")]
 pub struct BenchmarkScheduleStatus {
     /// The generation of the spec that this status describes; −1 until it was looked at.
-    #[serde(default = "crate::status::never_observed")]
+    #[serde(default = "crate::object_status::never_observed")]
     pub observed_generation: i64,
     /// Ready, Reconciling, Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::conditions")]
+    #[schemars(schema_with = "crate::object_status::conditions")]
     pub conditions: Vec<Condition>,
     /// What comes next, or what is wrong, in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]

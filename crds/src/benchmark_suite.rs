@@ -164,11 +164,11 @@ pub enum OnFailure {
 #[serde(rename_all = "camelCase")]
 pub struct BenchmarkSuiteStatus {
     /// The generation of the spec that this status describes; −1 until it was looked at.
-    #[serde(default = "crate::status::never_observed")]
+    #[serde(default = "crate::object_status::never_observed")]
     pub observed_generation: i64,
     /// Succeeded, Complete, Reconciling, Stalled, Ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::conditions")]
+    #[schemars(schema_with = "crate::object_status::conditions")]
     pub conditions: Vec<Condition>,
     /// The gravest verdict of its runs, once all have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::benchmark_run::ServiceRef;
+use crate::storage_service::ServiceRef;
 
 /// A Kubernetes control plane on a storage service: API server, controller manager, scheduler, and simulated nodes.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,11 +73,11 @@ impl ControlPlaneSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ControlPlaneStatus {
     /// The generation of the spec that this status describes; −1 until it was looked at.
-    #[serde(default = "crate::status::never_observed")]
+    #[serde(default = "crate::object_status::never_observed")]
     pub observed_generation: i64,
     /// Ready, Reconciling, Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::conditions")]
+    #[schemars(schema_with = "crate::object_status::conditions")]
     pub conditions: Vec<Condition>,
     /// The version as the API server itself reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,6 +88,15 @@ pub struct ControlPlaneStatus {
     /// The Secret whose key `kubeconfig` says where and as whom the API server is reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig_secret_ref: Option<SecretRef>,
+}
+
+/// A reference to a ControlPlane.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlPlaneRef {
+    /// The ControlPlane's name.
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), length(max = 63), extend("example" = "on-etcd"))]
+    pub name: String,
 }
 
 /// A Secret in the same namespace.

@@ -12,7 +12,7 @@
 //! | what is known of a store | its row in [`engine`] |
 //! | a rule, a mistake, a generated file | [`rules`] and [`schema`] (CEL), [`document`] (what a file says and what is wrong with it), [`reference`](mod@reference) (docs) |
 //! | what a load is told and says | [`job`]; a meter beside a store is asked as [`meter`] says |
-//! | a figure, from the load to the status | [`measure`] is what a load counts, [`measurement`] one workload of one trial, [`metric`] what is judged and shown of it, [`latency`] its histograms, [`status`] what a run reports |
+//! | a figure, from the load to the status | [`measure`] is what a load counts, [`measurement`] one workload of one trial, [`descriptor`] what is known of a metric, [`metric`] all of them: what is judged and shown of it, [`latency`] its histograms, [`status`] what a run reports |
 
 // kube's derive repeats `type_ = "string"` once for each printer column.
 #![allow(clippy::duplicated_attributes)]
@@ -23,7 +23,9 @@ pub mod benchmark_run;
 pub mod benchmark_schedule;
 pub mod benchmark_suite;
 pub mod control_plane;
+pub mod descriptor;
 pub mod document;
+pub mod durability;
 pub mod duration;
 pub mod engine;
 pub mod external;
@@ -35,6 +37,7 @@ pub mod measure;
 pub mod measurement;
 pub mod meter;
 pub mod metric;
+mod object_status;
 pub mod ratio;
 pub mod reference;
 pub mod rules;
@@ -50,12 +53,13 @@ pub use benchmark_run::{Arm, BenchmarkRun, BenchmarkRunSpec, Gate, Isolation, On
 pub use benchmark_schedule::{BenchmarkSchedule, BenchmarkScheduleSpec};
 pub use benchmark_suite::{BenchmarkSuite, BenchmarkSuiteSpec};
 pub use control_plane::{ControlPlane, ControlPlaneSpec};
+pub use durability::Durability;
 pub use duration::DurationText;
 pub use engine::EngineKind;
 pub use metric::Metric;
 pub use ratio::RatioText;
 pub use status::{BenchmarkRunStatus, Verdict};
-pub use storage_service::{Durability, StorageService, StorageServiceSpec};
+pub use storage_service::{StorageService, StorageServiceSpec};
 pub use workload::{Arrivals, HighestRate, Load, LoadMode, Percentile, Workload};
 pub use workload_template::{WorkloadTemplate, WorkloadTemplateSpec};
 

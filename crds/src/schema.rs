@@ -7,8 +7,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 use kube::core::schema::StructuralSchemaRewriter;
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::engine::rules;
@@ -177,43 +177,6 @@ fn refuse_nulls_in(schema: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(refuse_nulls_in),
         _ => {}
     }
-}
-
-/// metav1 conditions as a map by type, which server-side apply can merge.
-pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
-    let mut schema = json_schema!({
-        "type": "array",
-        "maxItems": 16,
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["type"],
-    });
-    let item = generator.subschema_for::<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>();
-    schema.insert("items".into(), item.to_value());
-    schema
-}
-
-/// CPU and memory as in a container, by the pattern of Kubernetes' own generator. (The generated schema takes any text
-/// and no number, and has claims on devices, which no store here uses.)
-pub(crate) fn resources(_: &mut SchemaGenerator) -> Schema {
-    let quantities = |description: &str| {
-        json!({
-            "description": description,
-            "type": "object",
-            "maxProperties": 16,
-            "additionalProperties": {
-                "x-kubernetes-int-or-string": true,
-                "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
-                "example": "512Mi",
-            },
-        })
-    };
-    json_schema!({
-        "type": "object",
-        "properties": {
-            "limits": quantities("The most that a member may use, such as cpu: 2 and memory: 512Mi."),
-            "requests": quantities("What a member is guaranteed, such as cpu: 500m and memory: 256Mi."),
-        },
-    })
 }
 
 /// A definition as YAML, ready for `kubectl apply`.

@@ -7,24 +7,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::benchmark_run::NOISE_FLOOR;
 pub use crate::latency::LatencySummary;
 use crate::metric::{Field, Metric, Place};
 
-pub(crate) fn never_observed() -> i64 {
-    -1
-}
+/// The arm that `noiseFloor` adds: the baseline once more.
+pub const NOISE_FLOOR: &str = "noise-floor";
 
 /// What a run has found so far.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BenchmarkRunStatus {
     /// The generation of the spec that this status describes; −1 until it was looked at.
-    #[serde(default = "never_observed")]
+    #[serde(default = "crate::object_status::never_observed")]
     pub observed_generation: i64,
     /// Succeeded, Complete, Reconciling, Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::conditions")]
+    #[schemars(schema_with = "crate::object_status::conditions")]
     pub conditions: Vec<Condition>,
     /// The judgement, once the run is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]

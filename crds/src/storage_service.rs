@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Affinity, EnvVar, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::external::{self, External};
 use crate::rules::Rules;
 
+pub use crate::durability::Durability;
 pub use crate::engine::EngineKind;
 
 /// A storage service to deploy: which store, how many replicas, how durable.
@@ -92,7 +94,7 @@ pub struct StorageServiceSpec {
 
     /// CPU and memory of each member. Not enforced by embedded runs, which say so in the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::schema::resources")]
+    #[schemars(schema_with = "resources")]
     pub resources: Option<ResourceRequirements>,
 
     /// Serve clients over TLS with the certificate in this Secret. Not available yet: stores that storebench starts are loaded in the clear.
@@ -139,21 +141,28 @@ impl StorageServiceSpec {
     }
 }
 
-/// What an acknowledged write survives.
-#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Durability {
-    /// Power loss: the write is synced to disk before it is acknowledged.
-    #[default]
-    Fsync,
-    /// A crash of the process; a power loss may take the last second.
-    Interval,
-    /// Nothing: writes are acknowledged before they are safe anywhere.
-    None,
-}
-
-impl Durability {
-    /// Every class, the strictest first.
-    pub const ALL: [Self; 3] = [Self::Fsync, Self::Interval, Self::None];
+/// CPU and memory as in a container, by the pattern of Kubernetes' own generator. (The generated schema takes any text
+/// and no number, and has claims on devices, which no store here uses.)
+fn resources(_: &mut SchemaGenerator) -> Schema {
+    let quantities = |description: &str| {
+        json!({
+            "description": description,
+            "type": "object",
+            "maxProperties": 16,
+            "additionalProperties": {
+                "x-kubernetes-int-or-string": true,
+                "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+                "example": "512Mi",
+            },
+        })
+    };
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "limits": quantities("The most that a member may use, such as cpu: 2 and memory: 512Mi."),
+            "requests": quantities("What a member is guaranteed, such as cpu: 500m and memory: 256Mi."),
+        },
+    })
 }
 
 /// A volume claim for each member.
@@ -207,16 +216,25 @@ pub struct PodOverrides {
     pub affinity: Option<Affinity>,
 }
 
+/// A reference to a StorageService.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceRef {
+    /// The StorageService's name.
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), length(max = 63), extend("example" = "etcd"))]
+    pub name: String,
+}
+
 /// What was deployed, and whether it answers.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StorageServiceStatus {
     /// The generation of the spec that this status describes; −1 until it was looked at.
-    #[serde(default = "crate::status::never_observed")]
+    #[serde(default = "crate::object_status::never_observed")]
     pub observed_generation: i64,
     /// Ready, Reconciling, Stalled, ProtocolReady.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::schema::conditions")]
+    #[schemars(schema_with = "crate::object_status::conditions")]
     pub conditions: Vec<Condition>,
     /// Members that answer.
     #[serde(default)]

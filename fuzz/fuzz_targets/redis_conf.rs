@@ -4,11 +4,16 @@
 // Who panics has found something.
 #![allow(clippy::expect_used, clippy::panic, clippy::type_complexity, clippy::unwrap_used)]
 
+use std::path::Path;
+
 use libfuzzer_sys::fuzz_target;
-use rsedis::settings::{Extent, PARAMETERS, Settings, Start, read_command_line, rewrite};
+use rsedis::settings::{Extent, Outside, PARAMETERS, Settings, Start, read_command_line, rewrite};
+use rsedis::{acl, command};
 
 fn read(text: &[u8]) -> Result<Settings, String> {
-    match read_command_line(&["file".to_owned()], "", |_| Ok(text.to_vec()))? {
+    let files = |_: &Path| Ok(text.to_vec());
+    let outside = Outside { read: &files, check_user: acl::check_user, is_command: command::is_own_name };
+    match read_command_line(&["file".to_owned()], "", outside)? {
         Start::Serve(settings) => Ok(*settings),
         Start::Print(text) => panic!("nobody asked for {text}"),
     }

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 pub use table::{ENGINES, EngineKind};
 
-use crate::storage_service::Durability;
+use crate::durability::Durability;
 use crate::workload::Api;
 
 /// The port for clients.

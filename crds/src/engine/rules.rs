@@ -3,7 +3,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 
 use super::{DurabilityClass, ENGINES, Engine};
-use crate::storage_service::Durability;
+use crate::durability::Durability;
 
 /// The CEL rules on a StorageService's spec that come from the table: replicas and durability.
 pub fn cel() -> Vec<ValidationRule> {
@@ -99,8 +99,8 @@ fn rule(field: &str, rule: String, message: String) -> ValidationRule {
 #[cfg(test)]
 mod tests {
     use crate::document::parse;
+    use crate::durability::Durability;
     use crate::engine::ENGINES;
-    use crate::storage_service::Durability;
 
     fn is_accepted(text: &str) -> bool {
         parse("service.yaml", text.as_bytes()).problems.is_empty()

@@ -7,7 +7,7 @@ use super::{
     Allocator, CLIENT, Companion, Dialect, DurabilityClass, Engine, LinearizableReads, METRICS, Metrics, PEER, Port,
     Protocol, Readiness, Source, VersionProbe, object_store,
 };
-use crate::storage_service::Durability::{Fsync, Interval, None as Unsafe};
+use crate::durability::Durability::{Fsync, Interval, None as Unsafe};
 
 /// Makes the enumeration that users write and the table from the same rows.
 macro_rules! engines {

@@ -9,9 +9,11 @@ mod said;
 mod spec;
 
 pub use said::{
-    ControlPlaneUsage, DriverLine, Hindrance, JobLine, JobOutcome, JobSummary, LINE_MARK, LatencyKind, LoadStep,
-    LoaderAudit, MachineUse, Phase, SUMMARY_BYTES_MAX, StoreReading, Usage, WorkloadSummary,
+    DriverLine, Hindrance, JobLine, JobOutcome, JobSummary, LINE_MARK, Phase, SUMMARY_BYTES_MAX, StoreReading,
 };
 pub use spec::{JobSpec, RestoreTool, SyncCounters};
 
 pub use crate::latency::{ContractError, decode_histogram, encode_histogram, latency_histogram};
+pub use crate::measurement::{
+    ControlPlaneUsage, LatencyKind, LoadStep, LoaderAudit, MachineUse, Usage, WorkloadSummary,
+};

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::durability::Durability;
 use crate::external::External;
 use crate::rules::{Rule, Rules};
-use crate::storage_service::Durability;
 use crate::workload::{self, Workload};
 
 /// What a job must be besides what is said of its workloads.

@@ -1,6 +1,6 @@
 //! What every workload may measure.
 
-use super::descriptor::{Descriptor, Direction, Field, OverTrials, Per, Place, Source, Statistic, Unit, column, gauge};
+use crate::descriptor::{Descriptor, Direction, Field, OverTrials, Per, Place, Source, Statistic, Unit, column, gauge};
 use crate::measure::FSYNCS;
 
 pub(super) static THROUGHPUT: Descriptor = Descriptor {

@@ -5,7 +5,6 @@
 //! family measures stands among the [facts](crate::workload::Facts) of that family.
 
 mod built_in;
-pub mod descriptor;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -16,10 +15,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use descriptor::{
+pub use crate::descriptor::{
     Column, Descriptor, Direction, Field, Gauge, OverTrials, Per, Place, Source, Statistic, Unit, column, gauge,
 };
-
 use crate::measure::{Durations, Largest, Total};
 use crate::measurement::WorkloadMeasurement;
 use crate::workload::{Family, fault};

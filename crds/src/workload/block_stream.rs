@@ -4,10 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Api, Facts, KeyOrder};
+use crate::descriptor::{Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay};
 use crate::measure::{Durations, Largest, Total};
-use crate::metric::descriptor::{
-    Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
-};
 use crate::rules::{Rule, Rules};
 
 /// What is known of the family.

@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Api, Facts, KeyOrder, Subset};
+use crate::descriptor::{Descriptor, Statistic, column, delay};
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
 use crate::measure::Durations;
-use crate::metric::descriptor::{Descriptor, Statistic, column, delay};
 use crate::rules::{Rule, Rules};
 
 /// What is known of the family.

@@ -4,11 +4,11 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::duration::{DurationText, LONGER_THAN_ZERO};
-use crate::measure::{Durations, Total};
-use crate::metric::descriptor::{
+use crate::descriptor::{
     Column, Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
 };
+use crate::duration::{DurationText, LONGER_THAN_ZERO};
+use crate::measure::{Durations, Total};
 use crate::rules::{Rule, Rules};
 
 /// What a fault must be.

@@ -5,11 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, FaultKind, FaultMember, count_of_trial, time_of_trial};
 use super::{Api, Facts, KeyOrder, Subset};
+use crate::descriptor::{Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay};
 use crate::duration::DurationText;
 use crate::measure::{Durations, Total};
-use crate::metric::descriptor::{
-    Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
-};
 use crate::rules::{Rule, Rules};
 
 /// What is known of the family.

@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
+use crate::descriptor::Statistic;
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
 use crate::latency::LatencySummary;
-use crate::metric::Statistic;
 use crate::rules::{Rule, Rules};
 
 /// Which fields belong together.

@@ -25,7 +25,7 @@ pub use keys::KeyOrder;
 pub use load::{Arrivals, HighestRate, Load, LoadMode, Percentile};
 use sqlite_replication::{Outage, OutageKind};
 
-use crate::metric::descriptor::Descriptor;
+use crate::descriptor::Descriptor;
 use crate::rules::{self, Rule};
 
 /// The families. `field "fieldInYaml": Name(Parameters)`; the module of that name has the family's `FACTS`.

@@ -5,12 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Api, Facts};
+use crate::descriptor::{Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay};
 use crate::duration::{DurationText, LONGER_THAN_ZERO};
 use crate::measure::{Durations, Largest, TOOLS_CPU_NANOS, Total};
 use crate::measurement::WorkloadMeasurement;
-use crate::metric::descriptor::{
-    Descriptor, Direction, OverTrials, Per, Place, Source, Statistic, Unit, column, delay,
-};
 use crate::rules::{Rule, Rules};
 
 /// What is known of the family.

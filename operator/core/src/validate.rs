@@ -13,8 +13,9 @@ mod templates;
 
 use std::time::Duration;
 
-use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Isolation, NOISE_FLOOR};
+use storebench_crds::benchmark_run::{BenchmarkRun, BenchmarkRunSpec, Isolation};
 use storebench_crds::document::sense_of_run;
+use storebench_crds::status::NOISE_FLOOR;
 use storebench_crds::storage_service::{StorageService, StorageServiceSpec};
 use storebench_crds::workload::Api;
 use storebench_crds::workload::key_value::{Door, KeyValueOperation, ReadLevel};

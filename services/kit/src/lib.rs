@@ -21,6 +21,10 @@ pub mod health;
 #[cfg(feature = "server")]
 pub mod http;
 #[cfg(feature = "server")]
+mod http1;
+#[cfg(feature = "server")]
+mod lines;
+#[cfg(feature = "server")]
 pub mod listen;
 #[cfg(feature = "server")]
 pub mod logs;

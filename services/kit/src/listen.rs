@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ::http::request;
 use bytes::Bytes;
+use http::request;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
@@ -20,8 +20,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::grpc::{self, Limits, Memory, Peer, Service};
-use crate::http;
-use crate::places::Presence;
+use crate::http::Incoming as Pieces;
+use crate::http1;
+use crate::places::Life;
 use crate::socket::{Listener, Socket, Stream};
 use crate::tls::{self, Tls};
 use crate::url::Url;
@@ -82,9 +83,6 @@ pub fn bind(groups: &[Group<'_>]) -> io::Result<Vec<(Listener, Role)>> {
 trait Connection: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Connection for T {}
-
-/// Whether a connection is idle, and when it shall end.
-pub type Life = (Presence, watch::Receiver<bool>);
 
 /// What serves the connections of one worker thread.
 pub struct Front<S> {
@@ -161,7 +159,7 @@ impl<S: Service> Front<S> {
             let service = Rc::new(HttpOnly(Rc::clone(&self.service)));
             grpc::serve(io, service, Rc::new(peer), bounds, life).await;
         } else if !is_http2 && role.http {
-            http::serve(io, Rc::clone(&self.service), Rc::new(peer), life).await;
+            http1::serve(io, Rc::clone(&self.service), Rc::new(peer), life).await;
         }
     }
 }
@@ -184,7 +182,7 @@ impl<S: Service> Service for HttpOnly<S> {
         match method {}
     }
 
-    fn http(&self, head: request::Parts, body: http::Incoming, peer: Rc<Peer>) -> Option<grpc::HttpAnswer> {
+    fn http(&self, head: request::Parts, body: Pieces, peer: Rc<Peer>) -> Option<grpc::HttpAnswer> {
         self.0.http(head, body, peer)
     }
 }

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::workers::Lines;
+use crate::lines::Lines;
 
 /// How long one that was closed may take to be gone, and how long it is waited where all are busy, before it is looked again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -79,6 +79,9 @@ impl Presence {
         }
     }
 }
+
+/// Whether a connection is idle, and when it shall end.
+pub type Life = (Presence, watch::Receiver<bool>);
 
 /// In which order connections are closed for others, and since when they are idle.
 type Turn = (u8, u64);

@@ -11,12 +11,13 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::grpc::{Limits, Memory, Service};
+use crate::lines::Lines;
 use crate::listen::{self, Front, Group, Role};
 use crate::open_files;
 use crate::places::Places;
 use crate::socket::{Accepting, Listener};
 use crate::tls::Tls;
-use crate::workers::{Incoming, Lines, Workers};
+use crate::workers::{Incoming, Workers};
 
 /// How long connections may go on after they were asked to end, if nothing else is said: with what a server does besides, it stops
 /// within 10 seconds.

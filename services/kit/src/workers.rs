@@ -12,14 +12,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use crate::lines::Lines;
 use crate::places::Place;
 use crate::socket::Socket;
 
 /// Connections that may wait for their thread.
 const WAITING_MAX: usize = 1024;
-
-/// Between two lines that tell of connections that were closed.
-const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Connections of this process that were closed because their thread could not keep up.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
@@ -28,25 +26,6 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 /// waiting than it may have.
 pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
-}
-
-/// Tells of what may happen often, a line in a while.
-#[derive(Debug, Default)]
-pub(crate) struct Lines {
-    last: Option<Instant>,
-    untold: u64,
-}
-
-impl Lines {
-    /// It has happened once more; how many times to tell of, if it is time to.
-    pub(crate) fn one_more(&mut self, now: Instant) -> Option<u64> {
-        self.untold += 1;
-        let is_due = self.last.is_none_or(|last| now.duration_since(last) >= LINE_INTERVAL);
-        is_due.then(|| {
-            self.last = Some(now);
-            std::mem::take(&mut self.untold)
-        })
-    }
 }
 
 /// A clock that always runs while there are connections. A thread whose next clock rings later than one that is set wakes itself for
@@ -195,14 +174,5 @@ mod tests {
             clients.push(client);
         }
         assert_eq!((workers.connections(), places.free(), dropped()), (1, 2, 2));
-    }
-
-    #[test]
-    fn what_is_dropped_is_told_of_once_in_a_while() {
-        let mut lines = Lines::default();
-        let now = Instant::now();
-        assert_eq!(lines.one_more(now), Some(1));
-        assert_eq!((1..10).find_map(|second| lines.one_more(now + Duration::from_secs(second))), None);
-        assert_eq!(lines.one_more(now + LINE_INTERVAL), Some(10));
     }
 }

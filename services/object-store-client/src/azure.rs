@@ -6,9 +6,9 @@
 //! anything of it, and what an upload that fails leaves the store forgets after a week.
 
 use crate::cloud::{LISTING_BYTES_MAX, PART_BYTES, Server, check_length, metadata, modified_millis};
+use crate::encoding::encode;
 use crate::http::{Answer, Request, TRIES, bytes_of, failure, first_words, is_near, object_bytes_of};
 use crate::listing::{Pages, element};
-use crate::signature::encode;
 use crate::token::Token;
 use crate::{Attributes, Body, Object, Part, Store, StoreError, retry};
 use base64::Engine as _;

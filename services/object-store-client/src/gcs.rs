@@ -6,9 +6,9 @@
 //! one that fails is cancelled, and what a kill leaves the store forgets after a week.
 
 use crate::cloud::{LISTING_BYTES_MAX, PART_BYTES, Server, check_length, metadata, modified_millis};
+use crate::encoding::encode;
 use crate::http::{Answer, Request, TRIES, bytes_of, failure, first_words, is_near, object_bytes_of};
 use crate::listing::Pages;
-use crate::signature::encode;
 use crate::token::Token;
 use crate::{Attributes, Body, Object, Part, Store, StoreError, backoff};
 use serde_json::{Value, json};

@@ -13,6 +13,7 @@ pub mod azure;
 #[cfg(feature = "clouds")]
 mod cloud;
 pub mod credentials;
+mod encoding;
 pub mod files;
 #[cfg(feature = "clouds")]
 pub mod gcs;

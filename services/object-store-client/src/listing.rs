@@ -247,7 +247,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_key_that_a_store_writes_as_urls_have_it_or_by_numbers_is_read_as_it_was(key in any::<String>()) {
-            let url = crate::signature::encode(&key, true);
+            let url = crate::encoding::encode(&key, true);
             prop_assert_eq!(key_of(&page(&url, "<EncodingType>url</EncodingType>")).unwrap(), key.clone());
             prop_assert_eq!(key_of(&page(&url.replace("%20", "+"), "<EncodingType>url</EncodingType>")).unwrap(), key.clone());
             let hexadecimal: String = key.chars().map(|letter| format!("&#x{:X};", u32::from(letter))).collect();

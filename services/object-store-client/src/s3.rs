@@ -11,9 +11,10 @@ mod removal;
 
 use self::failure::{Asked, Failure};
 use crate::credentials::Provider;
+use crate::encoding::encode;
 use crate::http::{self, Answer, Client, TRIES, bytes_of, first_words, object_bytes_of, parse_endpoint};
 use crate::listing::{Page, Pages};
-use crate::signature::{Canonical, authorization, encode, hex, sha256_hex};
+use crate::signature::{Canonical, authorization, hex, sha256_hex};
 use crate::{Attributes, Body, Object, Part, Store, StoreError, retry};
 use ring::digest;
 use std::io::{Cursor, Read, SeekFrom};

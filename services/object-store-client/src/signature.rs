@@ -27,19 +27,6 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
 }
 
-/// Percent-encodes as AWS wants it: all but letters, digits, `-._~`, and `/` in paths.
-pub fn encode(text: &str, keep_slash: bool) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
-            b'/' if keep_slash => encoded.push('/'),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
-}
-
 /// The value of the `authorization` header. `time` is `YYYYMMDDTHHMMSSZ`.
 pub fn authorization(request: &Canonical<'_>, credentials: &Credentials, region: &str, time: &str) -> String {
     let names: Vec<&str> = request.headers.iter().map(|(name, _)| *name).collect();

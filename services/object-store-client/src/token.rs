@@ -2,8 +2,8 @@
 //! own login has left on the machine, for a pod's token, for an application's secret, or from the metadata service of a machine.
 
 use crate::StoreError;
+use crate::encoding::encode;
 use crate::loan::{Loan, Question, Terms};
-use crate::signature::encode;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};

@@ -9,8 +9,7 @@ use std::collections::VecDeque;
 use wal::files::Directory;
 
 use crate::entry::{Entry, EntryKind};
-use crate::machine::StateMachine;
-use crate::replica::{Applied, Fatal};
+use crate::machine::{RestoreError, StateMachine};
 use crate::snapshot::{ChunkReader, SnapshotMeta};
 
 /// What the state machine has to take in.
@@ -18,6 +17,17 @@ enum Step<D: Directory> {
     Install(SnapshotMeta, Box<ChunkReader<D::File>>),
     /// Entries in order, and of each whether somebody here waits for its reply.
     Apply(Vec<(Entry, bool)>),
+}
+
+/// An entry that was applied.
+#[derive(Debug)]
+pub struct Applied<R> {
+    /// The index of the entry that was applied.
+    pub index: u64,
+    /// Its term: see [`crate::Proposed`].
+    pub term: u64,
+    /// What the state machine said to a command that was proposed here.
+    pub reply: Option<R>,
 }
 
 /// What came of a step.
@@ -48,7 +58,7 @@ impl<S: StateMachine, D: Directory> std::fmt::Debug for LongStep<S, D> {
 /// A state machine that comes back from a long step, and what came of it.
 pub struct LongStepDone<S: StateMachine> {
     machine: S,
-    outcome: Result<Progress<S::Reply>, Fatal>,
+    outcome: Result<Progress<S::Reply>, RestoreError>,
 }
 
 impl<S: StateMachine, D: Directory> LongStep<S, D> {
@@ -71,7 +81,7 @@ impl<D: Directory> Step<D> {
         }
     }
 
-    fn take<S: StateMachine>(self, machine: &mut S) -> Result<Progress<S::Reply>, Fatal> {
+    fn take<S: StateMachine>(self, machine: &mut S) -> Result<Progress<S::Reply>, RestoreError> {
         let mut progress = Progress { installed: None, applied: Vec::new(), time_millis: 0, bytes: 0, last: 0 };
         match self {
             Self::Install(meta, mut reader) => {
@@ -153,7 +163,7 @@ impl<S: StateMachine, D: Directory> Applying<S, D> {
     }
 
     /// Takes the next step, or hands it out.
-    pub(crate) fn advance(&mut self) -> Result<Next<S, D>, Fatal> {
+    pub(crate) fn advance(&mut self) -> Result<Next<S, D>, RestoreError> {
         let Some(machine) = &mut self.machine else { return Ok(Next::Nothing) };
         let Some(step) = self.steps.pop_front() else { return Ok(Next::Nothing) };
         self.waiting_bytes -= step.bytes();
@@ -167,7 +177,7 @@ impl<S: StateMachine, D: Directory> Applying<S, D> {
     }
 
     /// A long step was taken.
-    pub(crate) fn long_step_done(&mut self, done: LongStepDone<S>) -> Result<Progress<S::Reply>, Fatal> {
+    pub(crate) fn long_step_done(&mut self, done: LongStepDone<S>) -> Result<Progress<S::Reply>, RestoreError> {
         self.machine = Some(done.machine);
         done.outcome
     }

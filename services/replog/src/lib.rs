@@ -35,7 +35,7 @@ mod settings;
 pub mod sim;
 mod snapshot;
 
-pub use applying::{LongStep, LongStepDone};
+pub use applying::{Applied, LongStep, LongStepDone};
 #[cfg(any(test, feature = "planted-bugs"))]
 pub use bugs::Bug;
 pub use clock::Now;
@@ -48,6 +48,6 @@ pub use message::Message;
 pub use node::{Batch, LostLog, Node, Output, Proposed, Rejected, Standing, StartError, Token};
 pub use reads::{ReadId, ReadLevel, ReadPath, ReadPermit};
 pub use recovery::{RecoverError, Recovered, Recovery, RecoveryError, recover};
-pub use replica::{Applied, Effects, Fatal, ReplicatedLog};
+pub use replica::{Effects, Fatal, ReplicatedLog};
 pub use settings::Settings;
 pub use snapshot::{FilesJob, FilesJobDone, SnapshotJob, SnapshotMeta};

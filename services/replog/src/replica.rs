@@ -9,7 +9,7 @@ use std::io;
 use bytes::Bytes;
 use wal::files::Directory;
 
-use crate::applying::{Applying, LongStep, LongStepDone, Next, Progress};
+use crate::applying::{Applied, Applying, LongStep, LongStepDone, Next, Progress};
 use crate::bugs::{Bug, Planted};
 use crate::clock::Now;
 use crate::entry::EntryKind;
@@ -39,17 +39,6 @@ pub enum Fatal {
     /// It does not have what it once said it had.
     #[error(transparent)]
     LostLog(#[from] LostLog),
-}
-
-/// An entry that was applied.
-#[derive(Debug)]
-pub struct Applied<R> {
-    /// The index of the entry that was applied.
-    pub index: u64,
-    /// Its term: see [`Proposed`].
-    pub term: u64,
-    /// What the state machine said to a command that was proposed here.
-    pub reply: Option<R>,
 }
 
 /// What the caller has to do, or wants to know.

@@ -2,9 +2,8 @@
 
 use sha1::{Digest as _, Sha1};
 
-use crate::keyspace::Entry;
+use crate::keyspace::{Database, Entry};
 use crate::number::double_text;
-use crate::server::Server;
 use crate::structure::listpack::Item;
 use crate::structure::table::Element as _;
 use crate::value::{Id, Value};
@@ -82,9 +81,9 @@ pub fn of_value(entry: &Entry) -> String {
 }
 
 /// Of all keys.
-pub fn of_server(server: &Server) -> String {
+pub fn of_databases(databases: &[Database]) -> String {
     let mut all = Mixed::default();
-    for (number, database) in server.databases.iter().enumerate().filter(|(_, database)| !database.is_empty()) {
+    for (number, database) in databases.iter().enumerate().filter(|(_, database)| !database.is_empty()) {
         all.mix(&(number as u32).to_be_bytes());
         for entry in database.iter() {
             let mut mixed = Mixed::default();

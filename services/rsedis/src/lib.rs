@@ -12,6 +12,7 @@
 //! ```
 
 pub mod acl;
+pub mod clock;
 pub mod command;
 pub mod connection;
 pub mod digest;

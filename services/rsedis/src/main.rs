@@ -9,15 +9,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use rsedis::clock::now_millis;
 use rsedis::metrics::{self, Metrics};
 use rsedis::persistence::{Aof, beginning, recover};
 use rsedis::reactor::epoll::EpollSockets;
 use rsedis::reactor::listening::listen;
-use rsedis::reactor::{Reactor, now_millis, users};
+use rsedis::reactor::{Reactor, users};
 use rsedis::server::Server;
-use rsedis::settings::{Settings, Start, read_command_line};
+use rsedis::settings::{Outside, Settings, Start, read_command_line};
 use rsedis::tls::Tls;
-use rsedis::{hash, log};
+use rsedis::{acl, command, hash, log};
 use wal::files::RealDirectory;
 
 #[global_allocator]
@@ -30,7 +31,8 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let version =
         format!("rsedis server v={} sha=00000000:0 malloc=jemalloc bits=64 build=0", env!("CARGO_PKG_VERSION"));
-    let started = match read_command_line(&words, &version, read_file) {
+    let outside = Outside { read: &read_file, check_user: acl::check_user, is_command: command::is_own_name };
+    let started = match read_command_line(&words, &version, outside) {
         Ok(Start::Print(text)) => {
             // Nobody needs to listen.
             drop(writeln!(std::io::stdout(), "{}", text.trim_end()));
@@ -86,7 +88,7 @@ fn serve(mut settings: Settings) -> Result<(), String> {
     log::notice(format_args!("rsedis {} is starting, port: {port}, PID: {process}", env!("CARGO_PKG_VERSION")));
     let process_file = keep_process_number(&settings);
     let stops = [catch(signal_hook::consts::SIGTERM)?, catch(signal_hook::consts::SIGINT)?];
-    rsedis::command::rename(settings.renames.clone());
+    command::rename(settings.renames.clone());
     let mut server = Server::new(settings, now_millis(), random[4]);
     server.tls = tls;
     server.metrics = metrics;
@@ -190,7 +192,7 @@ fn load_users(server: &mut Server) -> Result<(), String> {
     }
     for (name, rules) in configured {
         // What the file says of the default user is all of it.
-        let reset = (name.as_bytes() == rsedis::acl::DEFAULT).then_some(b"reset".as_slice());
+        let reset = (name.as_bytes() == acl::DEFAULT).then_some(b"reset".as_slice());
         let rules: Vec<&[u8]> = reset.into_iter().chain(rules.iter().map(String::as_bytes)).collect();
         let wrong = |why: Vec<u8>| format!("user {name}: {}", String::from_utf8_lossy(&why));
         server.users.set(name.as_bytes(), &rules).map_err(wrong)?;

@@ -18,24 +18,18 @@ mod session;
 mod watch;
 
 use std::future::Future;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::request;
-use prometheus_client::registry::Registry;
 use prost::Message;
-use service_kit::grpc::{self, Memory, Peer, Requests, Responses, Service, Status, Stream, Unary};
+use service_kit::grpc::{self, Memory, Requests, Responses, Service, Status, Stream, Unary};
 use service_kit::health::Health;
-use service_kit::http::Incoming;
 
-use crate::http as plain;
-use crate::metrics;
 use crate::node::{Done, Node};
 use crate::store::command::Kind;
 use crate::store::{Access, Caller, Error};
 use crate::watches::Watches;
-use calls::ThreadCalls;
+use calls::{Calls, ThreadCalls};
 
 pub use methods::Method;
 
@@ -45,7 +39,6 @@ pub struct Api {
     node: Arc<Node>,
     watches: Watches,
     health: Health,
-    metrics: Arc<Registry>,
     gateway_memory: Memory,
     calls: Arc<ThreadCalls>,
 }
@@ -53,12 +46,11 @@ pub struct Api {
 type Answer = Result<Bytes, Status>;
 
 impl Api {
-    /// The API of a member.
-    pub fn new(node: Arc<Node>, watches: Watches, gateway_memory: Memory) -> Self {
-        let metrics = Arc::new(metrics::registry(&node));
+    /// The API of a member, whose calls are counted with those of all threads.
+    pub fn new(node: Arc<Node>, watches: Watches, gateway_memory: Memory, calls: &Calls) -> Self {
         let settings = &node.settings;
-        let calls = node.calls.of_thread(settings.has_extensive_metrics, settings.warning_unary_duration);
-        Self { watches, health: health::health(), metrics, gateway_memory, calls, node }
+        let calls = calls.of_thread(settings.has_extensive_metrics, settings.warning_unary_duration);
+        Self { watches, health: health::health(), gateway_memory, calls, node }
     }
 
     /// What bodies as JSON take theirs from.
@@ -69,11 +61,6 @@ impl Api {
     /// The member.
     pub fn node(&self) -> &Node {
         &self.node
-    }
-
-    /// What is told of it to monitoring.
-    pub fn metrics(&self) -> &Registry {
-        &self.metrics
     }
 
     /// Puts a request into the log as the client sent it, if the client may ask for that; `answer` makes a message of the outcome.
@@ -197,10 +184,5 @@ impl Service for Api {
 
     fn stopped(&self) -> Status {
         Error::Stopped.into()
-    }
-
-    fn http(&self, head: request::Parts, body: Incoming, peer: Rc<Peer>) -> Option<grpc::HttpAnswer> {
-        let api = self.clone();
-        Some(Box::pin(async move { plain::answer(&api, &head, body, peer).await }))
     }
 }

@@ -23,17 +23,6 @@ use crate::store::{Caller, Error, KeyValueHash};
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 const CONNECT_ROUND: Duration = Duration::from_millis(20);
 
-/// Which checks are made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checks {
-    /// At the start.
-    pub initially: bool,
-    /// So often; zero: never.
-    pub every: Duration,
-    /// Of what was compacted, so often.
-    pub compactions_every: Option<Duration>,
-}
-
 /// What a member keeps differs from what others keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

@@ -27,6 +27,7 @@ pub mod wal;
 mod write;
 
 use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 
 use prost::Message;
 
@@ -35,6 +36,11 @@ use crate::proto::{authpb, etcdserverpb};
 
 pub use read::read;
 pub use write::write;
+
+/// Where etcd has this file.
+pub fn database_in(data_directory: &Path) -> PathBuf {
+    data_directory.join("member").join("snap").join("db")
+}
 
 /// What one revision did to one key.
 #[derive(Clone, Debug, PartialEq, Eq)]

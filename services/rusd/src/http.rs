@@ -4,15 +4,18 @@
 mod door;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Method, Response, StatusCode, request};
+use prometheus_client::registry::Registry;
 use replog::Role;
-use service_kit::grpc::Peer;
+use service_kit::grpc::{self, Peer, Requests, Responses, Service, Status, Stream, Unary};
 use service_kit::http::{self as plain, Body, Incoming, not_found, only_get, text, values};
 use service_kit::metrics::Format;
 use service_kit::probes::{self, Probe};
 
-use crate::api::Api;
+use crate::api::{self, Api};
 use crate::gateway;
 use crate::measured::Measured;
 use crate::node::{ETCD_VERSION, Node};
@@ -20,21 +23,60 @@ use crate::proto::etcdserverpb::AlarmType;
 
 type Reply = Response<Body>;
 
-/// Answers a request.
-pub async fn answer(api: &Api, head: &request::Parts, body: Incoming, peer: Rc<Peer>) -> Reply {
-    let refusal = door::refusal(api.node(), head, &peer);
+/// All that is served on one worker thread: the API, and what is no gRPC. Clones are the same.
+#[derive(Clone)]
+pub struct Served {
+    api: Api,
+    metrics: Arc<Registry>,
+}
+
+impl Served {
+    /// The API, and what is told to monitoring.
+    pub fn new(api: Api, metrics: Registry) -> Self {
+        Self { api, metrics: Arc::new(metrics) }
+    }
+}
+
+impl Service for Served {
+    type Method = api::Method;
+
+    fn method(&self, path: &str) -> Option<(api::Method, bool)> {
+        self.api.method(path)
+    }
+
+    fn unary(&self, method: api::Method, call: grpc::Caller, message: Bytes) -> Unary {
+        self.api.unary(method, call, message)
+    }
+
+    fn stream(&self, method: api::Method, call: grpc::Caller, requests: Requests, responses: Responses) -> Stream {
+        self.api.stream(method, call, requests, responses)
+    }
+
+    fn http(&self, head: request::Parts, body: Incoming, peer: Rc<Peer>) -> Option<grpc::HttpAnswer> {
+        let served = self.clone();
+        Some(Box::pin(async move { answer(&served, &head, body, peer).await }))
+    }
+
+    fn stopped(&self) -> Status {
+        self.api.stopped()
+    }
+}
+
+async fn answer(served: &Served, head: &request::Parts, body: Incoming, peer: Rc<Peer>) -> Reply {
+    let node = served.api.node();
+    let refusal = door::refusal(node, head, &peer);
     let is_known_host = refusal.as_ref().is_none_or(|refusal| refusal.status() != StatusCode::MISDIRECTED_REQUEST);
     let mut answer = match refusal {
         Some(refusal) => refusal,
-        None => let_in(api, head, body, &peer).await,
+        None => let_in(served, head, body, &peer).await,
     };
     if is_known_host {
-        door::allow(api.node(), &head.headers, &peer, answer.headers_mut());
+        door::allow(node, &head.headers, &peer, answer.headers_mut());
     }
     answer
 }
 
-async fn let_in(api: &Api, head: &request::Parts, body: Incoming, peer: &Peer) -> Reply {
+async fn let_in(Served { api, metrics }: &Served, head: &request::Parts, body: Incoming, peer: &Peer) -> Reply {
     let node = api.node();
     let path = head.uri.path();
     let query = head.uri.query().unwrap_or_default();
@@ -59,7 +101,7 @@ async fn let_in(api: &Api, head: &request::Parts, body: Incoming, peer: &Peer) -
         (Some((what, name)), _) => probe(node, what, name, query).await,
         (None, "/version") => version(node),
         (None, "/debug/vars") => variables(node),
-        (None, "/metrics") => Format::of(&head.headers).answer(api.metrics()),
+        (None, "/metrics") => Format::of(&head.headers).answer(metrics),
         (None, _) => health(node, query).await,
     }
 }

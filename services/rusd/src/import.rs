@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::etcd_file::wal::{self, LogError};
-use crate::etcd_file::{self, EtcdFileError};
+use crate::etcd_file::{self, EtcdFileError, database_in};
 use crate::flags::{Flags, Mistake, Url};
 use crate::server::{self, ServerError};
 use crate::settings::Settings;
@@ -130,11 +130,6 @@ fn read(source: &Path) -> Result<(State, Imported), CannotImport> {
     }
     let (state, imported) = import.finish(metadata).map_err(|error| CannotImport::Content(database, error))?;
     Ok((state, imported))
-}
-
-/// Where etcd has its database.
-pub fn database_in(data_directory: &Path) -> PathBuf {
-    data_directory.join("member").join("snap").join("db")
 }
 
 /// A snapshot ends with the SHA-256 of what is before; a database of a data directory does not.

@@ -16,18 +16,22 @@ use service_kit::metrics::{Process, counter, gauge, histogram};
 use service_kit::{open_files, resources};
 use wal::BOUNDS_MICROS;
 
+use crate::api::calls::Calls;
 use crate::node::{ETCD_VERSION, Node};
 use crate::proto::etcdserverpb::AlarmType;
 
-/// All of a member, and of its process. It looks when it is asked.
-pub fn registry(node: &Arc<Node>) -> Registry {
+/// All of a member, of calls of its clients, and of its process. It looks when it is asked.
+pub fn registry(node: &Arc<Node>, calls: &Arc<Calls>) -> Registry {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Metrics(Arc::clone(node))));
+    registry.register_collector(Box::new(Metrics { node: Arc::clone(node), calls: Arc::clone(calls) }));
     registry.register_collector(Box::new(Process));
     registry
 }
 
-struct Metrics(Arc<Node>);
+struct Metrics {
+    node: Arc<Node>,
+    calls: Arc<Calls>,
+}
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,13 +41,13 @@ impl fmt::Debug for Metrics {
 
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Self(node) = self;
+        let Self { node, calls } = self;
         group(node, &mut encoder)?;
         store(node, &mut encoder)?;
         who(node, &mut encoder)?;
         disk(node, &mut encoder)?;
         network(node, &mut encoder)?;
-        node.calls.encode(&mut encoder)
+        calls.encode(&mut encoder)
     }
 }
 

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use replog::ReadLevel;
 use replog::runtime::{Committed, Handle, ProposeError, ReadError, Ticket};
 use service_kit::grpc::{self, Status};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use crate::api::calls::Calls;
 use crate::aside::Aside;
 use crate::group::Group;
 use crate::hashes::CompactionHashes;
@@ -26,6 +25,11 @@ use crate::watches::Signal;
 
 /// The release of etcd whose API this is.
 pub const ETCD_VERSION: &str = "3.7.3";
+/// What members of this release speak.
+pub const CLUSTER_VERSION: &str = "3.7.0";
+
+/// How often the disk is looked at.
+const DISK_ROUND: Duration = Duration::from_millis(100);
 
 /// A member.
 pub struct Node {
@@ -53,8 +57,6 @@ pub struct Node {
     pub hashing: Aside,
     /// Hashes of before compactions.
     pub hashes: CompactionHashes,
-    /// Calls of its clients.
-    pub calls: Calls,
     /// What it has measured.
     pub measured: Arc<Measured>,
     /// What wakes its worker threads.
@@ -202,6 +204,23 @@ impl Node {
     /// Looks at the disk, for what writes may take of it.
     pub fn look_at_disk(&self) {
         self.space.look(self.reader.view().bytes());
+    }
+
+    /// Looks at the disk for as long as the member runs.
+    pub async fn watch_disk(&self) {
+        loop {
+            let bytes = self.reader.view().bytes();
+            self.measured.allocated_bytes.fetch_max(bytes, Ordering::Relaxed);
+            if let Some(disk) = self.space.look(bytes) {
+                if disk.room() <= 0 {
+                    self.raise_no_space();
+                }
+                if self.space.wants_snapshot(&disk, self.handle.status().wal_bytes) {
+                    self.handle.want_snapshot();
+                }
+            }
+            sleep(DISK_ROUND).await;
+        }
     }
 
     /// Raises the alarm NOSPACE for this member, if it is not.

@@ -23,16 +23,18 @@ use crate::api::calls::Calls;
 use crate::aside::Aside;
 use crate::compactor;
 use crate::corruption::{self, Inconsistent};
+use crate::etcd_file::database_in;
 use crate::group::{Door, Group, Identity, IdentityError, peer_address};
 use crate::hashes::CompactionHashes;
-use crate::import;
+use crate::http::Served;
 use crate::jwt::JwtError;
 use crate::lessor::Lessor;
 use crate::measured::{Measured, Timed};
-use crate::node::Node;
+use crate::metrics;
+use crate::node::{CLUSTER_VERSION, Node};
 use crate::proto::etcdserverpb as pb;
 use crate::settings::Settings;
-use crate::space::{self, Space};
+use crate::space::Space;
 use crate::store::command::{self, Kind};
 use crate::store::spill::{self, Spill, SpillError};
 use crate::store::{Caller, Reply, State, Store, snapshot, watch};
@@ -160,7 +162,7 @@ impl Server {
             () = node.group.watch_leader(node.settings.election) => {}
             () = node.group.removed() => is_removed = true,
             () = compactor::run(&node) => {}
-            () = space::watch(&node) => {}
+            () = node.watch_disk() => {}
         }
         // Others need not wait until they notice.
         member.resign(node.settings.election);
@@ -184,7 +186,7 @@ pub fn found(settings: Settings, taken: State) -> Result<(), ServerError> {
 
 /// Opens the log and the store of a member. `taken` is what its group is founded with, if not with nothing.
 fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError> {
-    if import::database_in(&settings.data_directory).exists() {
+    if database_in(&settings.data_directory).exists() {
         return Err(ServerError::Foreign(settings.data_directory));
     }
     let peer_tls = settings.peer_tls.clone().filter(|_| settings.listen_peer.iter().any(|url| url.is_tls));
@@ -271,7 +273,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         peers,
     ));
     door.open(Arc::clone(&group));
-    let (calls, signals_of_node) = (Calls::default(), signals.clone());
+    let signals_of_node = signals.clone();
     let node = Node {
         cluster_id,
         member_id,
@@ -284,7 +286,6 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         long_reads: Aside::on_half_of_the_processors("long-read"),
         hashing: Aside::new("hash", 1),
         hashes,
-        calls,
         measured,
         signals: signals_of_node,
         space,
@@ -362,11 +363,13 @@ fn serve(
     let fragment_bytes = limits.message_bytes_max;
     let memory = grpc::Memory::new(CONNECTIONS_BYTES_MAX);
     let gateway_memory = grpc::Memory::new(GATEWAY_BYTES_MAX);
+    let calls = Arc::new(Calls::default());
     let options = kit::Options { tls, limits, memory, threads: signals.len(), ..kit::Options::default() };
     bound.start(options, move |number| {
         let watch_limits = watch::Limits { fragment_bytes, ..watch::Limits::default() };
         let watches = Watches::new(node.reader.clone(), watch_limits, Arc::clone(&signals[number]));
-        Api::new(Arc::clone(&node), watches, gateway_memory.clone())
+        let api = Api::new(Arc::clone(&node), watches, gateway_memory.clone(), &calls);
+        Served::new(api, metrics::registry(&node, &calls))
     })
 }
 
@@ -409,9 +412,6 @@ async fn announce(node: &Node, addresses: &str) {
         sleep(Duration::from_millis(20)).await;
     }
 }
-
-/// What members of this release speak.
-pub const CLUSTER_VERSION: &str = "3.7.0";
 
 async fn revoke_ended_leases(node: &Node) {
     let mut leadership = node.group.leadership();

@@ -2,6 +2,7 @@
 
 mod features;
 mod one_of;
+mod retention;
 mod tls;
 
 use std::collections::BTreeSet;
@@ -12,13 +13,12 @@ use std::time::Duration;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use service_kit::tls::{AllowedNames, TlsFiles};
 
-use crate::compactor::Retention;
-use crate::corruption::Checks;
 use crate::flags::{Flags, Mistake, Url};
 use crate::tokens::TokenSettings;
 
 pub use features::Features;
 pub use one_of::OneOf;
+pub use retention::Retention;
 pub use tls::PeerTlsFiles;
 
 /// A member that a group is founded with.
@@ -60,6 +60,17 @@ fn hash(bytes: &[u8]) -> u64 {
     let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes);
     let first = digest.as_ref().first_chunk::<8>().copied().unwrap_or_default();
     u64::from_be_bytes(first).max(1)
+}
+
+/// Which checks are made of whether all members keep the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// At the start.
+    pub initially: bool,
+    /// So often; zero: never.
+    pub every: Duration,
+    /// Of what was compacted, so often.
+    pub compactions_every: Option<Duration>,
 }
 
 /// What a server runs with.

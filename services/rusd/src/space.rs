@@ -13,12 +13,6 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::time::sleep;
-
-use crate::node::Node;
-
-/// How often the disk is looked at.
-const ROUND: Duration = Duration::from_millis(100);
 /// How often refused writes look at it, in case that room has just come: whoever made it need not wait for the next round.
 const AGAIN: Duration = Duration::from_millis(10);
 /// What writes may put into the log between two looks. The log has most of a segment ahead of itself.
@@ -196,27 +190,10 @@ impl Space {
 
     /// Whether a snapshot is to be made, to make room: once when there is none left, and again when the log has grown or the state
     /// has shrunk since.
-    fn wants_snapshot(&self, disk: &Disk, log_bytes: u64) -> bool {
+    pub fn wants_snapshot(&self, disk: &Disk, log_bytes: u64) -> bool {
         let is_full = disk.room() <= 0;
         let asked_at = self.asked_at.swap(if is_full { log_bytes } else { 0 }, Ordering::Relaxed);
         is_full && (log_bytes > asked_at || disk.has_shrunk())
-    }
-}
-
-/// Looks at the disk for as long as the member runs.
-pub async fn watch(node: &Node) {
-    loop {
-        let bytes = node.reader.view().bytes();
-        node.measured.allocated_bytes.fetch_max(bytes, Ordering::Relaxed);
-        if let Some(disk) = node.space.look(bytes) {
-            if disk.room() <= 0 {
-                node.raise_no_space();
-            }
-            if node.space.wants_snapshot(&disk, node.handle.status().wal_bytes) {
-                node.handle.want_snapshot();
-            }
-        }
-        sleep(ROUND).await;
     }
 }
 

@@ -46,3 +46,10 @@ pub enum CommitError {
     #[error("{0} bytes are too much for one batch; split it")]
     TooLarge(u64),
 }
+
+impl CommitError {
+    /// What failed, and how.
+    pub(crate) fn poisoned(what: &'static str, source: io::Error) -> Self {
+        Self::Poisoned { what, source: Arc::new(source) }
+    }
+}

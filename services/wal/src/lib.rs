@@ -62,6 +62,7 @@ mod error;
 pub mod files;
 mod log;
 mod open;
+mod options;
 mod pace;
 mod record;
 mod rotation;
@@ -71,8 +72,9 @@ mod sync_times;
 mod writer;
 
 pub use error::{CommitError, OpenError};
-pub use log::{Log, Options, Torn};
+pub use log::{Log, Torn};
 pub use open::is_begun;
+pub use options::Options;
 pub use record::{Kind, PAYLOAD_BYTES_MAX, Record};
 pub use sync_times::{BOUNDS_MICROS, SyncRecorder, SyncTimes};
 pub use writer::{Done, Rejected, Writer, WriterOptions};

@@ -1,58 +1,21 @@
 //! The log itself: batches into segments, segments into what is still needed. No threads, no clock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::error::CommitError;
 use crate::files::{Directory, File};
-use crate::record::{Code, Kind, PAYLOAD_BYTES_MAX, Raw, Record, size};
-use crate::rotation::Ahead;
+use crate::options::Options;
+use crate::record::{Kind, PAYLOAD_BYTES_MAX, Raw, Record, size};
+use crate::rotation::Segments;
 use crate::segment;
 
 /// What is written ends at a multiple of this, with zeros.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 /// The largest batch: offsets have 32 bits.
 const BATCH_BYTES_MAX: u64 = 2 << 30;
-
-/// Settings of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Size of a segment's file. A batch that is larger gets a segment of its size.
-    pub segment_bytes: u32,
-    /// Size of the first segment of a new log: small, so that a new store need not wait until a large file is zeroed.
-    pub first_segment_bytes: u32,
-    /// Whether a batch is synced before it counts as committed. Without it a crash of the process loses nothing, but a
-    /// crash of the system may leave a log that [`Log::open`] has to refuse.
-    pub sync: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { segment_bytes: 4 << 20, first_segment_bytes: 1 << 20, sync: true }
-    }
-}
-
-/// A segment's file, and what it holds that may still be needed.
-#[derive(Debug)]
-pub(crate) struct Segment<F> {
-    pub(crate) number: u64,
-    pub(crate) bytes: u64,
-    pub(crate) file: F,
-    /// The highest index of an entry of each group.
-    pub(crate) highest: BTreeMap<u16, u64>,
-}
-
-impl<F> Segment<F> {
-    pub(crate) fn note(&mut self, code: Code, group: u16, index: u64) {
-        if code == Code::Entry {
-            let highest = self.highest.entry(group).or_default();
-            *highest = index.max(*highest);
-        }
-    }
-}
 
 /// Where the end of a log that was opened is the beginning of something that is not whole: a write that a crash has torn, which was never
 /// acknowledged; or the last write before a crash, of which a disk has changed a byte, which was. Nobody can tell them apart.
@@ -69,47 +32,31 @@ pub struct Torn {
 pub(crate) struct Group {
     hard_state: Option<Record>,
     /// Term and index of the newest compaction.
-    pub(crate) compacted: Option<Record>,
+    compacted: Option<Record>,
 }
 
 /// A log that is open.
 #[derive(Debug)]
 pub struct Log<D: Directory> {
-    pub(crate) directory: D,
-    pub(crate) options: Options,
-    /// Oldest first; the last one is written to. None until something is written to a new log.
-    pub(crate) segments: VecDeque<Segment<D::File>>,
-    /// Files that have the names of the next segments already.
-    pub(crate) ahead: VecDeque<Ahead<D::File>>,
-    /// Changes of names so far, and how many of these are known to be safe.
-    pub(crate) renamed: u64,
-    pub(crate) renamed_safe: u64,
+    pub(crate) segments: Segments<D>,
     pub(crate) end: u32,
     pub(crate) torn: Option<Torn>,
     pub(crate) groups: BTreeMap<u16, Group>,
     /// Kept for its allocation.
     buffer: Vec<u8>,
     poisoned: Option<CommitError>,
-    /// Syncs of records since it was opened; those of files that are made or renamed are not in it.
-    pub(crate) syncs: u64,
 }
 
 impl<D: Directory> Log<D> {
     /// A log in which nothing was found yet.
     pub(crate) fn new(directory: D, options: Options) -> Self {
         Self {
-            directory,
-            options,
-            segments: VecDeque::new(),
-            ahead: VecDeque::new(),
-            renamed: 0,
-            renamed_safe: 0,
+            segments: Segments::new(directory, options),
             end: 0,
             torn: None,
             groups: BTreeMap::new(),
             buffer: Vec::new(),
             poisoned: None,
-            syncs: 0,
         }
     }
 
@@ -126,7 +73,7 @@ impl<D: Directory> Log<D> {
         if bytes > BATCH_BYTES_MAX || records.iter().any(|record| record.payload.len() > PAYLOAD_BYTES_MAX) {
             return Err(CommitError::TooLarge(bytes));
         }
-        let room = self.segments.back().map_or(0, |segment| segment.bytes.saturating_sub(self.end.into()));
+        let room = self.segments.needed.back().map_or(0, |segment| segment.bytes.saturating_sub(self.end.into()));
         if bytes <= room {
             self.write(self.end, records, None)?;
         } else {
@@ -146,7 +93,7 @@ impl<D: Directory> Log<D> {
             return Err(poisoned.clone());
         }
         // Without syncs nothing is known to be safe.
-        let Some(segment) = self.segments.back().filter(|_| self.options.sync) else { return Ok(()) };
+        let Some(segment) = self.segments.needed.back().filter(|_| self.options().sync) else { return Ok(()) };
         let seal = segment::cut(self.end);
         if u64::from(self.end) + seal.size() as u64 <= segment.bytes {
             return self.write(self.end, &[], Some(seal));
@@ -159,7 +106,7 @@ impl<D: Directory> Log<D> {
     /// Encodes, writes and syncs one batch.
     fn write(&mut self, batch: u32, records: &[Record], seal: Option<Raw<'_>>) -> Result<(), CommitError> {
         let written = self.try_write(batch, records, seal);
-        written.map_err(|(what, source)| self.poison(what, source))
+        self.heed(written.map_err(|(what, source)| CommitError::poisoned(what, source)))
     }
 
     fn try_write(
@@ -168,7 +115,7 @@ impl<D: Directory> Log<D> {
         records: &[Record],
         seal: Option<Raw<'_>>,
     ) -> Result<(), (&'static str, io::Error)> {
-        let Some(segment) = self.segments.back_mut() else {
+        let Some(segment) = self.segments.needed.back_mut() else {
             return Err(("finding a segment", io::ErrorKind::NotFound.into()));
         };
         let number = segment.number;
@@ -195,18 +142,46 @@ impl<D: Directory> Log<D> {
         let page_end = end.next_multiple_of(PAGE_BYTES).clamp(end, segment.bytes.max(end));
         self.buffer.resize((page_end - u64::from(batch)) as usize, 0);
         segment.file.write_at(&self.buffer, batch.into()).map_err(|error| ("a write", error))?;
-        if self.options.sync {
+        if self.segments.options.sync {
             segment.file.sync_data().map_err(|error| ("a sync", error))?;
-            self.syncs += 1;
+            self.segments.syncs += 1;
         }
         self.end = end as u32;
         Ok(())
     }
 
-    pub(crate) fn poison(&mut self, what: &'static str, source: io::Error) -> CommitError {
-        let poisoned = CommitError::Poisoned { what, source: Arc::new(source) };
-        self.poisoned = Some(poisoned.clone());
-        poisoned
+    /// Once it is not known what is on disk, nothing more is written.
+    fn heed<T>(&mut self, done: Result<T, CommitError>) -> Result<T, CommitError> {
+        if let Err(error @ CommitError::Poisoned { .. }) = &done {
+            self.poisoned = Some(error.clone());
+        }
+        done
+    }
+
+    /// Begins the next segment, for a batch of so many bytes. Nothing is written to it yet.
+    fn add_segment(&mut self, batch_bytes: u64) -> Result<(), CommitError> {
+        let repeated: usize = repeated(&self.groups).map(|record| size(record.payload.len())).sum();
+        let begun = self.segments.begin(batch_bytes + (repeated + segment::head_bytes()) as u64);
+        self.heed(begun)
+    }
+
+    /// Lets go of segments in which nothing is needed any more.
+    fn collect(&mut self) -> Result<(), CommitError> {
+        let compacted = |group: u16| Some(self.groups.get(&group)?.compacted.as_ref()?.index);
+        let collected = self.segments.collect(compacted);
+        self.heed(collected)
+    }
+
+    /// Takes the file that [`crate::rotation::create_spare`] made.
+    pub(crate) fn add_spare(&mut self, file: D::File, bytes: u64) -> Result<(), CommitError> {
+        let added = self.segments.add_spare(file, bytes);
+        self.heed(added)
+    }
+
+    /// So many changes of names are safe, if they are.
+    pub(crate) fn names_synced(&mut self, renamed: u64, synced: io::Result<()>) -> Result<(), CommitError> {
+        let known = self.segments.names_synced(renamed, synced);
+        self.heed(known)
     }
 
     /// What stood behind its end when it was opened, and was not whole: see [`Torn`].
@@ -216,18 +191,17 @@ impl<D: Directory> Log<D> {
 
     /// The directory it is in.
     pub fn directory(&self) -> &D {
-        &self.directory
+        &self.segments.directory
     }
 
     /// Bytes of all segments' files, those of segments to come included.
     pub fn bytes(&self) -> u64 {
-        let segments = self.segments.iter().map(|segment| segment.bytes);
-        segments.chain(self.ahead.iter().map(|ahead| ahead.bytes)).sum()
+        self.segments.bytes()
     }
 
     /// The settings it was opened with.
     pub fn options(&self) -> Options {
-        self.options
+        self.segments.options
     }
 }
 

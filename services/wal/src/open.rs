@@ -7,9 +7,10 @@ use std::path::Path;
 
 use crate::error::OpenError;
 use crate::files::{Directory, File};
-use crate::log::{Log, Options, PAGE_BYTES, Segment, Torn, remember};
+use crate::log::{Log, PAGE_BYTES, Torn, remember};
+use crate::options::Options;
 use crate::record::{Code, Record};
-use crate::rotation::{Ahead, NEW, SPARE};
+use crate::rotation::{Ahead, NEW, SPARE, Segment};
 use crate::segment::{self, Damage};
 
 /// Whether a folder of the file system holds a log, or the first file of one that was never written to. Looks at names alone, and
@@ -44,9 +45,9 @@ impl<D: Directory> Log<D> {
 
     /// Segments' files in order, without gaps; what is left of an interrupted creation is removed.
     fn find(&self) -> Result<Vec<(u64, D::File)>, OpenError> {
-        let names = self.directory.names().map_err(failed("list the directory"))?;
+        let names = self.segments.directory.names().map_err(failed("list the directory"))?;
         for name in names.iter().filter(|name| *name == SPARE || *name == NEW) {
-            self.directory.remove(name).map_err(failed(&format!("remove {name}")))?;
+            self.segments.directory.remove(name).map_err(failed(&format!("remove {name}")))?;
         }
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::number(name)).collect();
         numbers.sort_unstable();
@@ -55,7 +56,7 @@ impl<D: Directory> Log<D> {
         }
         let open = |number| {
             let name = segment::name(number);
-            Ok((number, self.directory.open(&name).map_err(failed(&format!("open {name}")))?))
+            Ok((number, self.segments.directory.open(&name).map_err(failed(&format!("open {name}")))?))
         };
         numbers.into_iter().map(open).collect()
     }
@@ -82,19 +83,19 @@ impl<D: Directory> Log<D> {
         let bytes = file.read().map_err(failed(&format!("read {}", segment::name(*first))))?;
         let end = segment::scan(*first, &bytes, |_| ()).map_err(|damage| damaged(*first, damage))?;
         if end.dirty == 0 {
+            let mut ahead = Vec::new();
             for (number, file) in files {
                 let bytes = file.bytes().map_err(failed(&format!("read {}", segment::name(number))))?;
-                self.ahead.push_back(Ahead { file, bytes });
+                ahead.push(Ahead { file, bytes });
             }
-            // Whoever gave them their names may have been killed before these were safe.
-            self.renamed += 1;
+            self.segments.keep_ahead(ahead);
             return Ok(());
         }
         for (number, _) in files.iter().rev() {
             let name = segment::name(*number);
-            self.directory.remove(&name).map_err(failed(&format!("remove {name}")))?;
+            self.segments.directory.remove(&name).map_err(failed(&format!("remove {name}")))?;
         }
-        self.directory.sync().map_err(failed("sync the directory"))
+        self.segments.directory.sync().map_err(failed("sync the directory"))
     }
 
     fn read(
@@ -125,7 +126,7 @@ impl<D: Directory> Log<D> {
             return Err(damaged(number, Damage { offset: 0, what: "the segment has no head".into() }));
         };
         // Behind the end may stand what the file held before; that the end is right is known from here.
-        if !self.segments.is_empty() && said != u64::from(self.end) {
+        if !self.segments.needed.is_empty() && said != u64::from(self.end) {
             let what = format!("the next segment says that this one ends at byte {said}");
             return Err(damaged(number - 1, Damage { offset: self.end, what }));
         }
@@ -133,7 +134,7 @@ impl<D: Directory> Log<D> {
         if is_last {
             self.secure(&segment, &bytes, end)?;
         }
-        self.segments.push_back(segment);
+        self.segments.needed.push_back(segment);
         Ok(())
     }
 

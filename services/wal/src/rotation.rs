@@ -4,14 +4,15 @@
 //! A file that waits has the name of the segment that it will be. So what takes long, making zeros and making names safe, can be
 //! done beside the writing, and the next segment begins without a wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
 use crate::error::CommitError;
 use crate::files::{Directory, File};
-use crate::log::{Log, Segment, repeated};
-use crate::record::size;
+use crate::options::Options;
+use crate::record::Code;
 use crate::segment;
 
 /// A file of zeros that is made beside the writing.
@@ -21,6 +22,25 @@ pub(crate) const NEW: &str = "new";
 /// Files that may wait; more are removed.
 const AHEAD_MAX: usize = 8;
 
+/// A segment's file, and what it holds that may still be needed.
+#[derive(Debug)]
+pub(crate) struct Segment<F> {
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+    pub(crate) file: F,
+    /// The highest index of an entry of each group.
+    pub(crate) highest: BTreeMap<u16, u64>,
+}
+
+impl<F> Segment<F> {
+    pub(crate) fn note(&mut self, code: Code, group: u16, index: u64) {
+        if code == Code::Entry {
+            let highest = self.highest.entry(group).or_default();
+            *highest = index.max(*highest);
+        }
+    }
+}
+
 /// A file that has its name, and waits to be written to.
 #[derive(Debug)]
 pub(crate) struct Ahead<F> {
@@ -28,25 +48,62 @@ pub(crate) struct Ahead<F> {
     pub(crate) bytes: u64,
 }
 
-impl<D: Directory> Log<D> {
-    /// The number of the segment that is written to; 0 before the first.
-    pub(crate) fn segment_number(&self) -> u64 {
-        self.segments.back().map_or(0, |segment| segment.number)
+/// The files of a log. After an error that says so it is not known what is on disk, and whoever writes must write no more.
+pub(crate) struct Segments<D: Directory> {
+    pub(crate) directory: D,
+    pub(crate) options: Options,
+    /// Oldest first; the last one is written to. None until something is written to a new log.
+    pub(crate) needed: VecDeque<Segment<D::File>>,
+    /// Files that have the names of the next segments already.
+    ahead: VecDeque<Ahead<D::File>>,
+    /// Changes of names so far, and how many of these are known to be safe.
+    renamed: u64,
+    renamed_safe: u64,
+    /// Syncs of records since the log was opened; those of files that are made or renamed are not in it.
+    pub(crate) syncs: u64,
+}
+
+impl<D: Directory> fmt::Debug for Segments<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Segments").field("number", &self.number()).finish_non_exhaustive()
+    }
+}
+
+impl<D: Directory> Segments<D> {
+    /// Those of a log in which nothing was found yet.
+    pub(crate) fn new(directory: D, options: Options) -> Self {
+        let (needed, ahead) = (VecDeque::new(), VecDeque::new());
+        Self { directory, options, needed, ahead, renamed: 0, renamed_safe: 0, syncs: 0 }
     }
 
-    /// Begins the next segment. Nothing is written to it yet.
-    pub(crate) fn add_segment(&mut self, batch_bytes: u64) -> Result<(), CommitError> {
-        let repeated: usize = repeated(&self.groups).map(|record| size(record.payload.len())).sum();
-        let needed = batch_bytes + (repeated + segment::head_bytes()) as u64;
-        let number = self.segment_number() + 1;
+    /// The number of the segment that is written to; 0 before the first.
+    pub(crate) fn number(&self) -> u64 {
+        self.needed.back().map_or(0, |segment| segment.number)
+    }
+
+    /// Bytes of all files, those of segments to come included.
+    pub(crate) fn bytes(&self) -> u64 {
+        let needed = self.needed.iter().map(|segment| segment.bytes);
+        needed.chain(self.ahead.iter().map(|ahead| ahead.bytes)).sum()
+    }
+
+    /// Keeps files that have no head, for the segments to come. Whoever gave them their names may have been killed before these were safe.
+    pub(crate) fn keep_ahead(&mut self, ahead: Vec<Ahead<D::File>>) {
+        self.ahead = ahead.into();
+        self.renamed += 1;
+    }
+
+    /// Begins the next segment, of which so many bytes are needed. Nothing is written to it yet.
+    pub(crate) fn begin(&mut self, needed: u64) -> Result<(), CommitError> {
+        let number = self.number() + 1;
         if self.ahead.front().is_none_or(|ahead| ahead.bytes < needed) {
             self.replace_ahead(number, needed)?;
         }
         // What was not synced in the segment before must not be found missing behind a later one.
         if !self.options.sync
-            && let Some(synced) = self.segments.back().map(|segment| segment.file.sync_data())
+            && let Some(synced) = self.needed.back().map(|segment| segment.file.sync_data())
         {
-            synced.map_err(|error| self.poison("a sync", error))?;
+            synced.map_err(|error| CommitError::poisoned("a sync", error))?;
             self.syncs += 1;
         }
         if self.renamed_safe < self.renamed {
@@ -55,9 +112,9 @@ impl<D: Directory> Log<D> {
             self.names_synced(renamed, synced)?;
         }
         let Some(Ahead { file, bytes }) = self.ahead.pop_front() else {
-            return Err(self.poison("finding a segment", io::ErrorKind::NotFound.into()));
+            return Err(CommitError::poisoned("finding a segment", io::ErrorKind::NotFound.into()));
         };
-        self.segments.push_back(Segment { number, bytes, file, highest: BTreeMap::new() });
+        self.needed.push_back(Segment { number, bytes, file, highest: BTreeMap::new() });
         Ok(())
     }
 
@@ -68,7 +125,7 @@ impl<D: Directory> Log<D> {
         let made = self.directory.create_zeroed(NEW, bytes);
         let file = made.map_err(|error| CommitError::NoSegment(Arc::new(error)))?;
         if let Err(error) = self.directory.rename(NEW, &segment::name(number)) {
-            return Err(self.poison("naming a segment", error));
+            return Err(CommitError::poisoned("naming a segment", error));
         }
         self.renamed += 1;
         self.ahead.pop_front();
@@ -76,25 +133,23 @@ impl<D: Directory> Log<D> {
         Ok(())
     }
 
-    /// Lets go of segments in which nothing is needed any more, oldest first.
-    pub(crate) fn collect(&mut self) -> Result<(), CommitError> {
-        while self.segments.len() > 1 {
-            let is_needed = self.segments.front().is_some_and(|segment| {
-                segment.highest.iter().any(|(group, highest)| {
-                    let compacted = self.groups.get(group).and_then(|group| group.compacted.as_ref());
-                    compacted.is_none_or(|compacted| compacted.index < *highest)
-                })
+    /// Lets go of segments in which nothing is needed any more, oldest first: no entry of a group up to the index that `compacted` has of it.
+    pub(crate) fn collect(&mut self, compacted: impl Fn(u16) -> Option<u64>) -> Result<(), CommitError> {
+        while self.needed.len() > 1 {
+            let is_needed = self.needed.front().is_some_and(|segment| {
+                let mut groups = segment.highest.iter();
+                groups.any(|(group, highest)| compacted(*group).is_none_or(|index| index < *highest))
             });
             if is_needed {
                 break;
             }
-            let Some(segment) = self.segments.pop_front() else { break };
+            let Some(segment) = self.needed.pop_front() else { break };
             let name = segment::name(segment.number);
             // The first one, and those of large batches, are of other sizes.
             if segment.bytes == u64::from(self.options.segment_bytes) && self.ahead.len() < AHEAD_MAX {
                 self.add_ahead(&name, segment.file, segment.bytes)?;
             } else if let Err(error) = self.directory.remove(&name) {
-                return Err(self.poison("removing a segment", error));
+                return Err(CommitError::poisoned("removing a segment", error));
             }
         }
         Ok(())
@@ -102,28 +157,23 @@ impl<D: Directory> Log<D> {
 
     /// Gives a file the name of a segment to come.
     fn add_ahead(&mut self, name: &str, file: D::File, bytes: u64) -> Result<(), CommitError> {
-        let number = self.segment_number() + 1 + self.ahead.len() as u64;
+        let number = self.number() + 1 + self.ahead.len() as u64;
         if let Err(error) = self.directory.rename(name, &segment::name(number)) {
-            return Err(self.poison("naming a segment", error));
+            return Err(CommitError::poisoned("naming a segment", error));
         }
         self.renamed += 1;
         self.ahead.push_back(Ahead { file, bytes });
         Ok(())
     }
 
-    /// Takes the file that [`Log::create_spare`] made.
+    /// Takes the file that [`create_spare`] made.
     pub(crate) fn add_spare(&mut self, file: D::File, bytes: u64) -> Result<(), CommitError> {
         self.add_ahead(SPARE, file, bytes)
     }
 
-    /// Makes a file of zeros for [`Log::add_spare`], on whatever thread.
-    pub(crate) fn create_spare(directory: &D, bytes: u64) -> io::Result<D::File> {
-        directory.create_zeroed(SPARE, bytes)
-    }
-
-    /// Whether the next segment will be needed before long, and there is no file for it.
-    pub(crate) fn wants_spare(&self) -> bool {
-        let is_filling = self.segments.back().is_some_and(|segment| u64::from(self.end) * 4 > segment.bytes);
+    /// Whether the next segment will be needed before long, since the one that is written to is full up to `end`, and there is no file for it.
+    pub(crate) fn wants_spare(&self, end: u32) -> bool {
+        let is_filling = self.needed.back().is_some_and(|segment| u64::from(end) * 4 > segment.bytes);
         self.ahead.is_empty() && is_filling
     }
 
@@ -136,8 +186,13 @@ impl<D: Directory> Log<D> {
     pub(crate) fn names_synced(&mut self, renamed: u64, synced: io::Result<()>) -> Result<(), CommitError> {
         match synced {
             Ok(()) => self.renamed_safe = self.renamed_safe.max(renamed),
-            Err(error) => return Err(self.poison("naming a segment", error)),
+            Err(error) => return Err(CommitError::poisoned("naming a segment", error)),
         }
         Ok(())
     }
+}
+
+/// Makes a file of zeros for [`Segments::add_spare`], on whatever thread.
+pub(crate) fn create_spare<D: Directory>(directory: &D, bytes: u64) -> io::Result<D::File> {
+    directory.create_zeroed(SPARE, bytes)
 }

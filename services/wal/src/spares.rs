@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use crate::error::CommitError;
 use crate::files::Directory;
 use crate::log::Log;
+use crate::rotation::create_spare;
 
 enum Work {
     /// Of so many bytes.
@@ -38,7 +39,7 @@ impl<D: Directory> Spares<D> {
         let thread = thread::Builder::new().name("wal-spare".into()).spawn(move || {
             for work in wanted {
                 let done = match work {
-                    Work::Create(bytes) => Finished::Created(Log::create_spare(&directory, bytes), bytes),
+                    Work::Create(bytes) => Finished::Created(create_spare(&directory, bytes), bytes),
                     Work::SyncNames(renamed) => Finished::SyncedNames(directory.sync(), renamed),
                 };
                 if finish.send(done).is_err() {
@@ -64,10 +65,10 @@ impl<D: Directory> Spares<D> {
         if self.is_working {
             return Ok(());
         }
-        if let Some(renamed) = log.unsafe_names() {
+        if let Some(renamed) = log.segments.unsafe_names() {
             self.ask(Work::SyncNames(renamed));
-        } else if log.wants_spare() && log.segment_number() != self.asked_in {
-            self.asked_in = log.segment_number();
+        } else if log.segments.wants_spare(log.end) && log.segments.number() != self.asked_in {
+            self.asked_in = log.segments.number();
             self.ask(Work::Create(log.options().segment_bytes.into()));
         }
         Ok(())

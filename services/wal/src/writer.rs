@@ -95,9 +95,9 @@ impl<D: Directory> Shared<D> {
         if let Some(error) = failed {
             return Err(error.clone());
         }
-        let (began, syncs) = (Instant::now(), log.syncs);
+        let (began, syncs) = (Instant::now(), log.segments.syncs);
         let result = spares.supply(log).and_then(|()| log.commit(records));
-        if log.syncs > syncs {
+        if log.segments.syncs > syncs {
             self.sync_times.record(began.elapsed());
         }
         self.bytes.store(log.bytes(), Ordering::Relaxed);

@@ -3,8 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 use storebench_core::archive::{COMPONENT_LABEL, RUN_LABEL};
-use storebench_crds::benchmark_run::NOISE_FLOOR;
-use storebench_crds::status::TrialState;
+use storebench_crds::status::{NOISE_FLOOR, TrialState};
 
 use super::*;
 use crate::objects::{COMPANION, CONTROL_PLANE, INSTANCE_LABEL, LOAD, STORE};

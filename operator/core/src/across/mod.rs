@@ -18,8 +18,8 @@ mod two_runs;
 #[cfg(test)]
 mod tests;
 
-use storebench_crds::benchmark_run::NOISE_FLOOR;
 use storebench_crds::metric::Direction;
+use storebench_crds::status::NOISE_FLOOR;
 use storebench_crds::{Metric, Workload};
 
 pub use conditions::{Difference, Differences, Part};

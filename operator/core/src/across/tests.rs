@@ -1,8 +1,8 @@
 //! Two runs and many, made from a report that a driver could have written, so that what moved is known.
 
 use storebench_crds::Metric;
-use storebench_crds::benchmark_run::{ArmField, BaselineRef, NOISE_FLOOR};
-use storebench_crds::status::{GateOutcome, GateResult, Verdict};
+use storebench_crds::benchmark_run::{ArmField, BaselineRef};
+use storebench_crds::status::{GateOutcome, GateResult, NOISE_FLOOR, Verdict};
 
 mod alarms;
 

@@ -1,7 +1,7 @@
 //! Pairs the arms' numbers trial by trial and estimates ratios with their intervals.
 
-use storebench_crds::benchmark_run::{ArmField, Bound, NOISE_FLOOR};
-use storebench_crds::status::{Comparison, NoiseFloor};
+use storebench_crds::benchmark_run::{ArmField, Bound};
+use storebench_crds::status::{Comparison, NOISE_FLOOR, NoiseFloor};
 use storebench_crds::{Metric, Workload};
 
 use super::metric::value;

@@ -1,9 +1,8 @@
 //! What each workload measured, and how the arms compare: the tables at the heart of a report.
 
 use storebench_crds::Metric;
-use storebench_crds::benchmark_run::NOISE_FLOOR;
 use storebench_crds::metric::{self, Direction, Place, Source, Statistic};
-use storebench_crds::status::{Comparison, LatencySummary, TrialState, Verdict, WorkloadResult};
+use storebench_crds::status::{Comparison, LatencySummary, NOISE_FLOOR, TrialState, Verdict, WorkloadResult};
 use storebench_crds::workload::Workload;
 
 use super::Report;

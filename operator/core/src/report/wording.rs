@@ -127,8 +127,7 @@ mod tests {
     use super::super::fixture;
     use super::*;
     use proptest::prelude::*;
-    use storebench_crds::benchmark_run::NOISE_FLOOR;
-    use storebench_crds::status::NoiseFloor;
+    use storebench_crds::status::{NOISE_FLOOR, NoiseFloor};
 
     fn said(metric: Metric, ratio: u64, low: u64, high: u64) -> Finding {
         let report = fixture::two_arms();

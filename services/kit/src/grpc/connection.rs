@@ -31,8 +31,7 @@ use crate::grpc::requests::{Coming, Left, Requests};
 use crate::grpc::status::{Code, Status};
 use crate::grpc::timeout as deadline;
 use crate::http::{CutOff, Incoming};
-use crate::listen::Life;
-use crate::places::Presence;
+use crate::places::{Life, Presence};
 
 /// Answers up to this size are handed over without asking whether the client has room; it is less than any window.
 const SMALL_ANSWER_BYTES: usize = 32 << 10;

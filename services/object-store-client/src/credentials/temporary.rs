@@ -3,10 +3,10 @@
 
 use super::{Credentials, Provider};
 use crate::StoreError;
+use crate::encoding::encode;
 use crate::http::without_secrets;
 use crate::listing::element;
 use crate::loan::{Loan, Question, Terms};
-use crate::signature::encode;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

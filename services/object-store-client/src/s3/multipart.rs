@@ -5,9 +5,10 @@
 //! parts do not stay and cost. Where the process is killed they do: let the bucket have a rule for incomplete uploads.
 
 use super::{Request, S3Store};
+use crate::encoding::encode;
 use crate::http::{Paced, TRIES, body_time};
 use crate::listing::element;
-use crate::signature::{encode, sha256_hex};
+use crate::signature::sha256_hex;
 use crate::{Body, StoreError, retry};
 use std::io::{Cursor, Read};
 

@@ -21,13 +21,13 @@ use super::inbox::{Inputs, Limits, Proposal, ProposeDone, Read, ReadDone, Reques
 use super::member::MemberError;
 use super::status::Leadership;
 use super::transport::Transport;
-use crate::applying::LongStepDone;
+use crate::applying::{Applied, LongStepDone};
 use crate::clock::Now;
 use crate::consensus::Role;
 use crate::machine::StateMachine;
 use crate::node::{Batch, Proposed, Rejected, Token};
 use crate::reads::ReadId;
-use crate::replica::{Applied, Effects, ReplicatedLog};
+use crate::replica::{Effects, ReplicatedLog};
 use crate::snapshot::{FilesJobDone, SnapshotJob, SnapshotMeta};
 
 /// Commands that enter the log at once, bytes: so many that a sync is worth it, so few that nobody else waits long.

@@ -121,6 +121,14 @@ pub fn is_name(name: &[u8]) -> bool {
     !has_spaces(name)
 }
 
+/// Looks at a line of redis.conf about a user for mistakes. Errors: what is wrong, in one line.
+pub fn check_user(name: &str, rules: &[&[u8]]) -> Result<(), String> {
+    if !is_name(name.as_bytes()) {
+        return Err("Spaces not allowed in ACL usernames".to_owned());
+    }
+    Users::default().set(b"someone", rules).map_err(|why| String::from_utf8_lossy(&why).into_owned())
+}
+
 /// A selector may come in several words. One that begins within another takes its place, as in Redis 7.0. Errors: where one begins that
 /// never ends.
 fn merge_selectors(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, usize> {

@@ -3,10 +3,9 @@
 use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::protocol::Args;
-use crate::reactor::listening;
 use crate::server::{Request, Server, SettingsBefore, Stats};
 use crate::session::{ReplyMode, Session};
-use crate::settings::{Extent, Kind, PARAMETERS, Settings, find};
+use crate::settings::{Extent, Kind, LISTENING, PARAMETERS, Settings, find};
 use crate::tls::Tls;
 use crate::{events, eviction};
 
@@ -115,7 +114,7 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
         })?;
     }
     let switches_aof = settings.is_yes("appendonly") != server.settings.is_yes("appendonly");
-    let elsewhere = listening::PARAMETERS.iter().find(|name| settings.text(name) != server.settings.text(name));
+    let elsewhere = LISTENING.iter().find(|name| settings.text(name) != server.settings.text(name));
     if let Some(name) = elsewhere
         && server.settings_before.is_some()
     {

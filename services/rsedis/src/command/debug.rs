@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::options::{integer, is};
+use crate::clock::now_millis;
 use crate::failure::{Failure, NO_KEY, NOT_POSITIVE, Outcome, SYNTAX};
 use crate::keyspace::Key;
 use crate::number::{parse_double, parse_integer};
 use crate::protocol::Args;
 use crate::server::{Request, Server};
 use crate::session::Session;
-use crate::settings::Extent;
+use crate::settings::{ClockKind, Extent};
 use crate::{digest, eviction, log, scripting};
 
 const NOT_ALLOWED: Failure = Failure::new(
@@ -74,7 +75,7 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
             std::thread::sleep(Duration::from_secs_f64(seconds));
             // Who waits, and is served behind this, is served at the time that it is then. In a script time stands still.
             if !client.is_script {
-                eviction::set_time(server, crate::reactor::now_millis());
+                eviction::set_time(server, now_millis());
             }
         }
         ("set-active-expire", 3) => server.expires_actively = flag(2)?,
@@ -87,7 +88,7 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
             drop(std::thread::spawn(panics).join());
         }
         ("digest", 2) => {
-            let digest = digest::of_server(server);
+            let digest = digest::of_databases(&server.databases);
             client.reply.simple(&digest);
             return Ok(());
         }
@@ -106,9 +107,7 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
             // Also of a key that has expired, and is still there.
             let place = server.databases[client.database].find(&Key::new(args.at(2))).ok_or(NO_KEY)?;
             let idle_seconds = match server.eviction.clock() {
-                Some(eviction::ClockKind::LastUse) => {
-                    eviction::idle_seconds(server, client.database, place).unwrap_or(0)
-                }
+                Some(ClockKind::LastUse) => eviction::idle_seconds(server, client.database, place).unwrap_or(0),
                 _ => 0,
             };
             let entry = server.databases[client.database].entry(place);

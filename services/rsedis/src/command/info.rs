@@ -1,6 +1,7 @@
 //! INFO.
 
 use crate::REDIS_VERSION;
+use crate::clock::now_millis;
 use crate::failure::Outcome;
 use crate::protocol::Args;
 use crate::server::{Sample, Server};
@@ -178,7 +179,7 @@ fn about_loading(server: &Server, text: &mut String) {
     // How many bytes a master will send is not always known.
     let loaded = if load.total_bytes == 0 { load.bytes } else { load.bytes.min(load.total_bytes) };
     // The clock of commands stands still while the start reads data.
-    let seconds = (crate::reactor::now_millis() - load.began).max(0) / 1000;
+    let seconds = (now_millis() - load.began).max(0) / 1000;
     let left = i128::from(load.total_bytes.saturating_sub(loaded)) * i128::from(seconds) / i128::from(loaded.max(1));
     line!(text, "loading_start_time:{}", load.began / 1000);
     line!(text, "loading_total_bytes:{}", load.total_bytes);

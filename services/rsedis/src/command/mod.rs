@@ -65,7 +65,7 @@ pub use admin::flush_all;
 pub use config::go_back;
 pub use facts::*;
 pub use info::tell_metrics;
-pub use names::{all, find, is_known, named, number_of, rename, resolve};
+pub use names::{all, find, is_known, is_own_name, named, number_of, rename, resolve};
 use names::{meant, shown};
 pub use scripts::limit as script_limit;
 pub use table::COMMANDS;

@@ -136,6 +136,11 @@ pub(super) fn meant(args: Args<'_>) -> Option<&'static Command> {
     }
 }
 
+/// Whether a command has this name, whatever `rename-command` says: that can be asked before anything is renamed.
+pub fn is_own_name(name: &str) -> bool {
+    COMMANDS.iter().any(|command| command.name == name)
+}
+
 /// Whether there is a command of this name.
 pub fn is_known(name: &[u8]) -> bool {
     find(name).is_some()

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use wal::files::Directory;
 
 use super::sockets::{Event, Sockets};
-use super::{Reactor, interlude, now_millis};
+use super::{Reactor, interlude};
+use crate::clock::now_millis;
 use crate::protocol::Limits;
 use crate::server::{Heard, Request, Server};
 use crate::{eviction, log, waiting};

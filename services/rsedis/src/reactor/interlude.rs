@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::RECEIVE_BYTES;
 use super::sockets::{Event, Received, Sockets};
-use super::{greeting, now_millis, sending, stopping};
+use super::{greeting, sending, stopping};
+use crate::clock::now_millis;
 use crate::command;
 use crate::log;
 use crate::protocol::Limits;

@@ -9,9 +9,6 @@ use std::os::unix::net::UnixListener;
 use crate::log;
 use crate::settings::Settings;
 
-/// Parameters that say where clients connect, and may be changed.
-pub const PARAMETERS: [&str; 3] = ["port", "tls-port", "bind"];
-
 /// An address and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {

@@ -23,10 +23,11 @@ use std::cell::RefCell;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use wal::files::Directory;
 
+use crate::clock::now_millis;
 use crate::connection::Connection;
 use crate::keyspace::WARM_AT_ONCE;
 use crate::memory::{Allocator, Memory};
@@ -87,11 +88,6 @@ pub struct Reactor<S: Sockets, D: Directory> {
     /// No connection can be taken, for want of files or memory: tried again at the next tick.
     is_full: bool,
     is_stopping: bool,
-}
-
-/// Milliseconds since 1970.
-pub fn now_millis() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
 impl<S: Sockets, D: Directory> Reactor<S, D> {

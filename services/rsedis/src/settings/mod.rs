@@ -1,17 +1,19 @@
 //! The server's parameters: from the command line, from redis.conf, and by CONFIG SET. Unknown words are refused.
 
 mod parse;
+mod policy;
 mod rewrite;
 mod table;
 
-pub use parse::{Start, read_command_line};
+pub use parse::{Outside, Start, read_command_line};
+pub(crate) use policy::Choice;
+pub use policy::{ClockKind, FrequencySettings, Policy};
 pub use rewrite::{Extent, rewrite};
-pub use table::{Kind, PARAMETERS, Parameter, find};
+pub use table::{Kind, LISTENING, PARAMETERS, Parameter, find};
 
 use std::time::Duration;
 
 use crate::events::{self, Classes};
-use crate::eviction::{FrequencySettings, Policy};
 use crate::value::{NodeLimits, Packing};
 
 /// When the append-only file is synced.

@@ -17,6 +17,25 @@ pub enum Start {
     Serve(Box<Settings>),
 }
 
+/// What settings are read with, and what is known of users and commands, which they may speak of.
+#[derive(Clone, Copy)]
+pub struct Outside<'a> {
+    /// Reads a file; `-`: standard input.
+    pub read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
+    /// Looks at a user's name and rules for mistakes.
+    pub check_user: fn(&str, &[&[u8]]) -> Result<(), String>,
+    /// Whether a command has this name.
+    pub is_command: fn(&str) -> bool,
+}
+
+#[cfg(test)]
+impl<'a> Outside<'a> {
+    /// The program's, with these files.
+    pub(super) fn with_files(read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>) -> Self {
+        Self { read, check_user: crate::acl::check_user, is_command: crate::command::is_own_name }
+    }
+}
+
 const USAGE: &str = "Usage: rsedis [/path/to/redis.conf] [options] [-]
        rsedis - (read config from stdin)
        rsedis -v or --version
@@ -25,20 +44,16 @@ const USAGE: &str = "Usage: rsedis [/path/to/redis.conf] [options] [-]
 Options are parameters of redis.conf: --port 7777 --appendonly yes --appendfsync always
 ";
 
-/// Reads the command line's words, without the program's name. `read` reads a file (`-`: standard input).
+/// Reads the command line's words, without the program's name.
 ///
 /// Errors: one line that names the words and what is wrong with them.
-pub fn read_command_line(
-    words: &[String],
-    version: &str,
-    read: impl Fn(&Path) -> std::io::Result<Vec<u8>>,
-) -> Result<Start, String> {
+pub fn read_command_line(words: &[String], version: &str, outside: Outside<'_>) -> Result<Start, String> {
     match words.first().map(String::as_str) {
         Some("-v" | "--version") => return Ok(Start::Print(format!("{version}\n"))),
         Some("-h" | "--help") => return Ok(Start::Print(USAGE.to_owned())),
         _ => {}
     }
-    let mut reading = Reading { settings: Settings::default(), has_save: false, read: &read, depth: 0 };
+    let mut reading = Reading { settings: Settings::default(), has_save: false, outside, depth: 0 };
     let mut rest = words;
     if let [file, tail @ ..] = words
         && (file == "-" || !file.starts_with('-'))
@@ -100,7 +115,7 @@ struct Reading<'a> {
     settings: Settings,
     /// There was a line `save`: those that follow add to it, and do not replace what is set unless told otherwise.
     has_save: bool,
-    read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
+    outside: Outside<'a>,
     depth: usize,
 }
 
@@ -109,7 +124,8 @@ impl Reading<'_> {
         if self.depth == DEPTH_MAX {
             return Err(format!("'{file}': more than {DEPTH_MAX} files include one another"));
         }
-        let text = (self.read)(Path::new(file)).map_err(|error| format!("can't open config file '{file}': {error}"))?;
+        let text = (self.outside.read)(Path::new(file))
+            .map_err(|error| format!("can't open config file '{file}': {error}"))?;
         self.depth += 1;
         for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let line = line.trim_ascii();
@@ -146,16 +162,16 @@ impl Reading<'_> {
         if name.eq_ignore_ascii_case("save") && std::mem::replace(&mut self.has_save, true) && values != [""] {
             values.splice(0..0, self.settings.text("save").split_whitespace().map(str::to_owned));
         }
-        set(&mut self.settings, name, &values)
+        set(&mut self.settings, self.outside, name, &values)
     }
 }
 
-fn set(settings: &mut Settings, name: &str, values: &[String]) -> Result<(), String> {
+fn set(settings: &mut Settings, outside: Outside<'_>, name: &str, values: &[String]) -> Result<(), String> {
     if name.eq_ignore_ascii_case("user") {
-        return add_user(settings, values);
+        return add_user(settings, outside, values);
     }
     if name.eq_ignore_ascii_case("rename-command") {
-        return rename(settings, values);
+        return rename(settings, outside, values);
     }
     let index = find(name.as_bytes()).ok_or_else(|| {
         let meant = nearest(name, PARAMETERS.iter().map(|parameter| parameter.name));
@@ -166,18 +182,14 @@ fn set(settings: &mut Settings, name: &str, values: &[String]) -> Result<(), Str
 }
 
 /// `user NAME RULES`: looked at for mistakes now, and given to the server when it starts.
-fn add_user(settings: &mut Settings, values: &[String]) -> Result<(), String> {
+fn add_user(settings: &mut Settings, outside: Outside<'_>, values: &[String]) -> Result<(), String> {
     let (name, rules) = values.split_first().ok_or("wrong number of arguments")?;
-    if !crate::acl::is_name(name.as_bytes()) {
-        return Err("Spaces not allowed in ACL usernames".to_owned());
-    }
     if settings.users.iter().any(|(known, _)| known == name) {
         return Err("Duplicate user found. A user can only be defined once in config files".to_owned());
     }
     let words: Vec<String> = rules.iter().flat_map(|rule| rule.split_whitespace()).map(str::to_owned).collect();
     let bytes: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-    let wrong = |why: Vec<u8>| String::from_utf8_lossy(&why).into_owned();
-    crate::acl::Users::default().set(b"someone", &bytes).map_err(wrong)?;
+    (outside.check_user)(name, &bytes)?;
     settings.users.push((name.clone(), words));
     Ok(())
 }
@@ -186,15 +198,15 @@ fn add_user(settings: &mut Settings, values: &[String]) -> Result<(), String> {
 const COMMAND_NAME_BYTES_MAX: usize = 63;
 
 /// `rename-command OLD NEW`: commands are found by these names from the start on; an empty one hides a command.
-fn rename(settings: &mut Settings, values: &[String]) -> Result<(), String> {
+fn rename(settings: &mut Settings, outside: Outside<'_>, values: &[String]) -> Result<(), String> {
     let [old, new] = values else { return Err("wrong number of arguments".to_owned()) };
     let (old, new) = (old.to_ascii_lowercase(), new.to_ascii_lowercase());
-    let is_command = |name: &str| crate::command::COMMANDS.iter().any(|command| command.name == name);
     let is_renamed = |name: &str| settings.renames.iter().any(|(known, _)| known == name);
-    if !is_command(&old) || is_renamed(&old) {
+    if !(outside.is_command)(&old) || is_renamed(&old) {
         return Err("No such command in rename-command".to_owned());
     }
-    if is_command(&new) && !is_renamed(&new) || settings.renames.iter().any(|(_, name)| !new.is_empty() && *name == new)
+    if (outside.is_command)(&new) && !is_renamed(&new)
+        || settings.renames.iter().any(|(_, name)| !new.is_empty() && *name == new)
     {
         return Err("Target command name already exists".to_owned());
     }
@@ -390,15 +402,16 @@ mod tests {
     fn read(line: &str) -> Result<Start, String> {
         let words: Vec<String> =
             line.split(' ').filter(|word| !word.is_empty()).map(|word| word.replace("''", "")).collect();
-        read_command_line(&words, "rsedis server v=1", |path| match path.to_str() {
+        let files = |path: &Path| match path.to_str() {
             Some("good.conf") => {
                 Ok(b"# a comment\nport 7001\n\nmaxmemory 1gb\nbind 127.0.0.1 ::1\nrequirepass \"a b\"\n".to_vec())
             }
             Some("save.conf") => Ok(b"save 900 1\nsave ''\nsave 300 10\nsave 60 10000\n".to_vec()),
             Some("bad.conf") => Ok(b"port 7001\nfoo bar\n".to_vec()),
             Some("latin.conf") => Ok(b"# gr\xfcn\nrequirepass gr\xfcn\n".to_vec()),
-            _ => Err(std::io::ErrorKind::NotFound.into()),
-        })
+            _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
+        };
+        read_command_line(&words, "rsedis server v=1", Outside::with_files(&files))
     }
 
     fn settings(line: &str) -> Settings {
@@ -427,7 +440,9 @@ mod tests {
         }
         let words = ["-", "loglevel", "verbose", "--maxmemory 700mb", "--proc-title-template", "--mine", "--port", "7"];
         let words = words.map(str::to_owned);
-        let Ok(Start::Serve(settings)) = read_command_line(&words, "", |_| Ok(Vec::new())) else { panic!() };
+        let files = |_: &Path| Ok(Vec::new());
+        let outside = Outside::with_files(&files);
+        let Ok(Start::Serve(settings)) = read_command_line(&words, "", outside) else { panic!() };
         assert_eq!((settings.text("loglevel"), settings.memory_max), ("verbose", 700 << 20));
         assert_eq!((settings.text("PROC-TITLE-TEMPLATE"), settings.text("port")), ("--mine", "7"));
     }
@@ -439,9 +454,10 @@ mod tests {
             Some("b") => Ok(b"port 2\n".to_vec()),
             _ => Ok(b"include circle\n".to_vec()),
         };
-        let Ok(Start::Serve(settings)) = read_command_line(&["a".to_owned()], "", read) else { panic!() };
+        let outside = Outside::with_files(&read);
+        let Ok(Start::Serve(settings)) = read_command_line(&["a".to_owned()], "", outside) else { panic!() };
         assert_eq!(settings.text("port"), "2");
-        let refused = read_command_line(&["circle".to_owned()], "", read).unwrap_err();
+        let refused = read_command_line(&["circle".to_owned()], "", outside).unwrap_err();
         assert!(refused.contains("more than 16 files include one another"), "{refused}");
     }
 

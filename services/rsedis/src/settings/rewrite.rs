@@ -103,7 +103,7 @@ pub fn rewrite(settings: &Settings, users: &[String], old: &[u8], extent: Extent
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Start, read_command_line};
+    use super::super::{Outside, Start, read_command_line};
     use super::*;
     use proptest::prelude::*;
 
@@ -120,7 +120,7 @@ mod tests {
 
     fn read(text: &str) -> Settings {
         let words = ["file".to_owned()];
-        match read_command_line(&words, "", |_| Ok(text.as_bytes().to_vec())) {
+        match read_command_line(&words, "", Outside::with_files(&|_| Ok(text.as_bytes().to_vec()))) {
             Ok(Start::Serve(settings)) => *settings,
             other => panic!("{other:?}: {text}"),
         }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn read_if_taken(text: &str) -> Option<Settings> {
-        let read = read_command_line(&["file".to_owned()], "", |_| Ok(text.as_bytes().to_vec()));
+        let read = read_command_line(&["file".to_owned()], "", Outside::with_files(&|_| Ok(text.as_bytes().to_vec())));
         match read {
             Ok(Start::Serve(settings)) => Some(*settings),
             _ => None,

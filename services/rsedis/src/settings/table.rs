@@ -2,6 +2,8 @@
 //!
 //! One that the server cannot honour otherwise than at one value is [`Kind::Fixed`]: asking for another is refused.
 
+use super::policy::POLICY_NAMES;
+
 /// What a parameter may be.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -43,6 +45,9 @@ pub enum Kind {
 
 /// What an end may be asked to do, in the order in which CONFIG GET shows it.
 pub const SHUTDOWN_WORDS: [&str; 5] = ["default", "save", "nosave", "now", "force"];
+
+/// Parameters that say where clients connect, and may be changed.
+pub const LISTENING: [&str; 3] = ["port", "tls-port", "bind"];
 
 /// A parameter.
 #[derive(Debug)]
@@ -169,7 +174,7 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("acl-pubsub-default", Kind::Words(&["allchannels", "resetchannels"]), "resetchannels"),
     changeable("requirepass", Kind::Text, ""),
     changeable("maxmemory", Kind::Memory(0, i64::MAX), "0"),
-    changeable("maxmemory-policy", Kind::Words(crate::eviction::POLICY_NAMES), "noeviction"),
+    changeable("maxmemory-policy", Kind::Words(POLICY_NAMES), "noeviction"),
     changeable("maxmemory-samples", Kind::Integer(1, 64), "5"),
     changeable("maxmemory-eviction-tenacity", Kind::Integer(0, 100), "10"),
     changeable("lfu-log-factor", Kind::Integer(0, 2_147_483_647), "10"),

@@ -11,10 +11,9 @@ use prost::Message;
 use service_kit::grpc::{self, Code, Status, Unary, decode};
 
 use crate::api::Api;
-use crate::node::Node;
+use crate::node::{CLUSTER_VERSION, Node};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::downgrade_request::DowngradeAction;
-use crate::server::CLUSTER_VERSION;
 use crate::store::command::Kind;
 use crate::store::{Access, Caller, Cluster, Error};
 

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use service_kit::directory::sync_name;
 
-use super::{CannotImport, Imported, database_in, found, read};
+use super::{CannotImport, Imported, found, read};
+use crate::etcd_file::database_in;
 use crate::settings::Settings;
 
 /// Where the new member is made.

@@ -1,7 +1,6 @@
 //! The baseline, run twice: how far it is from itself stands beside each comparison, and what is no farther from it is not called different.
 
-use storebench_crds::benchmark_run::NOISE_FLOOR;
-use storebench_crds::status::Verdict;
+use storebench_crds::status::{NOISE_FLOOR, Verdict};
 use storebench_crds::{Durability, Metric};
 
 use super::{NOISE, arm, record, throughput_gate, trial};

@@ -1,12 +1,17 @@
 //! What one workload of one trial measured: the raw material of every metric.
 
+mod load;
+mod usage;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api_requests::ApiRequests;
-use crate::job::{ControlPlaneUsage, LatencyKind, LoadStep, LoaderAudit, MachineUse, Usage, WorkloadSummary};
 use crate::latency::LatencySummary;
 use crate::measure::{Durations, FSYNCS, Largest, Reading, Readings, TOOLS_CPU_NANOS, Total};
+
+pub use load::{LatencyKind, LoadStep, LoaderAudit, WorkloadSummary};
+pub use usage::{ControlPlaneUsage, MachineUse, Usage};
 
 /// What one workload of one trial measured.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,5 @@
-//! What is known of a metric, and of what kinds that can be.
+//! What is known of a metric, and of what kinds that can be. What describes one, as families of workloads do, needs no list of all, which is
+//! [`crate::metric`].
 
 use crate::gate_value::GateValue;
 use crate::latency::LatencySummary;
@@ -76,7 +77,7 @@ impl Unit {
     }
 
     /// A duration of so many nanoseconds in this unit; unchanged where this is no unit of time.
-    pub(super) fn of_nanos(self, nanos: u64) -> f64 {
+    pub(crate) fn of_nanos(self, nanos: u64) -> f64 {
         let nanos = nanos as f64;
         match self {
             Self::Millis => nanos / 1e6,
@@ -223,7 +224,7 @@ pub enum OverTrials {
 impl OverTrials {
     /// Of a statistic. Each trial counts alike, however many requests it had, as in gates and ratios: of all requests as one, a trial would have
     /// the more the faster it was. What is the largest of a trial is the largest of all.
-    pub(super) const fn of(statistic: Statistic) -> Self {
+    pub(crate) const fn of(statistic: Statistic) -> Self {
         match statistic {
             Statistic::Max => Self::Largest,
             Statistic::Mean | Statistic::P50 | Statistic::P90 | Statistic::P95 | Statistic::P99 | Statistic::P999 => {

@@ -1,0 +1,94 @@
+//! HTTP/1.1, for what is no gRPC, on the same ports.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+
+use crate::grpc::{Peer, Service};
+use crate::http::{Body, CutOff, not_found};
+use crate::places::Life;
+
+/// How long a client may take for the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Speaks HTTP/1.1 until the client or `stop` ends it. What the service does not serve is answered with status 404.
+pub async fn serve<S: Service, T>(io: T, service: Rc<S>, peer: Rc<Peer>, (presence, mut stop): Life)
+where
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let (service, peer, presence) = (Rc::clone(&service), Rc::clone(&peer), presence.clone());
+        async move {
+            let (head, body) = request.into_parts();
+            // Who has begun to ask and does not go on keeps no place.
+            if body.is_end_stream() {
+                presence.busy();
+            }
+            let body = Rc::new(RefCell::new(body.into_data_stream().fuse()));
+            let shared = Rc::clone(&body);
+            let asking = presence.clone();
+            let pieces = futures::stream::poll_fn(move |context| {
+                let piece = shared.borrow_mut().poll_next_unpin(context);
+                if matches!(piece, Poll::Ready(None)) {
+                    asking.busy();
+                }
+                piece
+            });
+            let pieces = Box::pin(pieces.map(|piece| piece.map_err(|_| CutOff)));
+            let reply = match service.http(head, pieces, peer) {
+                Some(reply) => reply.await,
+                None => not_found(),
+            };
+            if matches!(reply.body(), Body::Full(_)) {
+                // Who takes longer may lose the answer, and keeps no place.
+                let _ = timeout(REST_TIMEOUT, read_rest(&body)).await;
+            }
+            // An answer that is a stream goes on: only the next request makes that connection an idle one.
+            match reply.body() {
+                Body::Full(_) => presence.idle(),
+                Body::Stream(_) => presence.busy(),
+            }
+            Ok::<_, Infallible>(reply)
+        }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(io), service);
+    let mut connection = std::pin::pin!(connection);
+    // Errors are the client's.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        _ = stop.wait_for(|stop| *stop) => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+}
+
+/// Of what nobody wants of a request, so much is read before it is answered, and not for longer; as Go's server does.
+const REST_BYTES_MAX: usize = 256 << 10;
+const REST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Reads what is left of a request, within reason. A connection that is closed with something unread is reset, and the reset takes the
+/// answer along before the client has seen it.
+async fn read_rest<E>(body: &RefCell<impl Stream<Item = Result<Bytes, E>> + Unpin>) {
+    let mut read = 0;
+    while read < REST_BYTES_MAX {
+        match std::future::poll_fn(|context| body.borrow_mut().poll_next_unpin(context)).await {
+            Some(Ok(piece)) => read += piece.len(),
+            Some(Err(_)) | None => return,
+        }
+    }
+}
