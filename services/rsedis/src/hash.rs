@@ -13,11 +13,16 @@ pub fn seed(words: [u64; 4]) {
     STATE.get_or_init(|| RandomState::with_seeds(words[0], words[1], words[2], words[3]));
 }
 
+/// The seeded function, for tables of the standard library that have keys of clients.
+#[inline]
+pub fn state() -> &'static RandomState {
+    STATE.get_or_init(|| RandomState::with_seeds(1, 2, 3, 4))
+}
+
 /// The hash of some bytes.
 #[inline]
 pub fn of(bytes: &[u8]) -> u64 {
-    let state = STATE.get_or_init(|| RandomState::with_seeds(1, 2, 3, 4));
-    let mut hasher = state.build_hasher();
+    let mut hasher = state().build_hasher();
     hasher.write(bytes);
     hasher.finish()
 }

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use super::Entry;
+use crate::hash;
 use crate::structure::table::Element as _;
 
 /// Writes an entry.
@@ -29,7 +30,7 @@ pub(super) struct Walk {
 
 impl Walk {
     pub(super) fn new(encode: Encode, number: usize, first_group_len: u32) -> Self {
-        let skipped = HashSet::with_hasher(ahash::RandomState::with_seeds(1, 2, 3, 4));
+        let skipped = HashSet::with_hasher(hash::state().clone());
         Self { encode, number, group: 0, left: first_group_len, skipped, early: Vec::new() }
     }
 
