@@ -121,6 +121,27 @@ fn an_arm_that_was_taken_out_is_missed_for_ten_runs_and_one_that_is_asked_for_as
     assert_eq!(verdict(10, third_unavailable), Verdict::Inconclusive);
 }
 
+/// It had no course, and the history passed as if nobody had asked for it.
+#[test]
+fn an_arm_that_no_run_has_ever_measured_is_no_good_news_and_is_named() {
+    let mut reports: Vec<Report> = nights(&[(12, 1.0)]).into_iter().map(with_third).collect();
+    assert!(Trend::of(&reports, false).unwrap().never_measured.is_empty());
+    reports.iter_mut().for_each(|report| third_unavailable(&mut report.record));
+    let trend = Trend::of(&reports, false).unwrap();
+    assert_eq!((trend.verdict, trend.never_measured.as_slice()), (Verdict::Inconclusive, &["third".to_owned()][..]));
+    let said = "a store that became slower may not show: the newest run has no figure of arm third";
+    assert_eq!(trend.message, said);
+    assert_eq!(serde_json::to_value(&trend).unwrap()["neverMeasured"], serde_json::json!(["third"]));
+    let line = "third was never measured in 12 runs: storebench report says why";
+    let page = || trends(std::slice::from_ref(&trend));
+    for page in [document_text(page(), 120, false), document_markdown(page()), document_html(page())] {
+        assert!(page.contains(line), "{page}");
+    }
+    // Who is not asked for is not missed.
+    reports.iter_mut().for_each(|report| without_third(&mut report.record));
+    assert_eq!(Trend::of(&reports, false).unwrap().verdict, Verdict::Passed);
+}
+
 #[test]
 fn what_is_shown_as_now_is_of_the_newest_run() {
     let mut reports: Vec<Report> = nights(&[(5, 1.0)]).into_iter().map(with_third).collect();
