@@ -202,6 +202,30 @@ fn a_baseline_whose_companion_is_another_is_no_control() {
     assert_eq!(against(&run_of(2, &[])), Against::Nothing, "nobody knows");
 }
 
+/// In a cluster the fingerprint had no companions. What was kept of a run from before then is compared, and nobody knows of such an arm whether it
+/// changed; of all others everything is known.
+#[test]
+fn a_baseline_whose_companion_has_another_image_is_no_control() {
+    let (control, arm) = names();
+    let with_companion = |day: u32, of: &str, digest: &str| {
+        let mut report = run_of(day, &[]);
+        report.record.fingerprint.facts.insert(format!("image of object-store of {of}"), digest.into());
+        report
+    };
+    let before = with_companion(1, &control, "sha256:1");
+    let pair = compared(&before, &with_companion(2, &control, "sha256:1"));
+    assert_eq!(row(&pair, &arm).against, Against::Control(control.clone()));
+    let pair = compared(&before, &with_companion(2, &control, "sha256:2"));
+    assert_eq!(row(&pair, &arm).against, Against::Nothing);
+    let parts: Vec<Part> = pair.differences.0.iter().map(|one| one.part).collect();
+    assert_eq!(parts, [Part::Services], "another companion is no other machine");
+    let old = run_of(1, &[]);
+    let pair = compared(&old, &with_companion(2, &control, "sha256:1"));
+    assert_eq!(row(&pair, &arm).against, Against::Nothing, "nobody knows");
+    let pair = compared(&old, &with_companion(2, &arm, "sha256:1"));
+    assert_eq!(row(&pair, &arm).against, Against::Control(control), "it has none");
+}
+
 /// Runs of these days in which an arm answers 80 requests in each trial, of which there is no p99, and in which the p99 of the arm that is not
 /// the baseline takes so many times as long.
 fn with_few_requests_of(few: &str, days: std::ops::Range<u32>, factor: f64) -> Vec<Report> {
