@@ -38,8 +38,44 @@ pub(crate) fn render(report: &Report, output: Output) -> anyhow::Result<String> 
 
 /// Columns of what is printed: what `COLUMNS` says, the terminal's, or enough for a log.
 pub(crate) fn width() -> usize {
-    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
-    said.unwrap_or_else(|| if std::io::stdout().is_terminal() { terminal_width() } else { 120 }).clamp(60, 160)
+    known_width().unwrap_or(120)
+}
+
+/// The same of lists, each entry of which is a line: `None` in a log, where a script looks for whole lines.
+pub(crate) fn known_width() -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<usize>().ok());
+    let known = said.filter(|columns| *columns > 0);
+    let known = known.or_else(|| std::io::stdout().is_terminal().then(terminal_width));
+    known.map(|columns| columns.clamp(60, 160))
+}
+
+/// Prints lines, each in as many as the terminal needs; further ones stand four columns to the right of their first.
+pub(crate) fn print_lines(lines: &str) -> anyhow::Result<()> {
+    let text = match known_width() {
+        None => lines.to_owned(),
+        Some(columns) => lines.lines().map(|line| hanging(line, columns)).collect(),
+    };
+    Ok(console::print(text)?)
+}
+
+fn hanging(line: &str, columns: usize) -> String {
+    let indent = " ".repeat(line.len() - line.trim_start().len());
+    wrapped(&indent, &format!("{indent}    "), line, columns)
+}
+
+/// Words in lines of so many columns: the first behind one indent, the others behind another. No word is broken, for it may be a name.
+pub(crate) fn wrapped(first: &str, others: &str, words: &str, columns: usize) -> String {
+    let mut text = String::new();
+    let mut words = words.split_whitespace();
+    let mut line = words.next().map(|word| format!("{first}{word}"));
+    for word in words {
+        match line.as_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= columns) {
+            Some(line) => *line = format!("{line} {word}"),
+            None => text.extend(line.replace(format!("{others}{word}")).map(|full| full + "\n")),
+        }
+    }
+    text.extend(line.map(|last| last + "\n"));
+    text
 }
 
 pub(crate) fn colours() -> bool {
@@ -107,5 +143,19 @@ impl Printer {
             (Output::Text | Output::Markdown | Output::Yaml, _) => return Ok(()),
         };
         Ok(console::print(text)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_break_between_words_and_names_stay_whole() {
+        let line = "  arms: a-name-that-is-longer-than-a-line, another";
+        assert_eq!(hanging(line, 20), "  arms:\n      a-name-that-is-longer-than-a-line,\n      another\n");
+        assert_eq!(hanging("one two", 7), "one two\n");
+        assert_eq!(hanging("one two", 6), "one\n    two\n");
+        assert_eq!(wrapped("", "", "", 20), "");
     }
 }

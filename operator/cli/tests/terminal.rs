@@ -11,7 +11,8 @@ mod world;
 use std::process::{Command, Stdio};
 
 use finished::Finished;
-use world::{World, one_arm};
+use storebench_core::engine::ENGINES;
+use world::{World, one_arm, two_arms};
 
 /// Runs storebench with these arguments on a terminal of this kind, of which one output is both of its.
 fn on_a_terminal(world: &World, kind: &str, arguments: &[&str]) -> Finished {
@@ -82,5 +83,43 @@ fn help_fits_a_narrow_terminal() {
         let help = Finished::of(help).stdout;
         let too_long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 60).collect();
         assert_eq!(too_long, [""; 0], "{command}");
+    }
+}
+
+/// They ran over, and a terminal broke them within words. Paths stay whole.
+#[test]
+fn what_engines_and_validate_list_fits_a_narrow_terminal_and_names_every_one() {
+    let world = World::new();
+    let long = |of: &str| format!("{of}-whose-name-is-very-long");
+    let workload = "  - { name: set, redis: { command: Set }, load: { connections: 2, total: 50 } }";
+    let text = two_arms("narrow", workload);
+    let text = ["redis", "valkey"]
+        .into_iter()
+        .fold(text, |text, arm| text.replace(&format!("- {{ name: {arm},"), &format!("- {{ name: {},", long(arm))));
+    let file = world.write("narrow.yaml", &text);
+    let checkout = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let listed = |arguments: &[&str], columns: Option<&str>| {
+        let mut command = world.storebench();
+        command.args(arguments).current_dir(&checkout).env_remove("COLUMNS");
+        command.envs(columns.map(|columns| ("COLUMNS", columns)));
+        let listed = Finished::of(command.output().unwrap());
+        assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+        listed.stdout
+    };
+    for arguments in [&["engines"][..], &["validate", file.to_str().unwrap()]] {
+        let [narrow, log] = [Some("60"), None].map(|columns| listed(arguments, columns));
+        let is_too_long = |line: &&str| line.chars().count() > 60 && line.split_whitespace().count() > 1;
+        assert_eq!(narrow.lines().find(is_too_long), None, "{narrow}");
+        assert!(log.lines().any(|line| is_too_long(&line)), "where scripts look a line stays one: {log}");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&narrow), words(&log), "nothing is lost");
+    }
+    let narrow = listed(&["engines"], Some("60"));
+    for engine in ENGINES {
+        assert!(narrow.lines().any(|line| line.starts_with(&format!("{} ", engine.name))), "{}: {narrow}", engine.name);
+    }
+    let narrow = listed(&["validate", file.to_str().unwrap()], Some("60"));
+    for arm in ["redis", "valkey"].map(long) {
+        assert!(narrow.contains(&arm), "{arm}: {narrow}");
     }
 }

@@ -10,7 +10,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use harness::{LONG, Random, in_one_of_five, until};
+use harness::{BUSY, LONG, Random, again_if_late, until};
 use rsedis::keyspace::{Database, Entry, Key};
 use support::{Client, Server, encode, rsedis_program, start};
 
@@ -195,7 +195,7 @@ fn names_that_are_chosen_to_collide_are_added_as_fast_as_others() {
     let others = others(NAMES);
     for command in ["HSET", "SADD", "ZADD", "MSET"] {
         for (attack, names) in &attacks {
-            in_one_of_five(|| {
+            again_if_late(BUSY, || {
                 let [chosen, random] = [names, &others].map(|names| added(&mut client, command, names));
                 match chosen <= random * RATIO_MAX {
                     true => Ok(()),
@@ -223,7 +223,7 @@ fn keys_that_are_chosen_to_collide_do_not_slow_a_snapshot_down() {
     };
     let (names, others) = (of_the_source(NAMES), others(NAMES));
     assert_ne!(rsedis::hash::of(&names[0]), rsedis::hash::of(&names[1]), "somebody has set another seed");
-    in_one_of_five(|| {
+    again_if_late(BUSY, || {
         let [chosen, random] = [&names, &others].map(|names| added(names));
         match chosen <= random * RATIO_MAX {
             true => Ok(()),

@@ -224,7 +224,7 @@ fn ask(port: u16) -> Vec<u8> {
 #[test]
 fn slow_clients_keep_others_out_for_three_seconds_and_no_longer() {
     let Watched { server, port, _folder } = watched(&[]);
-    harness::in_one_of_five(|| {
+    harness::again_if_late(harness::STANDSTILL, || {
         let mut slow: Vec<TcpStream> = (0..8).map(|_| connect(port)).collect();
         slow.iter_mut().for_each(|stream| stream.write_all(b"GET /met").unwrap());
         let beyond = ask(port);

@@ -5,7 +5,7 @@
 
 mod support;
 
-use harness::{folder_on_disk, in_one_of_five, until};
+use harness::{BUSY, again_if_late, folder_on_disk, until};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -51,6 +51,13 @@ fn judged(mut times: [Vec<Duration>; 2]) -> Result<(), String> {
 }
 
 fn scene() -> Result<(), String> {
+    // A slow disk, which keeps nobody from being woken in time, may make the check points outlast what they are measured beside.
+    let measured = (0..3).find_map(|_| measured());
+    measured.unwrap_or_else(|| Err("the large databases were read each time before that was measured".into()))
+}
+
+/// `None`: the large databases were read before that.
+fn measured() -> Option<Result<(), String>> {
     let folder = folder_on_disk();
     let store = Arc::new(MemoryStore::default());
     let replica = |name: &str| Replica::new(store.clone(), ltx::Layout::Objects, name);
@@ -88,15 +95,14 @@ fn scene() -> Result<(), String> {
     assert!(std::fs::read(output).unwrap() == content(&databases[1]));
     drop(replicator);
     idle.into_iter().chain(applications).for_each(Application::close);
-    judged(times)?;
-    match (is_over, yields >= TURNS as u64 / 2) {
-        (false, true) => Ok(()),
-        (true, _) => Err("the large databases were read before that was measured".into()),
-        (false, false) => Err(format!("only {yields} check points waited for us")),
-    }
+    let judged = judged(times).and_then(|()| match is_over || yields >= TURNS as u64 / 2 {
+        true => Ok(()),
+        false => Err(format!("only {yields} check points waited for us")),
+    });
+    (!is_over || judged.is_err()).then_some(judged)
 }
 
 #[test]
 fn a_truncate_check_point_takes_little_longer_while_other_databases_are_read() {
-    in_one_of_five(scene);
+    again_if_late(BUSY, scene);
 }

@@ -10,7 +10,7 @@
 //! - [`random`]: chance from a seed
 //! - [`folder`] and [`folder_on_disk`]: places for files, gone when dropped
 //! - [`eventually`]: waiting with a bound
-//! - [`in_one_of_five`]: scenes that a machine which stands still for a while spoils
+//! - [`again_if_late`]: scenes that a machine which stands still for a while spoils
 //!
 //! Whatever fails here panics: a test that cannot be set up has failed.
 
@@ -23,6 +23,7 @@ pub mod echo;
 pub mod etcd;
 pub mod peers;
 pub mod process;
+mod pulse;
 pub mod random;
 
 use std::path::Path;
@@ -35,6 +36,8 @@ pub use peers::{own, peer, version};
 pub use process::{Process, command, output};
 pub use random::Random;
 pub use tempfile::TempDir;
+
+use pulse::Pulse;
 
 /// Nothing that is waited for takes so long, on a machine however slow or busy: whoever waits longer waits in vain.
 pub const LONG: Duration = Duration::from_secs(120);
@@ -55,12 +58,32 @@ pub fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A scene that depends on time: a machine that stands still for a second may spoil it, and says nothing of the code. What is wrong with the code
-/// goes wrong each time: at least one of five must go well. An error says what was seen.
+/// A thread that only sleeps and is woken so late has stood still, and others with it.
+pub const STANDSTILL: Duration = Duration::from_millis(20);
+/// It is woken so late where the processors have more to do than they can, which spoils what is to be done at a certain rate.
+pub const BUSY: Duration = Duration::from_millis(5);
+
+/// As often a scene is tried that is spoiled each time.
+const ATTEMPTS_MAX: usize = 5;
+
+/// A scene that depends on time: what the machine spoils says nothing of the code, and is tried again. The machine is known to have spoiled it
+/// where a thread that slept meanwhile was woken late by `late_min` or more, [`STANDSTILL`] or [`BUSY`]; without that, what failed has failed. An
+/// error says what was seen.
 #[track_caller]
-pub fn in_one_of_five(mut scene: impl FnMut() -> Result<(), String>) {
-    let spoiled: Vec<String> = (0..5).map_while(|_| scene().err()).collect();
-    assert!(spoiled.len() < 5, "each time: {spoiled:#?}");
+pub fn again_if_late(late_min: Duration, mut scene: impl FnMut() -> Result<(), String>) {
+    let mut spoiled = Vec::new();
+    while spoiled.len() < ATTEMPTS_MAX {
+        let pulse = Pulse::begin();
+        let Err(problem) = scene() else { return };
+        let latest = pulse.latest();
+        assert!(
+            latest >= late_min,
+            "{problem}: and the machine did not stand still: a thread that slept was woken {latest:?} late at most, and {late_min:?} would \
+             have been a reason to try again; spoiled before: {spoiled:#?}"
+        );
+        spoiled.push(format!("{problem}, where a thread that slept was woken {latest:?} late"));
+    }
+    panic!("each time: {spoiled:#?}");
 }
 
 /// Waits until it holds, for at most [`LONG`]; `what` says what was waited for.
@@ -86,6 +109,8 @@ pub fn folder_on_disk() -> TempDir {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use super::*;
 
     #[test]
@@ -96,6 +121,35 @@ mod tests {
             attempts == 3
         });
         assert_eq!(eventually("a value", || Some(7)), 7);
+    }
+
+    /// What a scene that goes wrong in its first attempts ends with, and how often it was tried.
+    fn tried(late_min: Duration, wrong: usize) -> (Result<(), String>, usize) {
+        let mut attempts = 0;
+        let scene = || {
+            attempts += 1;
+            if attempts > wrong { Ok(()) } else { Err(format!("attempt {attempts}")) }
+        };
+        let ended = catch_unwind(AssertUnwindSafe(|| again_if_late(late_min, scene)));
+        (ended.map_err(|panic| *panic.downcast::<String>().unwrap()), attempts)
+    }
+
+    /// A fault that shows four times of five went unseen.
+    #[test]
+    fn what_goes_wrong_on_a_machine_that_did_not_stand_still_stands() {
+        let (ended, attempts) = tried(LONG, 1);
+        let said = ended.unwrap_err();
+        assert!(said.starts_with("attempt 1: and the machine did not stand still") && said.contains("120s"), "{said}");
+        assert_eq!(attempts, 1);
+    }
+
+    #[test]
+    fn what_a_standstill_spoils_is_tried_again_and_not_for_ever() {
+        assert_eq!(tried(Duration::ZERO, 4), (Ok(()), 5));
+        let (ended, attempts) = tried(Duration::ZERO, 9);
+        let said = ended.unwrap_err();
+        assert!(said.starts_with("each time: ") && said.contains("attempt 5, where a thread"), "{said}");
+        assert_eq!(attempts, 5);
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! `storebench engines`: what there is, what is installed here, and the command that installs what is not.
 
-use std::fmt::Write as _;
-
 use serde_json::{Value, json};
 use service_kit::console;
 use storebench_core::engine::{ENGINES, Engine};
 
 use crate::embedded::peers;
 use crate::exit::Exit;
+use crate::output::{known_width, wrapped};
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -20,7 +19,7 @@ pub(crate) enum Format {
 
 pub(crate) fn engines(format: Format) -> anyhow::Result<Exit> {
     let text = match format {
-        Format::Text => table()?,
+        Format::Text => table(known_width()),
         Format::Json => {
             let engines: Vec<Value> = ENGINES.iter().map(described).collect();
             format!("{}\n", serde_json::to_string_pretty(&engines)?)
@@ -30,23 +29,35 @@ pub(crate) fn engines(format: Format) -> anyhow::Result<Exit> {
     Ok(Exit::Passed)
 }
 
-fn table() -> anyhow::Result<String> {
+fn table(columns: Option<usize>) -> String {
     let longest = |words: &mut dyn Iterator<Item = &str>| words.map(str::len).max().unwrap_or_default();
     let names = longest(&mut ENGINES.iter().map(|engine| engine.name));
     let protocols = longest(&mut ENGINES.iter().map(|engine| engine.protocol.name()));
-    let mut table =
-        format!("{:<names$} {:<protocols$} {:<10} WHERE, OR HOW TO INSTALL\n", "ENGINE", "PROTOCOL", "VERSION");
+    let row = |name: &str, protocol: &str, version: &str, place: &str, may_break: bool| {
+        let head = format!("{name:<names$} {protocol:<protocols$} {version:<10}");
+        beside_or_below(&head, place, may_break, columns)
+    };
+    let mut table = row("ENGINE", "PROTOCOL", "VERSION", "WHERE, OR HOW TO INSTALL", true);
     for engine in ENGINES {
-        let Engine { name, protocol, .. } = engine;
+        let (name, protocol) = (engine.name, engine.protocol.name());
         let installed = peers::installed(engine);
         if installed.is_empty() {
-            writeln!(table, "{name:<names$} {protocol:<protocols$} {:<10} {}", "-", peers::install(engine))?;
+            table += &row(name, protocol, "-", &peers::install(engine), !peers::is_installed_by_command(engine));
         }
         for binary in installed {
-            writeln!(table, "{name:<names$} {protocol:<protocols$} {:<10} {}", binary.version, binary.path.display())?;
+            table += &row(name, protocol, &binary.version, &binary.path.display().to_string(), false);
         }
     }
-    Ok(table)
+    table
+}
+
+/// What does not fit beside its engine stands below it. Paths and commands stay whole, so that they can be copied.
+fn beside_or_below(head: &str, place: &str, may_break: bool, columns: Option<usize>) -> String {
+    match columns.filter(|columns| head.chars().count() + 1 + place.chars().count() > *columns) {
+        None => format!("{head} {place}\n"),
+        Some(columns) if may_break => format!("{}\n{}", head.trim_end(), wrapped("    ", "    ", place, columns)),
+        Some(_) => format!("{}\n    {place}\n", head.trim_end()),
+    }
 }
 
 fn described(engine: &'static Engine) -> Value {

@@ -9,7 +9,7 @@ use storebench_crds::document::{KINDS, nearest};
 use storebench_crds::{Metric, duration, ratio, schema};
 
 use crate::exit::Exit;
-use crate::output::width;
+use crate::output::{width, wrapped};
 
 /// Below the help: what to type, and what comes next.
 pub(crate) const AFTER_HELP: &str = "\
@@ -237,20 +237,7 @@ fn rules(text: &mut String, columns: usize, schema: &Value) {
 
 /// Words in lines of bounded width.
 fn paragraph(text: &mut String, columns: usize, indent: &str, words: &str) {
-    let mut line = String::new();
-    for word in words.split_whitespace() {
-        if !line.is_empty() && indent.len() + line.chars().count() + 1 + word.chars().count() > columns {
-            text.push_str(&format!("{indent}{line}\n"));
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    if !line.is_empty() {
-        text.push_str(&format!("{indent}{line}\n"));
-    }
+    text.push_str(&wrapped(indent, indent, words, columns));
 }
 
 #[cfg(test)]

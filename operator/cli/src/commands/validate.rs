@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bench_jobs::net::dial::dial_once;
-use service_kit::console;
 use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors, SuiteOfRuns};
 use storebench_core::record::Unavailable;
@@ -20,6 +19,7 @@ use storebench_crds::document::{InputError, Object, Role, parse, role};
 use super::cluster::within;
 use crate::embedded::{self, peers};
 use crate::exit::Exit;
+use crate::output::print_lines;
 
 /// For how long an endpoint is dialled.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -185,7 +185,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
     };
     for suite in &input.suites {
         let mut outcomes = suite.runs.iter().map(|(name, _)| outcome(&format!("BenchmarkRun/{name}")));
-        console::print(format!(
+        print_lines(&format!(
             "{}: {}: {} of {}, the first of which is {}\n",
             place(&format!("BenchmarkSuite/{}", suite.name)),
             outcomes.find(|outcome| *outcome != VALID).unwrap_or(VALID),
@@ -195,7 +195,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         ))?;
     }
     for (baseline, run) in &input.baselines {
-        console::print(format!(
+        print_lines(&format!(
             "{}: valid: in a cluster it keeps what BenchmarkRun/{run} measured\n",
             place(&format!("BenchmarkBaseline/{baseline}"))
         ))?;
@@ -204,7 +204,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         let place = place(&format!("BenchmarkSchedule/{schedule}"));
         let is_suite = input.suites.iter().any(|suite| suite.name == *schedule);
         let kind = if is_suite { "BenchmarkSuite" } else { "BenchmarkRun" };
-        console::print(format!("{place}: valid: what it makes is shown as {kind}/{schedule}\n"))?;
+        print_lines(&format!("{place}: valid: what it makes is shown as {kind}/{schedule}\n"))?;
     }
     // Of each suite, and of each run by itself, what was told.
     let mut told = BTreeSet::new();
@@ -227,13 +227,13 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         match &suite {
             Some((suite, position)) if *position > 0 => {
                 if !lines.is_empty() {
-                    console::print(format!("{head}: run {} of {suite}\n", position + 1))?;
+                    print_lines(&format!("{head}: run {} of {suite}\n", position + 1))?;
                 }
             }
-            Some(_) | None => console::print(format!("{head}: {}", described(run)))?,
+            Some(_) | None => print_lines(&format!("{head}: {}", described(run)))?,
         }
         for line in lines {
-            console::print(format!("  {line}\n"))?;
+            print_lines(&format!("  {line}\n"))?;
         }
         if here {
             let new = lacking.iter().filter(|(field, problem)| is_new(&format!("{field}: {problem}")));
@@ -241,7 +241,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         }
     }
     for plane in input.control_planes.iter().filter(|plane| is_own("ControlPlane", &plane.name)) {
-        console::print(format!(
+        print_lines(&format!(
             "{}: valid: Kubernetes {} on {}, {}\n",
             place(&format!("ControlPlane/{}", plane.name)),
             plane.kubernetes_version,
@@ -253,7 +253,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         let family = workload.family().field();
         let connections = count(workload.load.connections as usize, "connection");
         let place = place(&format!("WorkloadTemplate/{}", workload.name));
-        console::print(format!("{place}: valid: {family} on {connections}\n"))?;
+        print_lines(&format!("{place}: valid: {family} on {connections}\n"))?;
     }
     for service in input.services.iter().filter(|service| is_own("StorageService", &service.name)) {
         let stated = match Target::of(service.clone()) {
@@ -271,7 +271,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
             }
         };
         let object = format!("StorageService/{}", service.name);
-        console::print(format!("{}: {}: {stated}\n", place(&object), outcome(&object)))?;
+        print_lines(&format!("{}: {}: {stated}\n", place(&object), outcome(&object)))?;
     }
     mistakes.extend(silent.iter().map(|(field, problem)| mistake(field.clone(), problem.clone())));
     Ok(mistakes)

@@ -206,6 +206,11 @@ pub(crate) fn install(engine: &Engine) -> String {
     how_to_install(&offers(engine), engine.binary(), engine.name, engine.default_version)
 }
 
+/// Whether that is a command, which is copied as it is, and no words.
+pub(crate) fn is_installed_by_command(engine: &Engine) -> bool {
+    !matches!(engine.source, Source::ByHand(_)) && from_here(&engine.install()).is_some()
+}
+
 /// What installs an executable from where the user is: the command of the checkout, by its path where that is needed, or where to put it
 /// by hand. Of a version that no command brings, that, and which versions there are.
 fn how_to_install(offers: &[Offer], binary: &str, folder: &str, version: &str) -> String {

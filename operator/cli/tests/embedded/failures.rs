@@ -87,7 +87,7 @@ fn a_stall_is_seen_from_the_due_instant() {
     // and the first request that meets it is due up to 1 ms later. 50 ms are room for both.
     world.install_faulty("redis", &["stop-after-millis=1000", "stop-for-millis=1050"]);
     let load = "{ duration: 4s, warmUp: 0s, connections: 20, mode: OpenLoop, rate: 1000 }";
-    harness::in_one_of_five(|| {
+    harness::again_if_late(harness::BUSY, || {
         let report = world.run(&one_arm("Redis", "faulty", REDIS_SET, load)).report();
         if report["judgement"]["verdict"] == "Invalid" {
             return Err(report["judgement"]["message"].to_string());

@@ -21,7 +21,7 @@ use crate::error::{Error, Tried as _};
 use crate::health;
 use crate::objects::load::{LOAD_CONTAINER, STARTED_ANNOTATION};
 use crate::objects::store::STORE_CONTAINER;
-use crate::objects::{self, COMPANION, Owner};
+use crate::objects::{self, COMPANION, Owner, ROLE_LABEL};
 
 /// Begins the names of facts about images.
 const IMAGE_FACT: &str = "image of ";
@@ -129,19 +129,32 @@ fn summary(pod: &Pod) -> Result<JobSummary, String> {
 }
 
 /// What a tag meant in this trial: the digests of the images that ran, as the nodes tell them.
-fn images(pods: &[Pod], trial: &Trial, store: &[String]) -> BTreeMap<String, String> {
+fn images(pods: &[Pod], trial: &Trial, members: &Members) -> BTreeMap<String, String> {
     let digest = |pod: &Pod, container: &str| {
         let status = health::containers(pod).find(|status| status.name == container)?;
         (!status.image_id.is_empty()).then(|| status.image_id.clone())
     };
-    let load = pods.iter().filter(|pod| is_load_pod(pod, &trial.name));
-    let stores = pods.iter().filter(|pod| store.contains(&pod.name_any())).chain(load.clone());
-    let distinct =
-        |digests: Vec<String>| digests.into_iter().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(" ");
-    let of_store = distinct(stores.filter_map(|pod| digest(pod, STORE_CONTAINER)).collect());
-    let of_load = distinct(load.filter_map(|pod| digest(pod, LOAD_CONTAINER)).collect());
-    let facts = [(format!("{IMAGE_FACT}{}", trial.arm), of_store), (format!("{IMAGE_FACT}the load"), of_load)];
-    facts.into_iter().filter(|(_, digests)| !digests.is_empty()).collect()
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut add = |of: String, digest: Option<String>| {
+        found.entry(format!("{IMAGE_FACT}{of}")).or_default().extend(digest);
+    };
+    for pod in pods {
+        let is_load = is_load_pod(pod, &trial.name);
+        if is_load {
+            add("the load".into(), digest(pod, LOAD_CONTAINER));
+        }
+        // A store may run beside the load.
+        if is_load || members.store.contains(&pod.name_any()) {
+            add(trial.arm.clone(), digest(pod, STORE_CONTAINER));
+        }
+        if members.companions.contains(&pod.name_any())
+            && let Some(role) = pod.labels().get(ROLE_LABEL)
+        {
+            add(format!("{role} of {}", trial.arm), digest(pod, STORE_CONTAINER));
+        }
+    }
+    let facts = found.into_iter().map(|(fact, digests)| (fact, digests.into_iter().collect::<Vec<_>>().join(" ")));
+    facts.filter(|(_, digests)| !digests.is_empty()).collect()
 }
 
 /// On which nodes the parts of a trial ran.
@@ -195,7 +208,7 @@ pub fn file(
     let millis = |from: Timestamp, to: Timestamp| (to.as_millisecond() - from.as_millisecond()).max(0).unsigned_abs();
     let store = loaded.store.unwrap_or_default();
     let mut facts = store.facts.clone();
-    facts.extend(images(&existing.pods, trial, &members.store));
+    facts.extend(images(&existing.pods, trial, members));
     TrialFile {
         version: store.version.clone(),
         command,
@@ -279,6 +292,27 @@ mod tests {
         let said = changed_image(&[], &[file(0, "a", "sha256:1"), file(1, "a", "sha256:2")]).unwrap();
         assert_eq!(said, "the image of a was another in trial 2: sha256:2, and sha256:1 before");
         assert_eq!(changed_image(&[], &[file(0, "a", ""), file(1, "a", "")]), None, "no node told");
+    }
+
+    /// A baseline was taken for unchanged whose object store was another.
+    #[test]
+    fn what_the_tag_of_a_companion_meant_is_on_record() {
+        let members = Members { companions: vec!["t-object-store-0".into()], ..Members::default() };
+        let trial = Trial { index: 0, arm: "a".into(), name: "t".into() };
+        let of = |name: &str, digest: &str| {
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": { "name": name, "labels": { ROLE_LABEL: "object-store" } },
+                "status": { "containerStatuses": [{
+                    "name": "store", "image": "versitygw:1", "imageID": digest, "ready": true, "restartCount": 0,
+                }] },
+            }))
+            .unwrap();
+            images(&[pod], &trial, &members)
+        };
+        let expected = ("image of object-store of a".to_owned(), "sha256:1".to_owned());
+        assert_eq!(of("t-object-store-0", "sha256:1"), BTreeMap::from([expected]));
+        assert_eq!(of("t-object-store-0", ""), BTreeMap::new(), "no node told");
+        assert_eq!(of("somebody", "sha256:1"), BTreeMap::new(), "it is no companion of this trial");
     }
 
     #[test]

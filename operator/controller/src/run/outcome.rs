@@ -20,7 +20,7 @@ use storebench_core::record::{ArmRecord, Driver, RECORD_VERSION, RunRecord};
 use storebench_core::report::{self, Document, Report, document_markdown, document_text, two_runs};
 use storebench_core::status::{self, fit, progress};
 use storebench_core::trial::{kills, restore_caveat, restores_after_an_outage};
-use storebench_core::validate::ValidatedArm;
+use storebench_core::validate::{ValidatedArm, ValidatedService};
 use storebench_crds::BenchmarkRun;
 use storebench_crds::benchmark_run::TimeToLive;
 use storebench_crds::status::{BenchmarkRunStatus, ReportRef, TrialEntry, TrialState, Verdict};
@@ -39,6 +39,7 @@ use crate::health::Trouble;
 use crate::kind;
 use crate::objects::{Labels, Owner, names, share};
 use crate::queue::is_true;
+use crate::settings::Images;
 use crate::signature::Signer;
 
 /// While something is being deleted, a look is due this often, should an event be missed.
@@ -70,7 +71,7 @@ pub async fn begin(
     let arms = &references.run.arms;
     let images = &context.settings.images;
     let services = arms.iter().filter_map(ValidatedArm::service);
-    facts.extend(services.map(|service| (format!("service {}", service.name), images.of_store(service))));
+    facts.extend(services.flat_map(|service| named_images(service, images)));
     let external = arms.iter().filter_map(ValidatedArm::external);
     facts.extend(external.map(|store| (format!("service {}", store.name), format!("external at {}", store.place()))));
     facts.insert("processor requests".into(), processor_requests(references));
@@ -159,6 +160,14 @@ fn taken(record: &RunRecord, existing: &Existing, now: Timestamp) -> Duration {
     let deployed = existing.stores.iter().chain(&existing.companions).map(|one| one.created);
     let begun = deployed.chain(existing.jobs.iter().map(began)).min().filter(|begun| *begun < now);
     filed + begun.map_or(Duration::ZERO, |begun| now.duration_since(begun).unsigned_abs())
+}
+
+/// The names of the images of a store and of what runs beside it, by the facts that an embedded run has of their executables.
+fn named_images(service: &ValidatedService, images: &Images) -> BTreeMap<String, String> {
+    let name = &service.name;
+    let companions = service.companions.iter();
+    let companions = companions.map(|(role, companion)| (format!("{role} of {name}"), images.of_store(companion)));
+    std::iter::once((format!("service {name}"), images.of_store(service))).chain(companions).collect()
 }
 
 /// In which proportion a busy node shares its processors out among the pods of a trial.
@@ -409,7 +418,22 @@ pub async fn patch(
 mod tests {
     use super::*;
     use crate::run::step::Deployed;
+    use crate::settings::Settings;
     use serde_json::json;
+    use storebench_crds::StorageService;
+
+    /// A baseline was taken for unchanged whose object store was another.
+    #[test]
+    fn what_runs_beside_a_store_is_in_the_fingerprint() {
+        let spec = json!({ "engine": "Walsync", "durability": "None" });
+        let service = StorageService::new("db", serde_json::from_value(spec).unwrap());
+        let service = storebench_core::validate::service(&service).unwrap();
+        let settings = <Settings as clap::Parser>::parse_from(["storebench-operator"]);
+        let facts = named_images(&service, &settings.images);
+        assert_eq!(facts.len(), 2, "{facts:?}");
+        assert!(facts["service db"].starts_with("storebench/walsync:"), "{facts:?}");
+        assert!(facts["object-store of db"].starts_with("storebench/versitygw:"), "{facts:?}");
+    }
 
     #[test]
     fn the_trial_that_is_under_way_counts_for_how_long_a_run_takes() {

@@ -109,13 +109,13 @@ fn part_of(fact: &str) -> Part {
 }
 
 /// The executables of an arm, where the fingerprint has them: embedded the file with its digest, and what runs beside it, such as the store of a
-/// replicator; in a cluster the image's name, and the digests that the name meant on the nodes.
+/// replicator; in a cluster the names of the images of all of these, and the digests that the names meant on the nodes.
 pub(super) fn executables<'a>(record: &'a RunRecord, arm: &ArmRecord) -> Vec<(&'a String, &'a String)> {
-    let [store, image] = [format!("service {}", arm.service), format!("image of {}", arm.name)];
-    let companion = format!(" of {}", arm.service);
-    // Images have the names of arms, of which one may be called like a service.
-    let is_companion = |fact: &str| fact.ends_with(&companion) && !fact.starts_with("image of ");
-    let is_of_arm = |fact: &str| fact == store || fact == image || is_companion(fact);
+    let store = format!("service {}", arm.service);
+    let [of_arm, of_service] = [&arm.name, &arm.service].map(|name| format!(" of {name}"));
+    // Digests of images have the names of arms, of which one may be called like another's service.
+    let whose = |fact: &str| if fact.starts_with("image of ") { of_arm.as_str() } else { of_service.as_str() };
+    let is_of_arm = |fact: &str| fact == store || fact.ends_with(whose(fact));
     record.fingerprint.facts.iter().filter(|(fact, _)| is_of_arm(fact.as_str())).collect()
 }
 

@@ -10,6 +10,7 @@ use super::conditions::{Difference, Differences, Part};
 use super::practice::{GateCourse, Needed, needed};
 use super::{Figures, arms, control, decides, few};
 use crate::judgement::{Report, figure};
+use crate::record::{ArmRecord, RunRecord};
 use crate::statistics::{change_points, hodges_lehmann};
 
 /// A change for the worse is an alarm for so many runs; then it is the new level.
@@ -85,12 +86,15 @@ pub struct Trend {
     pub runs: Vec<String>,
     /// Runs that do not count: when they began, and why not.
     pub set_aside: Vec<(String, String)>,
+    /// The arms that the newest run asks for and no run that counts has measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub never_measured: Vec<String>,
     /// What was followed.
     pub series: Vec<Series>,
     /// What became of the gates.
     pub gates: Vec<GateCourse>,
     /// Regressed where a recent level is worse; else Inconclusive where the newest run does not count or lacks what was measured before it, where
-    /// the loader is the limit now, or runs are too few; else Passed.
+    /// no run has measured an arm, the loader is the limit now, or runs are too few; else Passed.
     pub verdict: Verdict,
     /// Why, in one line.
     pub message: String,
@@ -126,11 +130,13 @@ impl Trend {
             }
         }
         let aside = set_aside.iter().find(|(started_at, _)| *started_at == newest.record.started_at);
-        let (verdict, message) = decide(&series, &figures, aside);
+        let never_measured = never_measured(&newest.record, &figures);
+        let (verdict, message) = decide(&series, &figures, &never_measured, aside);
         Some(Self {
             run: newest.record.name.clone(),
             runs: ordered.iter().map(|report| report.record.started_at.clone()).collect(),
             set_aside,
+            never_measured,
             series,
             gates: GateCourse::all(&ordered),
             verdict,
@@ -227,9 +233,16 @@ fn show_as_reported(points: &mut [Point], reports: &[&Report], workload: &str, a
     }
 }
 
+/// The arms of the newest run of which these have no figure at all. Where no run counts, nothing is said of arms.
+fn never_measured(newest: &RunRecord, runs: &[Figures]) -> Vec<String> {
+    let is_measured = |arm: &ArmRecord| runs.iter().flat_map(|run| &run.series).any(|one| one.arm == arm.name);
+    let never = arms(newest).filter(|arm| !runs.is_empty() && !is_measured(arm));
+    never.map(|arm| arm.name.clone()).collect()
+}
+
 /// What decides and has no figure in the newest run that counts. What is not asked for any more is missed for [`RECENT_RUNS`]: it may have been
 /// taken out since it became slower.
-fn lacking(series: &[Series], runs: &[Figures]) -> Vec<String> {
+fn lacking(series: &[Series], runs: &[Figures], never_measured: &[String]) -> Vec<String> {
     let Some(newest) = runs.last() else { return Vec::new() };
     let is_asked = |arm: &str, workload: &str| {
         arms(&newest.record).any(|one| one.name == arm)
@@ -254,6 +267,7 @@ fn lacking(series: &[Series], runs: &[Figures]) -> Vec<String> {
         let gone = decided.filter(|one| !is_asked(&one.arm, &one.workload));
         found.extend(gone.map(|one| name(&one.arm, &one.workload, one.metric)));
     }
+    found.extend(never_measured.iter().map(|arm| format!("arm {arm}")));
     found.into_iter().collect()
 }
 
@@ -261,7 +275,12 @@ fn lacking(series: &[Series], runs: &[Figures]) -> Vec<String> {
 const RUNS_MIN: usize = 3;
 
 /// The verdict over runs that count. `aside`: when the newest of all began, and why it does not count.
-fn decide(series: &[Series], counted: &[Figures], aside: Option<&(String, String)>) -> (Verdict, String) {
+fn decide(
+    series: &[Series],
+    counted: &[Figures],
+    never_measured: &[String],
+    aside: Option<&(String, String)>,
+) -> (Verdict, String) {
     let runs = counted.len();
     // Two stores that one busy loader holds back look equal, and so does a store that became slower behind it.
     let (limited, told): (Vec<&Series>, Vec<&Series>) = series.iter().partition(|one| one.limited_now().is_some());
@@ -282,7 +301,7 @@ fn decide(series: &[Series], counted: &[Figures], aside: Option<&(String, String
             format!("{runs} runs that count are too few to say anything: {RUNS_MIN} at least, of one spec and machine");
         return (Verdict::Inconclusive, text);
     }
-    let lacking = lacking(series, counted);
+    let lacking = lacking(series, counted, never_measured);
     let unseen = if let Some((started_at, why)) = aside {
         Some(format!("the newest run, of {started_at}, does not count: {why}"))
     } else if !lacking.is_empty() {

@@ -22,12 +22,12 @@ pub(super) fn over_trials(metric: Metric, trials: &[&WorkloadMeasurement]) -> Op
     }
 }
 
-/// How many requests a trial had, of so many of which percentiles are: the median, as of these. 0 of no trial.
-pub(crate) fn requests_of_a_trial<'a>(trials: impl Iterator<Item = &'a WorkloadMeasurement>) -> u64 {
-    median_of_whole(trials.map(|trial| trial.summary.operations).collect())
+/// How few durations a trial has, where a percentile takes more: the median over trials, as percentiles are. `None`: there are enough.
+pub(crate) fn too_few(durations: &[u64], needed: u64) -> Option<u64> {
+    Some(median_of_whole(durations.to_vec())).filter(|found| *found < needed)
 }
 
-/// The same of a latency's statistics, all at once; `None` of nothing.
+/// The statistics of a latency over trials, all at once; `None` of nothing.
 pub(crate) fn latency_over_trials(trials: &[LatencySummary]) -> Option<LatencySummary> {
     let median = |field: fn(&LatencySummary) -> u64| median_of_whole(trials.iter().map(field).collect());
     Some(LatencySummary {

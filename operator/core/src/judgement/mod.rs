@@ -28,7 +28,7 @@ pub use compare::stop_half_widths;
 pub(crate) use gate::{Limit, outcome};
 #[cfg(test)]
 pub(crate) use metric::latency_over_trials;
-pub(crate) use metric::requests_of_a_trial;
+pub(crate) use metric::too_few;
 pub use requests::RequestResult;
 pub(crate) use standing::{PARITY, Standing, in_order};
 pub(crate) use summary::other_version;

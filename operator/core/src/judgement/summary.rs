@@ -9,7 +9,7 @@ use storebench_crds::workload::FaultKind;
 use storebench_crds::{LoadMode, Metric, Workload};
 
 use super::compare::{baseline, candidates, serial_correlation_of, unequal};
-use super::metric::{latency_over_trials, over_trials};
+use super::metric::{latency_over_trials, over_trials, too_few};
 use super::{TrialPoint, Valid, available, limit, requests};
 use crate::durability::{Basis, is_unweighed};
 use crate::placement;
@@ -88,13 +88,14 @@ pub(super) fn withheld(valid: &Valid, arm: &str, workload: &str, metric: Metric)
         return None;
     }
     let trials = measurements(valid, arm, workload);
+    if trials.is_empty() {
+        return None;
+    }
     let durations: Vec<u64> = trials.iter().map(|trial| metric.durations(trial)).collect::<Option<_>>()?;
-    let found = median(durations);
-    (!trials.is_empty() && found < needed).then(|| {
-        let what = if metric.requests_min() > 0 { "requests" } else { "durations" };
-        let (found, needed) = (units::count(found), units::count(needed));
-        format!("{found} {what} of {arm} in a trial, and {} takes {needed}", metric.words)
-    })
+    let found = too_few(&durations, needed)?;
+    let what = if metric.requests_min() > 0 { "requests" } else { "durations" };
+    let (found, needed) = (units::count(found), units::count(needed));
+    Some(format!("{found} {what} of {arm} in a trial, and {} takes {needed}", metric.words))
 }
 
 pub(super) fn points(valid: &Valid) -> Vec<TrialPoint> {

@@ -12,7 +12,7 @@ use super::requests;
 use super::table::{Cell, Column, SUBORDINATE, Table, Tone};
 use super::units;
 use super::wording::finding;
-use crate::judgement::{Standing, requests_of_a_trial};
+use crate::judgement::{Standing, too_few};
 use crate::record::ArmRecord;
 
 /// What stands in the place of a workload's tables where no trial of any arm counts.
@@ -77,7 +77,7 @@ fn result_row(
         Cell::toned(units::rate_milli(result.throughput_milli), Tone::Strong),
         Cell::or_absent(around),
     ];
-    row.extend(latency_cells(latency, of_a_trial(report, result), Tone::Plain));
+    row.extend(latency_cells(latency, &requests_by_trial(report, result), Tone::Plain));
     let shown = |metric: Metric| result.value(metric).map(|value| units::of_metric(metric.unit, value));
     row.extend(known.iter().map(|(metric, _)| Cell::or_absent(shown(*metric))));
     row.push(if result.errors == 0 { Cell::toned(errors, Tone::Dim) } else { Cell::toned(errors, Tone::Bad) });
@@ -86,26 +86,27 @@ fn result_row(
 
 fn service_row(report: &Report, result: &WorkloadResult, columns: usize) -> Vec<Cell> {
     let mut row = vec![Cell::toned(format!("{SUBORDINATE}service"), Tone::Dim), Cell::plain(""), Cell::plain("")];
-    row.extend(latency_cells(&result.service_latency, of_a_trial(report, result), Tone::Dim));
+    row.extend(latency_cells(&result.service_latency, &requests_by_trial(report, result), Tone::Dim));
     row.resize(columns, Cell::plain(""));
     row
 }
 
-/// How many requests an arm answered in a trial: of so many are the percentiles.
-fn of_a_trial(report: &Report, result: &WorkloadResult) -> u64 {
+/// How many requests an arm answered in each trial: of so many are the percentiles.
+fn requests_by_trial(report: &Report, result: &WorkloadResult) -> Vec<u64> {
     let measured = lookup::valid_trials(report, &result.arm).flat_map(|trial| &trial.workloads);
-    requests_of_a_trial(measured.filter(|measured| measured.summary.name == result.workload))
+    let measured = measured.filter(|measured| measured.summary.name == result.workload);
+    measured.map(|measured| measured.summary.operations).collect()
 }
 
-/// p50, p90, p95, p99, p99.9, max.
-fn latency_cells(latency: &LatencySummary, requests: u64, tone: Tone) -> Vec<Cell> {
-    [Statistic::P50, Statistic::P90, Statistic::P95, Statistic::P99, Statistic::P999, Statistic::Max]
-        .into_iter()
-        .map(|statistic| match requests < statistic.durations_min() {
-            true => Cell::absent(),
-            false => Cell::toned(units::duration_nanos(statistic.of(latency)), tone),
-        })
-        .collect()
+/// The columns of a latency.
+const STATISTICS: [Statistic; 6] =
+    [Statistic::P50, Statistic::P90, Statistic::P95, Statistic::P99, Statistic::P999, Statistic::Max];
+
+fn latency_cells(latency: &LatencySummary, requests: &[u64], tone: Tone) -> [Cell; 6] {
+    STATISTICS.map(|statistic| match too_few(requests, statistic.durations_min()) {
+        Some(_) => Cell::absent(),
+        None => Cell::toned(units::duration_nanos(statistic.of(latency)), tone),
+    })
 }
 
 /// How the arms compare with the baseline in what a reader looks at first: throughput, tail latency and cost, and what else is a
@@ -209,7 +210,9 @@ pub(super) fn notes(report: &Report, workload: &Workload, left_out: &[&str]) -> 
     if results().any(|result| result.intended_latency.is_some()) {
         notes.push("the first line of an arm is latency from the instant a request was due (intended), the second from its send (service)".into());
     }
-    if let Some(fewest) = results().map(|result| of_a_trial(report, result)).min().filter(|&fewest| fewest < 1000) {
+    let most_needed = Statistic::P999.durations_min();
+    if let Some(fewest) = results().filter_map(|result| too_few(&requests_by_trial(report, result), most_needed)).min()
+    {
         notes.push(format!(
             "an arm answered only {} requests in a trial: percentiles that need more are left out",
             units::count(fewest)
@@ -261,6 +264,7 @@ pub(super) fn notes(report: &Report, workload: &Workload, left_out: &[&str]) -> 
 mod tests {
     use super::super::fixture;
     use super::*;
+    use crate::judgement::paired_values;
 
     /// What is shown is the median of what the trials had, and the fifth of five trials of 300 that answered 30,000 adds nothing to it.
     #[test]
@@ -281,8 +285,30 @@ mod tests {
         result.operations = all;
         assert!(all / u64::from(result.trials) > 1000, "by their mean p99.9 would be shown");
         let result = result.clone();
-        assert_eq!(of_a_trial(&report, &result), 300);
+        assert_eq!(too_few(&requests_by_trial(&report, &result), 1_000), Some(300));
         let said = notes(&report, &workload, &[]).join("\n");
         assert!(said.contains("answered only 300 requests in a trial"), "{said}");
+    }
+
+    /// Report and judgement decided it each for itself.
+    #[test]
+    fn the_table_leaves_out_the_percentiles_that_the_judgement_withholds() {
+        let mut report = fixture::two_arms();
+        let (workload, arm) = (report.record.spec.workloads[0].name.clone(), report.record.arms[0].name.clone());
+        for measured in report.record.trials.iter_mut().flat_map(|trial| &mut trial.workloads) {
+            measured.summary.operations = 60;
+        }
+        let result = result(&report, &workload, &arm).unwrap();
+        let cells = latency_cells(&result.service_latency, &requests_by_trial(&report, result), Tone::Plain);
+        let shown = STATISTICS.into_iter().zip(cells).filter(|(_, cell)| *cell != Cell::absent());
+        let shown: Vec<Statistic> = shown.map(|(statistic, _)| statistic).collect();
+        assert_eq!(shown, [Statistic::P50, Statistic::P90, Statistic::P95, Statistic::Max]);
+        for metric in Metric::all() {
+            let Source::Latency(statistic) = metric.source else { continue };
+            if STATISTICS.contains(&statistic) {
+                let withheld = paired_values(&report.record, &arm, &workload, metric);
+                assert_eq!(withheld.is_ok(), shown.contains(&statistic), "{}: {withheld:?}", metric.name);
+            }
+        }
     }
 }

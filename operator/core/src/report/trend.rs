@@ -186,6 +186,10 @@ fn limits(series: &Series) -> Option<String> {
 fn notes(trend: &Trend) -> Vec<String> {
     let mut notes: Vec<String> =
         trend.set_aside.iter().map(|(run, why)| format!("{run} does not count: {why}")).collect();
+    notes.extend(trend.never_measured.iter().map(|arm| {
+        let runs = units::things(trend.runs.len() as u32, "run");
+        format!("{arm} was never measured in {runs}: storebench report says why")
+    }));
     let mut limited: Vec<String> = trend.series.iter().filter_map(limits).collect();
     limited.dedup();
     notes.extend(limited);

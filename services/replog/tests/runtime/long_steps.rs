@@ -12,7 +12,7 @@ fn one_second() -> Settings {
 
 #[test]
 fn a_command_that_takes_long_leaves_the_leader_in_place() {
-    harness::in_one_of_five(|| {
+    harness::again_if_late(harness::STANDSTILL, || {
         let group = Group::of(3, one_second());
         let (leader, _) = group.propose("first");
         let leading = group.member(leader);
@@ -30,7 +30,7 @@ fn a_command_that_takes_long_leaves_the_leader_in_place() {
 
 #[test]
 fn who_installs_a_large_snapshot_acknowledges_meanwhile() {
-    harness::in_one_of_five(|| {
+    harness::again_if_late(harness::STANDSTILL, || {
         let settings =
             Settings { snapshot_entries: 10, snapshot_keep_entries: 0, lagging_log_bytes: 0, ..one_second() };
         let mut group = Group::of(3, settings);

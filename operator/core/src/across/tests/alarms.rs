@@ -121,6 +121,27 @@ fn an_arm_that_was_taken_out_is_missed_for_ten_runs_and_one_that_is_asked_for_as
     assert_eq!(verdict(10, third_unavailable), Verdict::Inconclusive);
 }
 
+/// It had no course, and the history passed as if nobody had asked for it.
+#[test]
+fn an_arm_that_no_run_has_ever_measured_is_no_good_news_and_is_named() {
+    let mut reports: Vec<Report> = nights(&[(12, 1.0)]).into_iter().map(with_third).collect();
+    assert!(Trend::of(&reports, false).unwrap().never_measured.is_empty());
+    reports.iter_mut().for_each(|report| third_unavailable(&mut report.record));
+    let trend = Trend::of(&reports, false).unwrap();
+    assert_eq!((trend.verdict, trend.never_measured.as_slice()), (Verdict::Inconclusive, &["third".to_owned()][..]));
+    let said = "a store that became slower may not show: the newest run has no figure of arm third";
+    assert_eq!(trend.message, said);
+    assert_eq!(serde_json::to_value(&trend).unwrap()["neverMeasured"], serde_json::json!(["third"]));
+    let line = "third was never measured in 12 runs: storebench report says why";
+    let page = || trends(std::slice::from_ref(&trend));
+    for page in [document_text(page(), 120, false), document_markdown(page()), document_html(page())] {
+        assert!(page.contains(line), "{page}");
+    }
+    // Who is not asked for is not missed.
+    reports.iter_mut().for_each(|report| without_third(&mut report.record));
+    assert_eq!(Trend::of(&reports, false).unwrap().verdict, Verdict::Passed);
+}
+
 #[test]
 fn what_is_shown_as_now_is_of_the_newest_run() {
     let mut reports: Vec<Report> = nights(&[(5, 1.0)]).into_iter().map(with_third).collect();
@@ -179,6 +200,30 @@ fn a_baseline_whose_companion_is_another_is_no_control() {
     assert_eq!(against(&with_companions(2, "1.0", "2.0")), Against::Control(control.clone()));
     assert_eq!(against(&with_companions(2, "2.0", "1.0")), Against::Nothing);
     assert_eq!(against(&run_of(2, &[])), Against::Nothing, "nobody knows");
+}
+
+/// In a cluster the fingerprint had no companions. What was kept of a run from before then is compared, and nobody knows of such an arm whether it
+/// changed; of all others everything is known.
+#[test]
+fn a_baseline_whose_companion_has_another_image_is_no_control() {
+    let (control, arm) = names();
+    let with_companion = |day: u32, of: &str, digest: &str| {
+        let mut report = run_of(day, &[]);
+        report.record.fingerprint.facts.insert(format!("image of object-store of {of}"), digest.into());
+        report
+    };
+    let before = with_companion(1, &control, "sha256:1");
+    let pair = compared(&before, &with_companion(2, &control, "sha256:1"));
+    assert_eq!(row(&pair, &arm).against, Against::Control(control.clone()));
+    let pair = compared(&before, &with_companion(2, &control, "sha256:2"));
+    assert_eq!(row(&pair, &arm).against, Against::Nothing);
+    let parts: Vec<Part> = pair.differences.0.iter().map(|one| one.part).collect();
+    assert_eq!(parts, [Part::Services], "another companion is no other machine");
+    let old = run_of(1, &[]);
+    let pair = compared(&old, &with_companion(2, &control, "sha256:1"));
+    assert_eq!(row(&pair, &arm).against, Against::Nothing, "nobody knows");
+    let pair = compared(&old, &with_companion(2, &arm, "sha256:1"));
+    assert_eq!(row(&pair, &arm).against, Against::Control(control), "it has none");
 }
 
 /// Runs of these days in which an arm answers 80 requests in each trial, of which there is no p99, and in which the p99 of the arm that is not
