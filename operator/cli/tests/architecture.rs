@@ -269,7 +269,7 @@ fn circle(modules: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
 
 /// Crates whose modules are not all rooms with an order yet, and how many of them import one another in circles, or stand between such: it may only
 /// become less, and no crate may join them.
-const WITH_CIRCLES: [(&str, usize); 2] = [("services/block-node", 20), ("services/rsedis", 9)];
+const WITH_CIRCLES: [(&str, usize); 1] = [("services/rsedis", 8)];
 
 #[test]
 fn modules_import_one_another_in_no_circle() {

@@ -19,7 +19,6 @@ use crate::contents_proof::{ContentsProof, Sibling};
 use crate::decompress;
 use crate::messages::{BlockCode, ContentsProofCode, NO_BLOCK, proto, put_block_response};
 use crate::node::Node;
-use crate::proofs::contents_proof;
 use crate::publish_stream::publish;
 use crate::recent::Shared;
 use crate::status;
@@ -182,7 +181,7 @@ fn answer_contents_proof(node: &Arc<Node>, client: String, message: Bytes) -> Un
             }
             _ => decode(message)?,
         };
-        let proven = contents_proof(&node, &client, request).await;
+        let proven = node.proofs.contents_proof(&client, request, |number| node.read(number)).await;
         let code = proven.as_ref().err().copied().unwrap_or(ContentsProofCode::Success);
         Ok(encode(&proto::BlockContentsProofResponse {
             status: code.number(node.settings.wire_era),

@@ -1,4 +1,5 @@
-//! What is known of a block's items: which exist, which hash they go into, and what is read of header, footer and proof.
+//! What is known of a block's items: where each stands, which exist, which hash they go into, the root hash of all of them, and what is read
+//! of header, footer and proof.
 //!
 //! Everything else of an item is opaque, and stays as it came. Source: block stream protobufs of consensus node 0.76
 //! (`com.hedera.hapi.block.stream`), field numbers in parentheses.
@@ -10,6 +11,7 @@ mod digest;
 mod filtered;
 mod proof;
 mod record_file;
+mod root;
 
 pub use address_book::{AddressBookError, AddressBooks, Nodes, RsaKey};
 pub use builder::{Builder, BuilderError, Limits, Verified};
@@ -22,8 +24,10 @@ pub use proof::{
 #[cfg(test)]
 pub(crate) use record_file::tests as record_file_tests;
 pub use record_file::{RecordFileError, RecordFileRule, record_file_hash};
+pub use root::{Era, EraError, RootHasher};
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::hash::{HASH_BYTES, Hash};
 use crate::wire::{Fields, WireError, once};
@@ -179,6 +183,22 @@ impl<'a> Item<'a> {
             _ => Kind::Other,
         }
     }
+}
+
+/// Where each item of a `Block` or `BlockItemSet` stands with its frame, and where its own bytes do.
+pub fn item_ranges(set: &[u8]) -> impl Iterator<Item = Result<(Range<usize>, Range<usize>), WireError>> {
+    Fields::of(set).map(|field| {
+        let field = field?;
+        if field.number != ITEMS_FIELD {
+            return Err(WireError::Field(field.number, "BlockItemSet", "it is unknown, and would be lost"));
+        }
+        Ok((field.range.clone(), field.bytes("BlockItemSet")?))
+    })
+}
+
+/// The items of a `Block` or `BlockItemSet`.
+pub fn items(set: &[u8]) -> impl Iterator<Item = Result<&[u8], WireError>> {
+    item_ranges(set).map(|item| item.map(|(_, content)| &set[content]))
 }
 
 /// A semantic version without what may follow the numbers.

@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _, Parser as _};
 use service_kit::command_line::{nearest, one_line};
 use toml::de::{DeTable, DeValue};
 
-use crate::settings::CommandLine;
+use crate::command_line::CommandLine;
 
 /// Why a program is not started.
 #[derive(Debug, thiserror::Error)]

@@ -5,8 +5,8 @@
 //! the block's root hash, over which the signature is. In blocks before hapi_proto_version 0.77 a node has one child, or none has a
 //! prefix: their proofs cannot be said in this message, and are NOT_AVAILABLE.
 
-use crate::block::{Footer, Header, Item, Kind, signature_of};
-use crate::hash::{Era, Hash, empty, inner, leaf};
+use crate::block::{Era, Footer, Header, Item, Kind, signature_of};
+use crate::hash::{Hash, empty, inner, leaf};
 use crate::messages::ContentsProofCode;
 use crate::wire::WireError;
 

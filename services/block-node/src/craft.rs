@@ -10,8 +10,10 @@ use prost::Message as _;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 
-use crate::block::{Chain, FOOTER_FIELD, Footer, HEADER_FIELD, ITEMS_FIELD, Item, PROOF_FIELD, Version, dummy};
-use crate::hash::{Era, HASH_BYTES, Hash, RootHasher};
+use crate::block::{
+    Chain, Era, FOOTER_FIELD, Footer, HEADER_FIELD, ITEMS_FIELD, Item, PROOF_FIELD, RootHasher, Version, dummy,
+};
+use crate::hash::{HASH_BYTES, Hash};
 use crate::messages::{items, proto};
 use crate::wire::put_bytes;
 

@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use service_kit::grpc::{append_with, encode_with};
 
-use crate::block::{Category, FilteredItem, HEADER_FIELD, Header, ITEMS_FIELD, Item, ItemError, category};
-use crate::hash::Era;
+use crate::block::{Category, Era, FilteredItem, HEADER_FIELD, Header, ITEMS_FIELD, Item, ItemError, category};
 use crate::lending::PIECE_BYTES;
 use crate::messages::{
     SUBSCRIBE_ITEMS_FIELD, SubscribeCode, WireEra, end_of_block, item_ranges, proto, put_set, set_bytes,

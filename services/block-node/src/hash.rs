@@ -5,11 +5,9 @@
 //! `H(02‖left‖right)`, a node with one child `H(01‖child)`, an empty tree `H(00)`.
 
 mod padded;
-mod root;
 mod tree;
 
 pub use padded::PaddedTree;
-pub use root::{Era, EraError, RootHasher};
 pub use tree::Tree;
 
 use std::sync::LazyLock;

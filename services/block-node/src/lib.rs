@@ -9,6 +9,7 @@ pub mod backfill;
 pub mod block;
 pub mod budget;
 pub mod clients;
+pub mod command_line;
 pub mod compressed;
 pub mod configuration;
 pub mod connect;

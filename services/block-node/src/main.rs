@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
+use block_node::command_line::{Command, Simulate};
 use block_node::configuration::{ConfigurationError, command_line};
 use block_node::console;
 use block_node::java_files;
 use block_node::server;
-use block_node::settings::{Command, Flags, Simulate};
+use block_node::settings::Flags;
 use block_node::simulate;
 use block_node::verify;
 use clap::error::ErrorKind;

@@ -12,7 +12,8 @@ use std::ops::Range;
 
 use prost::Message as _;
 
-use crate::block::{ITEMS_FIELD, PROOF_FIELD};
+use crate::block::PROOF_FIELD;
+pub use crate::block::{item_ranges, items};
 use crate::wire::{Fields, WireError, put_varint, varint_bytes};
 
 /// Types made of `proto/block_node.proto`.
@@ -38,22 +39,6 @@ pub const GET_BLOCK: &str = "/org.hiero.block.api.BlockAccessService/getBlock";
 
 /// A number that stands for "none" or "latest".
 pub const NO_BLOCK: u64 = u64::MAX;
-
-/// Where each item of a `Block` or `BlockItemSet` stands with its frame, and where its own bytes do.
-pub fn item_ranges(set: &[u8]) -> impl Iterator<Item = Result<(Range<usize>, Range<usize>), WireError>> {
-    Fields::of(set).map(|field| {
-        let field = field?;
-        if field.number != ITEMS_FIELD {
-            return Err(WireError::Field(field.number, "BlockItemSet", "it is unknown, and would be lost"));
-        }
-        Ok((field.range.clone(), field.bytes("BlockItemSet")?))
-    })
-}
-
-/// The items of a `Block` or `BlockItemSet`.
-pub fn items(set: &[u8]) -> impl Iterator<Item = Result<&[u8], WireError>> {
-    item_ranges(set).map(|item| item.map(|(_, content)| &set[content]))
-}
 
 /// Parts of a block that each make a set of whole items, of at most about so many bytes.
 pub fn sets(block: &[u8], set_bytes_max: usize) -> Result<Vec<Range<usize>>, WireError> {
@@ -117,6 +102,7 @@ pub fn put_block_response(out: &mut impl bytes::BufMut, code: BlockCode, block_b
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::ITEMS_FIELD;
     use crate::wire::put_bytes;
     use bytes::Bytes;
     use proptest::collection::vec;

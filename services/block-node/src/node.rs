@@ -1,5 +1,6 @@
 //! What all threads of a server share: who publishes, what is safe, what is in memory.
 
+mod compressed;
 mod reads;
 mod repairs;
 
@@ -14,12 +15,12 @@ use service_kit::probes::Readiness;
 use tokio::sync::{Notify, watch};
 use wal::files::RealDirectory;
 
+use self::compressed::Compressed;
 pub use self::reads::Held;
 use self::reads::Reads;
 pub use self::repairs::RepairError;
 use crate::block::{Limits, ProofRules, Verified};
 use crate::budget::{Budget, Used, Wait};
-use crate::compressed::Compressed;
 use crate::filter::Filtered;
 use crate::lending::Lending;
 use crate::messages::{EndCode, sets};
@@ -115,10 +116,10 @@ pub struct Node {
     pub lending: Lending,
     /// What some of them have asked for.
     pub filtered: Filtered,
-    /// What some of them take compressed.
-    pub compressed: Compressed,
     /// Where this node stays behind its peers, if it does.
     pub gap: Mutex<Option<Gap>>,
+    /// What some subscribers take compressed.
+    compressed: Compressed,
     publishing: Mutex<Publishing<OnItsWay>>,
     /// Blocks that are submitted go through it, and then to the writer.
     packer: Mutex<Option<Packer<OnItsWay>>>,

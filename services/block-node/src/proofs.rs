@@ -11,7 +11,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::contents_proof::{ContentsProof, Wanted, prove};
 use crate::messages::{ContentsProofCode, proto};
-use crate::node::Node;
 use crate::recent::Shared;
 use crate::store::ReadError;
 use crate::wire::WireError;
@@ -71,44 +70,49 @@ impl Line {
     }
 }
 
-/// Reads the block, and hashes it on a thread of its own when it is this client's turn.
-pub async fn contents_proof(
-    node: &Arc<Node>,
-    client: &str,
-    request: proto::BlockContentsProofRequest,
-) -> Result<ContentsProof, ContentsProofCode> {
-    use proto::block_contents_proof_request::BlockItem::{BlockItemHash, BlockItemIndex, CompleteBlockItem};
-    let (number, wanted) = (request.block_number, request.block_item.ok_or(ContentsProofCode::InvalidRequest)?);
-    let mut turn = node.proofs.short.turn(client).await;
-    let mut block = read(node, number).await?;
-    if block.block_bytes() > SHORT_BYTES {
-        // It is not held while others have their turn.
-        drop((block, turn));
-        turn = node.proofs.long.turn(client).await;
-        block = read(node, number).await?;
-    }
-    let (tell, told) = oneshot::channel();
-    tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        let wanted = match &wanted {
-            CompleteBlockItem(item) => Wanted::Item(item),
-            BlockItemHash(hash) => Wanted::Hash(hash),
-            BlockItemIndex(index) => Wanted::Index(*index as usize),
+impl Proofs {
+    /// Has the block read, and hashes it on a thread of its own when it is this client's turn.
+    pub async fn contents_proof<F>(
+        &self,
+        client: &str,
+        request: proto::BlockContentsProofRequest,
+        read: impl Fn(u64) -> F,
+    ) -> Result<ContentsProof, ContentsProofCode>
+    where
+        F: Future<Output = Result<Arc<Shared>, ReadError>>,
+    {
+        use proto::block_contents_proof_request::BlockItem::{BlockItemHash, BlockItemIndex, CompleteBlockItem};
+        let (number, wanted) = (request.block_number, request.block_item.ok_or(ContentsProofCode::InvalidRequest)?);
+        // No others wait for it: it is held in so many turns at most, beside those that are being read.
+        let read = async || {
+            read(number).await.map_err(|error| match error {
+                ReadError::NotStored(_) | ReadError::Damaged { .. } => ContentsProofCode::NotAvailable,
+                ReadError::Files { .. } => ContentsProofCode::Error,
+            })
         };
-        let proven = prove(as_long_as(|| !tell.is_closed(), block.items()), &wanted);
-        // An error: nobody waits for it.
-        let _ = tell.send(proven);
-    });
-    // An error here says that the server stops, or that proving has panicked.
-    told.await.unwrap_or(Err(ContentsProofCode::Error))
-}
-
-/// A block that no others wait for: it is held in so many turns at most, beside those that are being read.
-async fn read(node: &Arc<Node>, number: u64) -> Result<Arc<Shared>, ContentsProofCode> {
-    node.read(number).await.map_err(|error| match error {
-        ReadError::NotStored(_) | ReadError::Damaged { .. } => ContentsProofCode::NotAvailable,
-        ReadError::Files { .. } => ContentsProofCode::Error,
-    })
+        let mut turn = self.short.turn(client).await;
+        let mut block = read().await?;
+        if block.block_bytes() > SHORT_BYTES {
+            // It is not held while others have their turn.
+            drop((block, turn));
+            turn = self.long.turn(client).await;
+            block = read().await?;
+        }
+        let (tell, told) = oneshot::channel();
+        tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let wanted = match &wanted {
+                CompleteBlockItem(item) => Wanted::Item(item),
+                BlockItemHash(hash) => Wanted::Hash(hash),
+                BlockItemIndex(index) => Wanted::Index(*index as usize),
+            };
+            let proven = prove(as_long_as(|| !tell.is_closed(), block.items()), &wanted);
+            // An error: nobody waits for it.
+            let _ = tell.send(proven);
+        });
+        // An error here says that the server stops, or that proving has panicked.
+        told.await.unwrap_or(Err(ContentsProofCode::Error))
+    }
 }
 
 /// Items, as long as somebody waits.

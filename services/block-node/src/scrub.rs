@@ -8,14 +8,13 @@
 
 use std::convert::Infallible;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rand::RngExt as _;
 use tokio::time::{Instant, sleep, sleep_until};
-use wal::files::Directory;
+use wal::files::{Directory, RealDirectory};
 
-use crate::node::Node;
+use crate::metrics::Metrics;
 use crate::store::{ReadError, Reader};
 
 /// How long after the start the first pass begins, unless the interval is shorter: a node that starts has something else to do.
@@ -82,18 +81,18 @@ fn look<D: Directory>(reader: &Reader<D>, range: Range<u64>, bytes_max: u64) -> 
     looked
 }
 
-/// Reads blocks through again and again until the node stops. Without settings it does nothing.
-pub async fn run(node: &Arc<Node>) -> Infallible {
-    let Some(settings) = node.settings.scrub else { return std::future::pending().await };
+/// Reads blocks through again and again, for as long as this runs. Without settings it does nothing.
+pub async fn run(settings: Option<Settings>, reader: &Reader<RealDirectory>, metrics: &Metrics) -> Infallible {
+    let Some(settings) = settings else { return std::future::pending().await };
     sleep(FIRST_AFTER.min(settings.interval)).await;
     loop {
         let began = Instant::now();
-        let (first, next) = (node.reader.first(), node.reader.next());
+        let (first, next) = (reader.first(), reader.next());
         if first < next {
             let begin = rand::rng().random_range(first..next);
             let mut wrong = 0;
             for range in [begin..next, first..begin] {
-                read_through(node, range, settings, &mut wrong).await;
+                read_through(reader, metrics, range, settings, &mut wrong).await;
             }
             if wrong > NAMED_MAX {
                 tracing::error!(wrong, "blocks were found damaged, of which the first {NAMED_MAX} are named");
@@ -101,19 +100,24 @@ pub async fn run(node: &Arc<Node>) -> Infallible {
             tracing::info!(first, last = next - 1, wrong, took = ?began.elapsed(), "read all blocks through");
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        node.metrics.scrub_last_pass_seconds.set(now.as_secs() as i64);
+        metrics.scrub_last_pass_seconds.set(now.as_secs() as i64);
         sleep_until(began + settings.interval).await;
     }
 }
 
 /// Looks at these blocks, and counts those that are damaged and were not known to be.
-async fn read_through(node: &Arc<Node>, range: Range<u64>, settings: Settings, wrong: &mut usize) {
+async fn read_through(
+    reader: &Reader<RealDirectory>,
+    metrics: &Metrics,
+    range: Range<u64>,
+    settings: Settings,
+    wrong: &mut usize,
+) {
     let mut number = range.start;
     while number < range.end {
         let began = Instant::now();
-        let (of_thread, end) = (Arc::clone(node), range.end);
-        let looked = match tokio::task::spawn_blocking(move || look(&of_thread.reader, number..end, PIECE_BYTES)).await
-        {
+        let (of_thread, end) = (reader.clone(), range.end);
+        let looked = match tokio::task::spawn_blocking(move || look(&of_thread, number..end, PIECE_BYTES)).await {
             Ok(looked) => looked,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -122,8 +126,8 @@ async fn read_through(node: &Arc<Node>, range: Range<u64>, settings: Settings, w
             },
         };
         number = looked.next;
-        node.metrics.scrubbed.inc_by(looked.blocks);
-        node.metrics.scrub_damaged.inc_by(looked.wrong.len() as u64);
+        metrics.scrubbed.inc_by(looked.blocks);
+        metrics.scrub_damaged.inc_by(looked.wrong.len() as u64);
         for error in looked.wrong {
             *wrong += 1;
             if *wrong <= NAMED_MAX {

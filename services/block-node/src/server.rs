@@ -140,7 +140,7 @@ pub async fn run(
         never = node.tick() => match never {},
         never = node.settle() => match never {},
         never = backfill::run(&node, of_peers.as_ref()) => match never {},
-        never = scrub::run(&node) => match never {},
+        never = scrub::run(node.settings.scrub, &node.reader, &node.metrics) => match never {},
         result = server.accept() => result,
     };
     node.end_streams();

@@ -4,11 +4,10 @@
 use std::ops::Range;
 
 use crate::block::digest::{Digest, Digester};
-use crate::block::{BLOCK_NUMBERS_END, ITEMS_FIELD};
+use crate::block::{BLOCK_NUMBERS_END, Era, EraError, ITEMS_FIELD, RootHasher};
 use crate::block::{Evidence, FilteredItem, Footer, Header, Item, ItemError, Kind, OldProof, ProofError, ProofRules};
-use crate::block::{Proven, record_file_hash};
-use crate::hash::{Era, EraError, Hash, RootHasher};
-use crate::messages::items;
+use crate::block::{Proven, items, record_file_hash};
+use crate::hash::Hash;
 use crate::wire::{WireError, put_bytes, varint_bytes};
 
 /// A header has some sixty bytes. It is kept before there is known to be room for its block.

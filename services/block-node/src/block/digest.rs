@@ -67,10 +67,9 @@ mod tests {
     use rustix::time::{ClockId, clock_gettime};
 
     use super::*;
-    use crate::block::{Item, Limits, ProofRules, Verified, Version};
+    use crate::block::{Item, Limits, ProofRules, Verified, Version, items};
     use crate::craft::{Crafter, Shape, Traffic, field, signed};
     use crate::hash::sha384;
-    use crate::messages::items;
     use crate::wire::put_bytes;
 
     fn verified(items: &[Vec<u8>]) -> Verified {

@@ -424,12 +424,6 @@ pub struct Loader {
     pub history: (Option<String>, Option<u64>),
 }
 
-impl std::fmt::Debug for Loader {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Loader").field("at", &self.at).finish_non_exhaustive()
-    }
-}
-
 impl Loader {
     /// `keeps_expired`: keys that have expired stay, since who sent them says when they go.
     pub fn new(keeps_expired: bool) -> Self {

@@ -13,10 +13,11 @@ use std::time::Duration;
 use wal::files::Directory;
 
 use super::connecting::connect;
+use super::loading::Loading;
 use super::sockets::{Received, Sockets};
 use super::{RECEIVE_BYTES, Reactor, greeting};
 use crate::protocol::{Limits, push_command};
-use crate::replication::link::{self, Asked, Introduction, Loading, Next, Receipt};
+use crate::replication::link::{self, Asked, Introduction, Next, Receipt};
 use crate::replication::{Failover, Link, Master, Question, Verdict};
 use crate::server::PausePurpose;
 use crate::session::Session;
@@ -37,6 +38,8 @@ pub(super) struct Socket {
     pub(super) slot: Option<usize>,
     /// A connection that is being made.
     connecting: Option<Receiver<io::Result<TcpStream>>>,
+    /// What was read of its keys, while they are.
+    loading: Loading,
     /// Commands of the stream that were read and are part of a transaction that has not ended.
     unfed: Vec<u8>,
     /// Some of the stream was not run, since clients have asked for a pause.
@@ -85,8 +88,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// The same, where the socket is closed already.
     pub(super) fn note_lost_master(&mut self, why: &str) {
-        if let Some(Link::Loading(loading)) = self.master().map(|master| &master.link) {
-            let at = loading.at();
+        if let Some(Link::Loading(_)) = self.master().map(|master| &master.link) {
+            let at = self.socket.loading.at();
             let what_is_left = match self.server.aside {
                 Some(_) => "what was read of them is dropped, and the keys of before stay",
                 None => "what was read of them is dropped",
@@ -120,7 +123,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let is_silent = now - master.heard_at > patience;
         match &master.link {
             Link::Down => self.connect_to_master(),
-            Link::Loading(loading) if is_silent && !loading.receipt.is_whole() && !loading.is_ahead() => {
+            Link::Loading(receipt) if is_silent && !receipt.is_whole() && !self.socket.loading.is_ahead(receipt) => {
                 self.lose_master("Timeout receiving bulk data from MASTER, see repl-timeout")
             }
             Link::Loading(_) => self.tell_master(b"\n"),
@@ -362,9 +365,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     }
                     return Ok(());
                 }
-                Link::Loading(loading) => {
-                    if !loading.receipt.is_whole() {
-                        connection.is_paused = loading.receipt.take(query)? || loading.is_ahead();
+                Link::Loading(receipt) => {
+                    if !receipt.is_whole() {
+                        connection.is_paused = receipt.take(query)? || self.socket.loading.is_ahead(receipt);
                         self.touched.push(slot);
                     }
                     return Ok(());
@@ -438,8 +441,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         self.server.begin_loading(receipt.total().unwrap_or(0));
         self.server.is_loading = !serves;
+        self.socket.loading = Loading::default();
         if let Some(master) = self.master() {
-            master.link = Link::Loading(Box::new(Loading::new(receipt)));
+            master.link = Link::Loading(Box::new(receipt));
         }
         self.touched.extend(self.socket.slot);
         log::notice("MASTER <-> REPLICA sync: Loading DB in memory");
@@ -448,20 +452,20 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     /// Reads keys; whether there is more to do at once.
     fn step_loading(&mut self) -> bool {
         let Some(master) = self.server.replication.master.as_mut() else { return false };
-        let Link::Loading(loading) = &mut master.link else { return false };
-        let mut loading = std::mem::take(&mut **loading);
+        let Link::Loading(receipt) = &mut master.link else { return false };
+        let mut receipt = std::mem::take(&mut **receipt);
         let budget = if self.server.serves_old_keys() { BUDGET_BESIDE_OTHERS } else { BUDGET };
         self.server.exchange_aside();
-        let outcome = loading.step(&mut self.server, budget);
+        let outcome = self.socket.loading.step(&mut self.server, &mut receipt, budget);
         self.server.exchange_aside();
         if outcome == Ok(true) {
-            self.end_loading(loading);
+            self.end_loading(receipt);
             return true;
         }
-        let has_more = loading.has_more();
-        let hears_more = !loading.receipt.is_whole() && !loading.is_ahead();
+        let has_more = self.socket.loading.has_more(&receipt);
+        let hears_more = !receipt.is_whole() && !self.socket.loading.is_ahead(&receipt);
         if let Some(Link::Loading(placed)) = self.master().map(|master| &mut master.link) {
-            **placed = loading;
+            **placed = receipt;
         }
         match outcome {
             Err(error) => {
@@ -492,7 +496,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
     }
 
-    fn end_loading(&mut self, loading: Loading) {
+    fn end_loading(&mut self, receipt: Receipt) {
         self.server.is_loading = false;
         if self.server.aside.is_some() {
             log::notice("MASTER <-> REPLICA sync: Swapping active DB with loaded DB");
@@ -500,10 +504,10 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.server.adopt_aside();
         }
         let Some(master) = self.server.replication.master.as_mut() else { return };
-        (master.link, master.database) = (Link::Up, loading.stream_database());
+        (master.link, master.database) = (Link::Up, std::mem::take(&mut self.socket.loading).stream_database());
         let size = self.server.settings.backlog_bytes;
         let replication = &mut self.server.replication;
-        (replication.id, replication.offset) = loading.receipt.history;
+        (replication.id, replication.offset) = receipt.history;
         replication.second = None;
         replication.pending.clear();
         replication.begin_backlog(size);

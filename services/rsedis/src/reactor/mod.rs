@@ -13,6 +13,7 @@ mod greeting;
 mod interlude;
 mod keeping;
 pub mod listening;
+mod loading;
 mod migrating;
 mod sending;
 mod sockets;

@@ -1,10 +1,6 @@
 //! The master that is followed, and what is said to it before its stream comes: the handshake, line by line, and all keys.
 
-use std::time::Duration;
-
 use crate::protocol::push_command;
-use crate::rdb;
-use crate::server::Server;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -44,8 +40,7 @@ impl Master {
     /// The keys that are on their way, or are being read.
     pub fn receipt(&self) -> Option<&Receipt> {
         match &self.link {
-            Link::Receiving(receipt) => Some(receipt),
-            Link::Loading(loading) => Some(&loading.receipt),
+            Link::Receiving(receipt) | Link::Loading(receipt) => Some(receipt),
             _ => None,
         }
     }
@@ -74,7 +69,7 @@ pub enum Link {
     /// Keys are coming.
     Receiving(Box<Receipt>),
     /// Keys are being read, which have come or come.
-    Loading(Box<Loading>),
+    Loading(Box<Receipt>),
     /// The stream comes.
     Up,
 }
@@ -259,7 +254,7 @@ impl Receipt {
     }
 
     /// So many bytes more were read.
-    fn note_read(&mut self, count: usize) {
+    pub fn note_read(&mut self, count: usize) {
         self.read += count;
         // Of a file that is whole nothing comes behind that would need the room.
         if !self.is_whole && self.read > self.bytes.len() / 2 {
@@ -269,7 +264,7 @@ impl Receipt {
     }
 
     /// Whether the file, all of which was read, has come whole, with its mark. Errors: something else follows.
-    fn has_ended(&self) -> Result<bool, String> {
+    pub fn has_ended(&self) -> Result<bool, String> {
         match self.end {
             End::Mark(_) if !self.is_whole && self.rest().len() > MARK_BYTES => {
                 Err("something else follows the keys than the mark that was announced".to_owned())
@@ -326,59 +321,6 @@ impl Receipt {
             End::Unknown => {}
         }
         Ok(self.is_whole)
-    }
-}
-
-/// Bytes that are received ahead of those that are read.
-const AHEAD_BYTES: usize = 1 << 20;
-
-/// Keys that have come, or come, being read a little in each turn of the loop.
-#[derive(Debug, Default)]
-pub struct Loading {
-    /// The file.
-    pub receipt: Receipt,
-    reader: rdb::Loader,
-    /// All of the file was read.
-    is_read: bool,
-}
-
-impl Loading {
-    /// Of a file that has begun.
-    pub fn new(receipt: Receipt) -> Self {
-        Self { receipt, reader: rdb::Loader::new(true), is_read: false }
-    }
-
-    /// Reads on for about so long; whether the file has come whole and was read. Errors: it is none.
-    pub fn step(&mut self, server: &mut Server, most: Duration) -> Result<bool, String> {
-        if !self.is_read {
-            let (before, may_grow) = (self.reader.at(), !self.receipt.is_whole);
-            let outcome = self.reader.step(server, self.receipt.rest(), may_grow, most);
-            self.is_read = outcome.map_err(|error| error.to_string())?;
-            self.receipt.note_read(self.reader.at() - before);
-        }
-        if self.is_read { self.receipt.has_ended() } else { Ok(false) }
-    }
-
-    /// Whether it can read on at once.
-    pub fn has_more(&self) -> bool {
-        let has_enough = self.receipt.is_whole || self.reader.is_content_with(self.receipt.rest().len());
-        has_enough && !self.is_read && !self.reader.is_waiting()
-    }
-
-    /// Whether so much waits to be read that nothing needs to be received.
-    pub fn is_ahead(&self) -> bool {
-        let count = self.receipt.rest().len();
-        count >= AHEAD_BYTES && self.reader.is_content_with(count) && !self.is_read
-    }
-
-    /// How many bytes were read.
-    pub fn at(&self) -> usize {
-        self.reader.at()
-    }
-
-    /// The database that the stream behind the file has selected.
-    pub fn stream_database(&self) -> usize {
-        self.reader.stream_database.unwrap_or(0)
     }
 }
 
@@ -504,60 +446,6 @@ mod tests {
             prop_assert!(is_whole);
             prop_assert_eq!(receipt.rest(), &file);
             prop_assert_eq!(query, if has_mark { Vec::new() } else { follows });
-        }
-
-        /// However the bytes come, they are read with the last of them, and what follows is left; a mark that is another one is none.
-        #[test]
-        fn keys_are_read_as_they_come(
-            keys in 1usize..60,
-            length in 0usize..200,
-            end in 0..3,
-            pieces in proptest::collection::vec(1usize..4_000, 1..20),
-        ) {
-            let now = 1_700_000_000_000;
-            let mut master = Server::new(crate::settings::Settings::default(), now, 7);
-            for number in 0..keys {
-                let name = number.to_string();
-                let key = crate::keyspace::Key::new(name.as_bytes());
-                master.databases[number % 3].set_string(&key, None, "x".repeat(number * length).as_bytes(), None);
-            }
-            let file = rdb::write(&master, false);
-            let (head, tail) = match end {
-                0 => (format!("${}\r\n", file.len()), &b"*1\r\n$4\r\nPING\r\n"[..]),
-                _ => (format!("$EOF:{ID}\r\n"), if end == 1 { ID.as_bytes() } else { &[b'z'; MARK_BYTES + 1] }),
-            };
-            let sent = [head.as_bytes(), &file, tail].concat();
-            let mut replica = Server::new(crate::settings::Settings::default(), now, 8);
-            let mut receipt = Receipt::new((ID.to_owned(), 0));
-            let (mut query, mut rest, mut loading, mut outcome) = (Vec::new(), &sent[..], None, Ok(false));
-            for piece in pieces.iter().cycle() {
-                let (some, later) = rest.split_at((*piece).min(rest.len()));
-                query.extend_from_slice(some);
-                rest = later;
-                match &mut loading {
-                    None => {
-                        prop_assert!(receipt.take(&mut query).is_ok());
-                        loading = receipt.has_begun().then(|| Loading::new(std::mem::take(&mut receipt)));
-                    }
-                    Some(loading) => {
-                        prop_assert!(loading.receipt.take(&mut query).is_ok());
-                        outcome = loading.step(&mut replica, Duration::MAX);
-                    }
-                }
-                if rest.is_empty() && loading.is_some() && outcome != Ok(false) {
-                    break;
-                }
-                prop_assert!(outcome != Ok(true) || end == 0, "with {} bytes to come", rest.len());
-                prop_assert!(outcome.is_ok() || end == 2);
-                if outcome.is_err() {
-                    break;
-                }
-            }
-            prop_assert_eq!(outcome.is_err(), end == 2);
-            if end < 2 {
-                prop_assert_eq!(crate::digest::of_databases(&replica.databases), crate::digest::of_databases(&master.databases));
-                prop_assert_eq!(query, if end == 0 { tail } else { &[] });
-            }
         }
 
         #[test]

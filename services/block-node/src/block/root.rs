@@ -12,8 +12,8 @@
 
 use std::sync::LazyLock;
 
-use super::{HASH_BYTES, Hash, PaddedTree, Tree, empty, inner, leaf, sha384, single_child};
-use crate::block::{Category, Footer, Version};
+use super::{Category, Footer, Version};
+use crate::hash::{HASH_BYTES, Hash, PaddedTree, Tree, empty, inner, leaf, sha384, single_child};
 
 /// Hash rules of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
