@@ -193,27 +193,38 @@ fn noise(random: &mut Random) -> f64 {
     (0.05 * (sum - 6.0)).exp()
 }
 
-/// A whole run of two stores of this kind, of which the other takes so many times as long for a request.
-fn verdict(store: Store, cores: usize, quota_millicores: Option<u64>, factor: f64, seed: u64) -> Verdict {
+/// The run before its first trial. Read once and not for each simulation: all rules are asked then.
+fn begun() -> RunRecord {
     let input = load(&[("run.yaml".into(), RUN.as_bytes().to_vec())], Path::new("")).unwrap();
     let run = &input.runs[0];
-    let mut spec = run.spec.clone();
-    spec.trials.seed = seed;
-    let mut record = RunRecord {
+    RunRecord {
         record_version: RECORD_VERSION,
         name: run.name.clone(),
         storebench_version: String::new(),
         started_at: "2026-03-01T12:00:00Z".into(),
         duration_millis: 1,
         driver: Driver::Embedded,
-        spec,
+        spec: run.spec.clone(),
         arms: run.arms.iter().map(ArmRecord::of).collect(),
         trials: Vec::new(),
         fingerprint: storebench_core::fingerprint::of(BTreeMap::new()),
         caveats: Vec::new(),
         aborted: None,
         left_behind: Vec::new(),
-    };
+    }
+}
+
+/// A whole run of two stores of this kind, of which the other takes so many times as long for a request.
+fn verdict(
+    begun: &RunRecord,
+    store: Store,
+    cores: usize,
+    quota_millicores: Option<u64>,
+    factor: f64,
+    seed: u64,
+) -> Verdict {
+    let mut record = begun.clone();
+    record.spec.trials.seed = seed;
     let mut random = Random::new(seed);
     let mut machine = Machine::new(cores, quota_millicores);
     while let Next::Run { index, arm } = next(&record.spec, &["one", "other"], &record.trials, Vec::new) {
@@ -259,8 +270,9 @@ fn equal_stores_that_fork_are_hardly_ever_told_apart_and_a_slower_one_is_found()
 
 /// One false alarm in twenty at most, and nineteen of twenty found, whatever both do with the machine.
 fn are_told_apart_as_they_are(store: Store) {
+    let begun = &begun();
     for (cores, quota) in [(2, None), (8, Some(1_000)), (8, Some(2_000))] {
-        let verdicts = |factor: f64| (0..RUNS).map(move |seed| verdict(store, cores, quota, factor, seed));
+        let verdicts = |factor: f64| (0..RUNS).map(move |seed| verdict(begun, store, cores, quota, factor, seed));
         let equal: Vec<Verdict> = verdicts(1.0).collect();
         let count = |wanted: Verdict| equal.iter().filter(|one| **one == wanted).count() as u64;
         let (alarms, invalid) = (count(Verdict::Regressed), count(Verdict::Invalid));
