@@ -24,10 +24,12 @@ demo: ## a quarter of an hour, ten minutes of which are building: compare real s
 	testing/demo $(DEMO_PACKAGES)
 
 # Most tests wait for processes and for disks: two at a time on each core. .config/nextest.toml names those that need a machine alone.
-test: ## every test that needs no cluster (fetches the peers and cargo-nextest)
+test: test-documentation test-programs ## every test that needs no cluster (fetches the peers and cargo-nextest)
+test-documentation:
+	cargo test --quiet --release --workspace --doc
+test-programs:
 	peers/fetch
 	command -v cargo-nextest >/dev/null || .ci/install-cargo-tool nextest
-	cargo test --quiet --release --workspace --doc
 	NEXTEST_TEST_THREADS=$${NEXTEST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo nextest run --release --workspace
 
 lint: ## formatting, clippy, fuzz targets, dashboards, licences and duplicates
@@ -101,5 +103,5 @@ e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw 
 release: ## what a release consists of, up to the push: programs, images, chart, plugin (long; release/README.md)
 	release/build
 
-.PHONY: help demo test unsafe lint generate peers release conformance conformance-rules conformance-stores $(CONFORMANCE_RULES:%=conformance-%) $(CONFORMANCE_STORES:%=conformance-%) simulate fuzz bench e2e e2e-full FORCE
+.PHONY: help demo test test-documentation test-programs unsafe lint generate peers release conformance conformance-rules conformance-stores $(CONFORMANCE_RULES:%=conformance-%) $(CONFORMANCE_STORES:%=conformance-%) simulate fuzz bench e2e e2e-full FORCE
 FORCE:
