@@ -47,10 +47,11 @@ peers: ## fetch every peer store and tool, without root
 
 # With -j2 in half the time; -O keeps what each prints together.
 conformance: conformance-rules conformance-stores ## what other people's rules and tools say of us: Kubernetes' validation, GitOps tools, etcd's client (-j2 -O)
-# What Go compiles for etcd's tests is compiled with the others.
 conformance-rules: $(CONFORMANCE_RULES:%=conformance-%)
-	testing/etcd-suite/test compile
 conformance-stores: $(CONFORMANCE_STORES:%=conformance-%)
+# What Go's compiler does may as well be done beside something that waits.
+etcd-suite-compiled:
+	testing/etcd-suite/test compile
 conformance-api-rules conformance-gitops conformance-linearizability: conformance-%:
 	$(LIMITED) testing/$*/test
 conformance-release:
@@ -103,5 +104,5 @@ e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw 
 release: ## what a release consists of, up to the push: programs, images, chart, plugin (long; release/README.md)
 	release/build
 
-.PHONY: help demo test test-documentation test-programs unsafe lint generate peers release conformance conformance-rules conformance-stores $(CONFORMANCE_RULES:%=conformance-%) $(CONFORMANCE_STORES:%=conformance-%) simulate fuzz bench e2e e2e-full FORCE
+.PHONY: help demo test test-documentation test-programs unsafe lint generate peers release conformance conformance-rules conformance-stores etcd-suite-compiled $(CONFORMANCE_RULES:%=conformance-%) $(CONFORMANCE_STORES:%=conformance-%) simulate fuzz bench e2e e2e-full FORCE
 FORCE:
