@@ -10,7 +10,9 @@ MEMBER_SEEDS ?= 1000
 SECONDS_EACH ?= 60
 # Each takes four minutes at most where nothing stands still: what does is named, and does not take the time of all the others.
 LIMITED := timeout --verbose 12m
-CONFORMANCE := api-rules gitops release linearizability d-engine block-node block-node-java etcd-durability etcd-durability-3 etcd-suite
+# What takes a processor, and no program of ours; and what waits for our stores most of the time, the longest first.
+CONFORMANCE_RULES := api-rules gitops release linearizability
+CONFORMANCE_STORES := etcd-suite d-engine etcd-durability-3 etcd-durability block-node block-node-java
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,10 +24,12 @@ demo: ## a quarter of an hour, ten minutes of which are building: compare real s
 	testing/demo $(DEMO_PACKAGES)
 
 # Most tests wait for processes and for disks: two at a time on each core. .config/nextest.toml names those that need a machine alone.
-test: ## every test that needs no cluster (fetches the peers and cargo-nextest)
+test: test-documentation test-programs ## every test that needs no cluster (fetches the peers and cargo-nextest)
+test-documentation:
+	cargo test --quiet --release --workspace --doc
+test-programs:
 	peers/fetch
 	command -v cargo-nextest >/dev/null || .ci/install-cargo-tool nextest
-	cargo test --quiet --release --workspace --doc
 	NEXTEST_TEST_THREADS=$${NEXTEST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo nextest run --release --workspace
 
 lint: ## formatting, clippy, fuzz targets, dashboards, licences and duplicates
@@ -42,11 +46,18 @@ peers: ## fetch every peer store and tool, without root
 	peers/fetch
 
 # With -j2 in half the time; -O keeps what each prints together.
-conformance: $(CONFORMANCE:%=conformance-%) ## what other people's rules and tools say of us: Kubernetes' validation, GitOps tools, etcd's client (-j2 -O)
-conformance-api-rules conformance-gitops conformance-linearizability conformance-block-node conformance-block-node-java: conformance-%: $(STOREBENCH)
-	$(LIMITED) testing/$(subst -java,/java,$*)/test
-conformance-release: $(STOREBENCH)
+conformance: conformance-rules conformance-stores ## what other people's rules and tools say of us: Kubernetes' validation, GitOps tools, etcd's client (-j2 -O)
+conformance-rules: $(CONFORMANCE_RULES:%=conformance-%)
+conformance-stores: $(CONFORMANCE_STORES:%=conformance-%)
+# What Go's compiler does may as well be done beside something that waits.
+etcd-suite-compiled:
+	testing/etcd-suite/test compile
+conformance-api-rules conformance-gitops conformance-linearizability: conformance-%:
+	$(LIMITED) testing/$*/test
+conformance-release:
 	$(LIMITED) release/check
+conformance-block-node conformance-block-node-java: conformance-%: $(STOREBENCH)
+	$(LIMITED) testing/$(subst -java,/java,$*)/test
 conformance-d-engine: $(STOREBENCH)
 	$(LIMITED) testing/d-engine/test 8
 conformance-etcd-durability: $(STOREBENCH)
@@ -93,5 +104,5 @@ e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw 
 release: ## what a release consists of, up to the push: programs, images, chart, plugin (long; release/README.md)
 	release/build
 
-.PHONY: help demo test unsafe lint generate peers release conformance $(CONFORMANCE:%=conformance-%) simulate fuzz bench e2e e2e-full FORCE
+.PHONY: help demo test test-documentation test-programs unsafe lint generate peers release conformance conformance-rules conformance-stores etcd-suite-compiled $(CONFORMANCE_RULES:%=conformance-%) $(CONFORMANCE_STORES:%=conformance-%) simulate fuzz bench e2e e2e-full FORCE
 FORCE:

@@ -9,7 +9,7 @@ mod sense;
 mod structure;
 mod text;
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use kube::core::cel::{CompiledSchema, ValidationError, Validator, compile_schema};
 use serde::de::DeserializeOwned;
@@ -284,7 +284,7 @@ fn only_known_fields(value: &Value) -> Result<(), Problem> {
 /// # Errors
 /// One line that names the field, and the remedy.
 pub fn job(text: &str) -> Result<JobSpec, JobError> {
-    static RULES: LazyLock<Rules> = LazyLock::new(|| Rules::new("job", schema::of_job()));
+    static RULES: LazyLock<Rules> = LazyLock::new(|| Rules::new(schema::of_job()));
     let refused = |Problem { field, text }: Problem| JobError(format!("{}: {text}", field.trim_start_matches('.')));
     let value: Value =
         serde_json::from_str(text).map_err(|error| JobError(folded(&format!("the job is not JSON: {error}"))))?;
@@ -357,14 +357,13 @@ fn is_of(field: &str, whole: &str) -> bool {
 
 /// The rules of a kind, compiled once in a process: it takes longer than everything else that is done with a file.
 struct Rules {
-    kind: &'static str,
     schema: Value,
     compiled: CompiledSchema,
 }
 
 impl Rules {
-    fn new(kind: &'static str, schema: Value) -> Self {
-        Self { kind, compiled: compile_schema(&schema), schema }
+    fn new(schema: Value) -> Self {
+        Self { compiled: compile_schema(&schema), schema }
     }
 
     /// Which rules in CEL do not hold.
@@ -380,11 +379,11 @@ impl Rules {
         problems
     }
 
+    /// Those of a run stand in a suite and in a schedule once more: of each kind they are compiled when the first object of it is read.
     fn of(kind: &str) -> Option<&'static Self> {
-        static ALL: LazyLock<Vec<Rules>> = LazyLock::new(|| {
-            let rules = |kind| Some(Rules::new(kind, schema::of_kind(kind)?));
-            KINDS.into_iter().filter_map(rules).collect()
-        });
-        ALL.iter().find(|rules| rules.kind == kind)
+        static ALL: [OnceLock<Option<Rules>>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
+        let position = KINDS.iter().position(|one| *one == kind)?;
+        let rules = || Some(Rules::new(schema::of_kind(kind)?));
+        ALL[position].get_or_init(rules).as_ref()
     }
 }

@@ -363,6 +363,18 @@ fn tests_that_run_storebench_for_real_have_the_machine_alone() {
         let is_there = tests.join(program).is_dir() || tests.join(format!("{program}.rs")).is_file();
         assert!(is_there, ".config/nextest.toml names {program}, which is no test");
     }
+    // Of those that are content with a busy machine, one that has another name by now would have the machine again, and nobody would know why.
+    let (_, rest) = settings.split_once("package(storebench) and (").unwrap();
+    let (beside_others, _) = rest.split_once("'''").unwrap();
+    let texts = rust_files(&tests).into_iter().map(|file| std::fs::read_to_string(file).unwrap());
+    let all: String = texts.collect();
+    let names = beside_others.split("test(=").skip(1).map(|rest| rest.split_once(')').unwrap().0);
+    for name in names {
+        assert!(
+            all.contains(&format!("#[test]\nfn {name}() {{")),
+            ".config/nextest.toml names {name}, which is no test"
+        );
+    }
 }
 
 /// A file holds one idea; beyond so many lines it holds two. CONTRIBUTING.md says how many.

@@ -307,7 +307,7 @@ fn ask(endpoint: &str, line: &str) -> String {
 fn what_a_load_left_in_somebody_s_store_stands_in_the_report_and_is_said_however_quiet() {
     let (world, folder) = (World::new(), harness::folder());
     let endpoint = |text: &str| text.split('\'').nth(1).unwrap().to_owned();
-    for (trials, is_interrupted) in [("min: 3, max: 3", true), ("min: 3, max: 3, timeout: 8s", false)] {
+    for (trials, is_interrupted) in [("min: 3, max: 3", true), ("min: 3, max: 3, timeout: 4s", false)] {
         // More than anybody answers within the trial's time.
         let load = "total: 1000000000, connections: 2, warmUp: 0s";
         let (_redis, text) = open_redis(folder.path(), trials, load);

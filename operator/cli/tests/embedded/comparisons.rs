@@ -164,7 +164,7 @@ fn unequal_durability_is_labelled_and_not_ranked() {
 #[test]
 fn the_baseline_is_run_twice_where_the_noise_floor_is_asked_for() {
     let world = World::new();
-    let workloads = "  - name: set\n    redis: { command: Set }\n    load: { total: 4000, connections: 4, warmUp: 0s }";
+    let workloads = "  - name: set\n    redis: { command: Set }\n    load: { total: 2000, connections: 4, warmUp: 0s }";
     let text = two_arms("floor", workloads).replace("  workloads:\n", "  noiseFloor: true\n  workloads:\n");
     let report = world.run(&text).report();
     let names = |list: &serde_json::Value| -> Vec<String> {

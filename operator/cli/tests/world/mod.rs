@@ -21,7 +21,8 @@ pub struct World {
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// The instrument that plants faults, built once, as the tests themselves are: in their profile, and with the features that its
-/// dependencies have in the whole workspace, so that nothing is compiled a second time for it.
+/// dependencies have in the whole workspace, so that nothing is compiled a second time for it. Of one run of nextest the first test that asks
+/// has it built: to look at every crate takes cargo a second, and each test is a process of its own.
 fn faulty_store() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -29,12 +30,19 @@ fn faulty_store() -> &'static Path {
         let built = Path::new(env!("CARGO_BIN_EXE_storebench")).with_file_name("faulty-store");
         let folder = built.parent().and_then(Path::file_name).unwrap().to_str().unwrap();
         let profile = if folder == "debug" { "dev" } else { folder };
+        let (run, mark) = (std::env::var("NEXTEST_RUN_ID").ok(), built.with_extension("built"));
+        if run.is_some() && std::fs::read_to_string(&mark).ok() == run {
+            return built;
+        }
         let status = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--workspace", "--bin", "faulty-store", "--profile", profile])
             .current_dir(&root)
             .status()
             .unwrap();
         assert!(status.success(), "faulty-store cannot be built");
+        if let Some(run) = run {
+            std::fs::write(mark, run).unwrap();
+        }
         built
     })
 }
