@@ -121,8 +121,8 @@ impl RedisWorkload {
             Command::Set | Command::Mixed | Command::Incr | Command::Lpush | Command::Rpush => self.writes_percent(),
             // Whoever sets a field again gives it another value.
             Command::Hset | Command::Mset | Command::Xadd => self.writes_percent(),
-            Command::PingInline | Command::Ping | Command::Get => 0,
-            Command::Lrange100 | Command::Lrange300 | Command::Lrange500 | Command::Lrange600 => 0,
+            Command::PingInline | Command::Ping | Command::Get => self.writes_percent(),
+            Command::Lrange100 | Command::Lrange300 | Command::Lrange500 | Command::Lrange600 => self.writes_percent(),
         }
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn width() -> usize {
     known_width().unwrap_or(120)
 }
 
-/// The same of lists, each entry of which is a line: `None` in a log, where a script looks for whole lines.
+/// The same of lists, each entry of which is a line: `None` in a log of which `COLUMNS` says nothing, where a script looks for whole lines.
 pub(crate) fn known_width() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<usize>().ok());
     let known = said.filter(|columns| *columns > 0);
@@ -59,6 +59,9 @@ pub(crate) fn print_lines(lines: &str) -> anyhow::Result<()> {
 }
 
 fn hanging(line: &str, columns: usize) -> String {
+    if line.trim().is_empty() {
+        return "\n".to_owned();
+    }
     let indent = " ".repeat(line.len() - line.trim_start().len());
     wrapped(&indent, &format!("{indent}    "), line, columns)
 }

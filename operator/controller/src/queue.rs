@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::error_boundary::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource as _, ResourceExt as _};
+use storebench_core::conditions::is_running;
 use storebench_crds::BenchmarkRun;
 use storebench_crds::status::BenchmarkRunStatus;
 use tokio::sync::mpsc;
@@ -116,8 +117,8 @@ impl Queue {
             let was_waiting = waiting(&runs, &turns.left).iter().any(|entry| entry.uid == uid);
             let held = turns.of_pool.values_mut().find(|turn| turn.holder.as_deref() == Some(uid));
             let was_holder = held.map(|turn| turn.holder = None).is_some();
-            turns.left.insert(uid.into());
-            was_holder || was_waiting
+            // Who leaves for the first time may be whom others waited for, though the watch knows already that it is over.
+            turns.left.insert(uid.into()) || was_holder || was_waiting
         };
         if mattered {
             self.wake_all();
@@ -160,29 +161,29 @@ struct Entry {
     uid: String,
 }
 
-/// `None` for a run that wants no turn: it is over, being deleted, suspended before it began, or waits for its user.
+/// `None` for a run that wants no turn: it is over, waits for its user, or is suspended or being deleted with nothing deployed.
 fn entry(run: &BenchmarkRun) -> Option<Entry> {
     let conditions = run.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let begun = run.status.as_ref().is_some_and(has_begun);
+    let is_under_way = run.status.as_ref().is_some_and(is_under_way);
     let is_over = is_true(conditions, "Complete");
     // What was true of an earlier generation says nothing of this one.
     let is_stalled = is_true(conditions, "Stalled") && observed(conditions) == run.metadata.generation;
     let is_deleted = run.meta().deletion_timestamp.is_some();
-    if is_over || is_stalled || is_deleted || (run.spec.suspend && !begun) {
+    if is_over || is_stalled || ((is_deleted || run.spec.suspend) && !is_under_way) {
         return None;
     }
     place(run)
 }
 
 /// Whether anything of a run was measured, or may be deployed.
-pub fn has_begun(status: &BenchmarkRunStatus) -> bool {
+fn has_begun(status: &BenchmarkRunStatus) -> bool {
     !status.trials.is_empty() || is_under_way(status)
 }
 
 /// Whether something of a run may be deployed: its status says that it is running before the first of it is made, and until the last of it
 /// is gone. So whoever takes over from an operator that was killed in between knows it, too.
 pub fn is_under_way(status: &BenchmarkRunStatus) -> bool {
-    status.conditions.iter().any(|condition| condition.type_ == "Reconciling" && condition.reason == "Running")
+    is_running(&status.conditions)
 }
 
 /// The place of a run that wants a turn.
@@ -345,6 +346,13 @@ mod tests {
         assert_eq!(first(&waiting), Some("begun"));
     }
 
+    /// The status of a run of which a trial counts.
+    fn measured(state: RunState) -> serde_json::Value {
+        let mut status = in_state(state);
+        status["trials"] = json!([{ "index": 0, "arm": "a", "state": "Valid" }]);
+        status
+    }
+
     fn in_state(state: RunState) -> serde_json::Value {
         let stamp = Stamp { now: Time(Timestamp::UNIX_EPOCH), generation: Some(1), previous: Vec::new() };
         json!({ "conditions": of_run(state, "", &stamp) })
@@ -357,13 +365,40 @@ mod tests {
         assert_eq!(first(&entries(&runs(RunState::Suspended))), Some("next"), "its store is gone");
     }
 
+    #[test]
+    fn a_run_that_is_deleted_has_its_turn_until_what_it_deployed_is_gone() {
+        let deleted = |state| {
+            let mut deleted = run("deleted", 20, false, in_state(state));
+            deleted.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+            [deleted, run("next", 10, false, json!({}))]
+        };
+        assert_eq!(first(&entries(&deleted(RunState::Running))), Some("deleted"));
+        assert_eq!(first(&entries(&deleted(RunState::Queued))), Some("next"));
+    }
+
+    /// Whoever ends what an operator before it began may never have taken the turn.
+    #[test]
+    fn who_leaves_without_having_held_the_turn_wakes_those_that_wait_though_the_watch_knows_that_it_is_over() {
+        let (reader, mut writer) = kube::runtime::reflector::store();
+        for run in [run("over", 1, false, condition("Complete", 1)), run("next", 2, false, json!({}))] {
+            writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(DeserializeGuard(Ok(run))));
+        }
+        let (queue, mut woken) = Queue::new(reader);
+        queue.leave("over");
+        assert_eq!(woken.try_recv().unwrap().name, "next");
+        queue.leave("over");
+        assert!(woken.try_recv().is_err(), "nothing has changed since");
+    }
+
     /// An operator that takes over does not know whose turn it was.
     #[test]
     fn who_has_a_store_that_starts_goes_before_who_has_been_measured_and_has_nothing_deployed() {
-        let mut measured = in_state(RunState::Queued);
-        measured["trials"] = json!([{ "index": 0, "arm": "a", "state": "Valid" }]);
         let starting = run("starting", 20, false, in_state(RunState::Running));
-        let waiting = entries(&[run("old", 1, false, json!({})), run("measured", 10, false, measured), starting]);
+        let waiting = entries(&[
+            run("old", 1, false, json!({})),
+            run("measured", 10, false, measured(RunState::Queued)),
+            starting,
+        ]);
         let uids: Vec<&str> = waiting.iter().map(|entry| entry.uid.as_str()).collect();
         assert_eq!(uids, ["starting", "measured", "old"]);
     }
@@ -374,7 +409,8 @@ mod tests {
             run("over", 1, false, condition("Complete", 1)),
             run("invalid", 2, false, condition("Stalled", 1)),
             run("suspended", 3, true, json!({})),
-            run("next", 4, false, json!({})),
+            run("held", 4, true, measured(RunState::Suspended)),
+            run("next", 5, false, json!({})),
         ]);
         assert_eq!(first(&waiting), Some("next"));
         assert_eq!(position(&waiting, "next", None), 0);

@@ -76,6 +76,11 @@ pub fn of_run(state: RunState, message: &str, stamp: &Stamp) -> Vec<Condition> {
     )
 }
 
+/// Whether a run is in [`RunState::Running`].
+pub fn is_running(conditions: &[Condition]) -> bool {
+    conditions.iter().any(|one| one.type_ == "Reconciling" && one.reason == "Running")
+}
+
 /// Conditions of a service. `message` is one line for people.
 pub fn of_service(state: ServiceState, message: &str, stamp: &Stamp) -> Vec<Condition> {
     let (reason, ready, reconciling, stalled, protocol) = match state {

@@ -58,17 +58,15 @@ pub fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A thread that only sleeps and is woken so late has stood still, and others with it.
-pub const STANDSTILL: Duration = Duration::from_millis(20);
-/// It is woken so late where the processors have more to do than they can, which spoils what is to be done at a certain rate.
+/// A thread that only sleeps is woken so late where the processors have more to do than they can, which spoils what is to be done at a certain rate.
 pub const BUSY: Duration = Duration::from_millis(5);
 
 /// As often a scene is tried that is spoiled each time.
 const ATTEMPTS_MAX: usize = 5;
 
 /// A scene that depends on time: what the machine spoils says nothing of the code, and is tried again. The machine is known to have spoiled it
-/// where a thread that slept meanwhile was woken late by `late_min` or more, [`STANDSTILL`] or [`BUSY`]; without that, what failed has failed. An
-/// error says what was seen.
+/// where a thread that slept meanwhile was woken late by `late_min` or more, a part of what the scene bears, or [`BUSY`]; without that, what failed
+/// has failed. An error says what was seen.
 #[track_caller]
 pub fn again_if_late(late_min: Duration, mut scene: impl FnMut() -> Result<(), String>) {
     let mut spoiled = Vec::new();

@@ -111,7 +111,7 @@ fn run_all(
             continue;
         }
         let objects = Objects::of(run);
-        // Only the first begins at once. Hours after the check a store's program may be another, and the record says which was measured.
+        // The first has its turn first. Hours after the check a store's program may be another, and the record says which was measured.
         let prepared = checked.map_or_else(|| Prepared::new(run, options), Prepared::begins);
         let progress = Progress::new(run, arguments.quiet);
         // Whoever did not mean it need not wait for the report.

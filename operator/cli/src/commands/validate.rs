@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bench_jobs::net::dial::dial_once;
+use service_kit::console;
 use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors, SuiteOfRuns};
 use storebench_core::record::Unavailable;
@@ -217,16 +218,13 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         // A problem names its run, and what several runs of a suite share is one.
         let mut is_new = |line: &str| told.insert((whose.clone(), line.replace(&object, "")));
         let mut lines = warnings(run);
-        if !here {
-            let lack =
-                |(field, problem): &(String, String)| format!("not on this machine as it is: {field}: {problem}");
-            lines.extend(lacking.iter().map(lack));
-        }
         lines.retain(|line| is_new(line));
+        let lack = |(field, problem): &(String, String)| format!("not on this machine as it is: {field}: {problem}");
+        let lacks = if here { Vec::new() } else { lacking.iter().map(lack).filter(|line| is_new(line)).collect() };
         let head = format!("{}: {}", place(&object), outcome(&object));
         match &suite {
             Some((suite, position)) if *position > 0 => {
-                if !lines.is_empty() {
+                if !lines.is_empty() || !lacks.is_empty() {
                     print_lines(&format!("{head}: run {} of {suite}\n", position + 1))?;
                 }
             }
@@ -234,6 +232,10 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         }
         for line in lines {
             print_lines(&format!("  {line}\n"))?;
+        }
+        // They end with what is to be typed.
+        for line in lacks {
+            console::print(format!("  {line}\n"))?;
         }
         if here {
             let new = lacking.iter().filter(|(field, problem)| is_new(&format!("{field}: {problem}")));

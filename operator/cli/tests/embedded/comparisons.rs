@@ -1,23 +1,17 @@
 //! What comes of a run whose stores do as they should: results, reports, and what is not ranked.
 
 use crate::finished::Finished;
+use crate::later::until_undisturbed;
 use crate::world::{World, one_arm, two_arms};
 use crate::{ETCD_PUT, REDIS_SET, two_stores};
 
 #[test]
 fn two_stores_are_compared_and_nothing_is_left() {
     let world = World::new();
-    let mut report = serde_json::Value::Null;
-    harness::again_if_late(harness::BUSY, || {
-        let finished = world.run(&two_stores());
-        report = finished.report();
-        if finished.code == Some(4) {
-            return Err(finished.stderr);
-        }
-        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
-        assert_eq!(report["judgement"]["verdict"], "Passed");
-        Ok(())
-    });
+    let finished = until_undisturbed(|| world.run(&two_stores()));
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    let report = finished.report();
+    assert_eq!(report["judgement"]["verdict"], "Passed");
     let results = report["judgement"]["results"].as_array().unwrap();
     assert_eq!(results.len(), 4, "two workloads on two arms");
     for result in results {

@@ -7,6 +7,9 @@
 #[path = "../finished/mod.rs"]
 mod finished;
 #[allow(dead_code)]
+#[path = "../later/mod.rs"]
+mod later;
+#[allow(dead_code)]
 #[path = "../world/mod.rs"]
 mod world;
 

@@ -39,7 +39,7 @@ use crate::kind::{self, Conditions, Kind, Named, Said};
 use crate::objects::Owner;
 use crate::objects::names;
 pub use crate::queue::Guarded;
-use crate::queue::{has_begun, is_true, is_under_way};
+use crate::queue::{is_true, is_under_way};
 pub use observe::whole_record;
 use observe::{existing, observe};
 use perform::Stage;
@@ -115,7 +115,7 @@ async fn reconcile(run: &BenchmarkRun, context: &Context) -> Result<Action, Erro
         if latest.report_ref.is_none() {
             let existing = existing(&context.client, &owner.namespace, &run.name_any(), &[]).await?;
             if perform::delete_others(&owner, None, &existing, context).await? {
-                if is_held_up_too_long(&latest) {
+                if is_held_up_too_long(run, &latest) {
                     context.queue.leave(&uid);
                 }
                 return Ok(Action::requeue(CLEAN_UP_INTERVAL));
@@ -141,10 +141,10 @@ async fn reconcile(run: &BenchmarkRun, context: &Context) -> Result<Action, Erro
             return stall(run, &uid, trouble, context).await;
         }
     };
-    // One that has begun keeps its turn until nothing of it is deployed any more: see Step::Hold.
-    if run.spec.suspend && !has_begun(&latest) {
+    // What is deployed of it goes first: see Step::Hold.
+    if run.spec.suspend && !is_under_way(&latest) {
         context.queue.leave(&uid);
-        let status = progress(&run.spec, Vec::new(), SUSPENDED.into());
+        let status = progress(&run.spec, latest.trials, SUSPENDED.into());
         outcome::patch(run, status, RunState::Suspended, context).await?;
         return Ok(Action::await_change());
     }
@@ -205,7 +205,7 @@ async fn outlived_by(run: &BenchmarkRun, context: &Context) -> Option<Duration> 
     if !context.queue.is_held_by(&owner.reference.uid) {
         return None;
     }
-    if is_held_up_too_long(&context.statuses.latest(run)) {
+    if is_held_up_too_long(run, &context.statuses.latest(run)) {
         tracing::warn!(run = run.name_any(), "what is left of it cannot be deleted: the next run begins all the same");
         return None;
     }
@@ -215,10 +215,11 @@ async fn outlived_by(run: &BenchmarkRun, context: &Context) -> Option<Duration> 
     left.unwrap_or(!existing.is_empty()).then_some(CLEAN_UP_INTERVAL)
 }
 
-/// Whether a run ended so long ago that others need not wait any longer for what is left of it.
-fn is_held_up_too_long(status: &BenchmarkRunStatus) -> bool {
+/// Whether a run ended, or was deleted, so long ago that others need not wait any longer for what is left of it.
+fn is_held_up_too_long(run: &BenchmarkRun, status: &BenchmarkRunStatus) -> bool {
     let is_end = |one: &&Condition| matches!(one.type_.as_str(), "Complete" | "Stalled") && one.status == "True";
     let ended = status.conditions.iter().filter(is_end).map(|one| one.last_transition_time.0).min();
+    let ended = ended.or(run.meta().deletion_timestamp.as_ref().map(|deleted| deleted.0));
     ended.is_some_and(|ended| Timestamp::now().duration_since(ended) > LEFT_OVER_MAX)
 }
 
@@ -281,6 +282,15 @@ async fn advance(
             ),
             // Nothing was made for it.
             false => Step::Finish,
+        };
+        let is_stuck =
+            || observed.existing.stopping_since().is_some_and(|since| now.duration_since(since) > LEFT_OVER_MAX);
+        let step = match step {
+            Step::CleanUp { keep: None } if run.spec.suspend && is_stuck() => {
+                tracing::warn!(run = name, "what is left of it cannot be deleted: the next run begins all the same");
+                Step::Hold
+            }
+            step => step,
         };
         tracing::debug!(run = name, ?step, "decided");
         let state = if step == Step::Hold { RunState::Suspended } else { RunState::Running };
@@ -391,6 +401,9 @@ async fn clean_up(run: &BenchmarkRun, owner: &Owner, context: &Context) -> Resul
     if run.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
         let existing = existing(&context.client, &owner.namespace, &run.name_any(), &[]).await?;
         if perform::delete_others(owner, None, &existing, context).await? {
+            if is_held_up_too_long(run, &context.statuses.latest(run)) {
+                context.queue.leave(uid);
+            }
             return Ok(Action::requeue(CLEAN_UP_INTERVAL));
         }
         perform::delete_records(owner, context).await?;

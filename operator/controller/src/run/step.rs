@@ -71,6 +71,14 @@ impl Existing {
             && control_planes.is_empty()
             && pods.iter().filter(own).count() == 0
     }
+
+    /// Since when the first of it should have been gone.
+    pub fn stopping_since(&self) -> Option<Timestamp> {
+        let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
+        let pods = self.pods.iter().filter(own).map(|pod| &pod.metadata);
+        let all = pods.chain(self.jobs.iter().map(|job| &job.metadata));
+        all.filter_map(|metadata| metadata.deletion_timestamp.as_ref()).map(|deleted| deleted.0).min()
+    }
 }
 
 /// Why the pods of a Job or StatefulSet cannot be created: a quota, a policy, or an admission webhook says so.

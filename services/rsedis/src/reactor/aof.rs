@@ -166,7 +166,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// What is written now would never be read: it is not taken.
     fn give_up_files(&mut self, why: &str) {
-        self.aof = None;
+        drop(self.take_aof());
         self.server.aof.failure = Some(why.to_owned());
         self.follow_aof();
     }
@@ -186,7 +186,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             );
         }
         let is_on = self.server.settings.is_yes("appendonly");
-        let directory = match self.aof.take() {
+        let directory = match self.take_aof() {
             Some(aof) => {
                 let directory = aof.directory().clone();
                 aof.close().map(|()| directory)
@@ -250,7 +250,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             job.snapshot.abandon(&mut self.server);
             self.server.save.rewrites = false;
         }
-        let outcome = self.aof.take().map_or(Ok(()), Aof::close);
+        let outcome = self.take_aof().map_or(Ok(()), Aof::close);
         self.server.aof.failure = None;
         self.follow_aof();
         outcome
@@ -278,7 +278,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.lacks_base = true;
         self.abandon_walks();
         self.server.save.is_rewrite_due = false;
-        self.aof = None;
+        drop(self.take_aof());
         match self.try_begin_aof_behind() {
             Ok(()) => {
                 self.server.aof.failure = None;
@@ -304,6 +304,13 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     /// Whether the only files that will be whole are being written.
     pub(super) fn is_writing_first_base(&self) -> bool {
         self.lacks_base && self.job.as_ref().is_some_and(|job| matches!(job.purpose, Purpose::Base { .. }))
+    }
+
+    /// The append-only file, which is replaced or left; how often it was synced stays known.
+    pub(super) fn take_aof(&mut self) -> Option<Aof<D>> {
+        let mut aof = self.aof.take()?;
+        self.server.aof.syncs += aof.take_syncs();
+        Some(aof)
     }
 
     /// INFO and commands are told how the files are.

@@ -421,7 +421,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     /// Everything goes.
     fn let_go(&mut self) {
         self.abandon_walks();
-        if let Some(aof) = self.aof.take() {
+        if let Some(aof) = self.take_aof() {
             // What it holds is of another history, and is replaced once that of the master is there.
             drop(aof);
             self.server.writes_aof = false;
