@@ -335,12 +335,40 @@ fn a_lease_is_looked_at_again_after_the_read() {
     assert_eq!(permit.path, ReadPath::Lease);
     let now = group.clock();
     assert!(group.nodes[&leader].confirm(&permit, now));
-    group.now += group.settings.lease_micros();
+    group.now += group.settings.lease_micros(u64::MAX);
     let now = group.clock();
     assert!(!group.nodes[&leader].confirm(&permit, now));
     assert_eq!(group.read(leader, ReadLevel::Lease), None, "it waits for a round");
     group.settle();
     assert_eq!(group.permits[&leader].last().unwrap().path, ReadPath::ReadIndex);
+}
+
+/// The others elected another leader and acknowledged writes, and this one answered by its lease without them for four seconds more.
+#[test]
+fn a_leader_that_waits_longer_than_the_others_has_no_lease_beyond_their_promises() {
+    let mut group = Group::of(3);
+    let (short, long) = (group.settings.election_ticks, 5 * group.settings.election_ticks);
+    group.settings.election_ticks = long;
+    let (recovered, _) = Recovered::found(&group.settings, Membership::of(1..=3), b"");
+    group.start(1, recovered);
+    let patience = group.settings.election_micros();
+    group.settings.election_ticks = short;
+    let election = group.settings.election_micros();
+    group.pass(4 * patience);
+    if group.leader() != 1 {
+        let leader = group.leader();
+        group.node(leader).transfer_leader(1).unwrap();
+        group.pass(election / 2);
+    }
+    assert_eq!(group.leader(), 1);
+    assert!(group.nodes[&1].has_lease(group.clock()));
+    [2, 3].into_iter().for_each(|id| group.cut(1, id));
+    group.pass(election);
+    assert!(!group.nodes[&1].has_lease(group.clock()), "they may vote for another now");
+    group.pass(3 * election);
+    assert_ne!(group.leader(), 1);
+    assert_eq!(group.nodes[&1].role(), Role::Leader, "it has not noticed");
+    assert_eq!(group.read(1, ReadLevel::Lease), None);
 }
 
 /// (f) Who offers leadership gives up its lease, and takes none when the offer comes to nothing.

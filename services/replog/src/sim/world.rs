@@ -154,7 +154,10 @@ pub(super) struct Ending {
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) random: Random,
+    /// Of the most patient member.
     pub(super) settings: Settings,
+    /// Members wait for a leader for different times, as while they are restarted with another setting.
+    is_patience_mixed: bool,
     pub(super) network: Network,
     pub(super) hosts: Vec<Host>,
     pub(super) stats: Stats,
@@ -195,6 +198,7 @@ impl World {
             quiet_until: 0,
             random,
             settings,
+            is_patience_mixed: mix(seed ^ 0x9a71) % 4 == 0,
             network,
             hosts: Vec::new(),
             stats: Stats::default(),
@@ -228,7 +232,10 @@ impl World {
                 [self.random.below(3) as usize],
             unix_offset_millis: 1_700_000_000_000 + self.random.below(2_000),
         };
-        self.hosts.push(Host::new(id, clock, is_founder));
+        let Settings { heartbeat_ticks, election_ticks, .. } = self.settings;
+        let is_impatient = self.is_patience_mixed && self.random.below(2) == 0;
+        let election_ticks = if is_impatient { election_ticks.min(4 * heartbeat_ticks) } else { election_ticks };
+        self.hosts.push(Host::new(id, clock, election_ticks, is_founder));
         self.after(0, Event::Restart { host: id });
         id
     }
