@@ -271,6 +271,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         Arc::clone(&lessor),
         hashes.clone(),
         peers,
+        settings.strong_level(),
     ));
     door.open(Arc::clone(&group));
     let signals_of_node = signals.clone();

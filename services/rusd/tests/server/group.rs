@@ -1,6 +1,6 @@
 //! Groups of several members.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -91,18 +91,31 @@ fn hash(server: &Rusd) -> u64 {
 
 /// Followers that have just stopped still count as connected, and the leader still has its lease.
 #[test]
-fn a_read_by_rounds_is_not_answered_while_no_majority_is_there() {
+fn a_read_or_a_renewal_by_rounds_is_not_answered_while_no_majority_is_there() {
     for (mode, is_answered) in [("round", false), ("lease", true)] {
         let servers = group(3, "http", &[format!("--linearizable-reads={mode}"), "--election-timeout=10000".into()]);
         let leader = leader_of(&servers);
         servers[leader].etcdctl(&["put", "a", "1"]);
         assert_eq!(servers[leader].etcdctl(&["get", "a", "--print-value-only"]), "1\n");
+        let granted = servers[leader].etcdctl(&["lease", "grant", "600"]);
+        let lease = granted.split(' ').nth(1).unwrap();
+        assert!(
+            servers[leader].etcdctl(&["lease", "keep-alive", "--once", lease]).contains("keepalived with TTL(600)")
+        );
         let followers = || servers.iter().enumerate().filter(|(number, _)| *number != leader).map(|(_, server)| server);
         followers().for_each(|server| server.pause(true));
         let mut get = servers[leader].command(&["get", "a", "--command-timeout=3s"]);
         let output = get.output().unwrap();
+        // It asks again until it is answered.
+        let mut keep_alive = servers[leader].command(&["lease", "keep-alive", "--once", lease]);
+        let mut keep_alive = keep_alive.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        thread::sleep(Duration::from_secs(2));
+        let is_renewed = keep_alive.try_wait().unwrap().is_some();
+        keep_alive.kill().unwrap();
+        keep_alive.wait().unwrap();
         followers().for_each(|server| server.pause(false));
         assert_eq!(output.status.success(), is_answered, "{mode}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(is_renewed, is_answered, "{mode}");
     }
 }
 
