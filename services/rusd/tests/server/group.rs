@@ -1,5 +1,6 @@
 //! Groups of several members.
 
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -316,7 +317,7 @@ fn a_member_is_replaced() {
     let mut servers = group(3, "http", &["--strict-reconfig-check=false".into()]);
     put(&servers[0], "k", "v");
     let lost = servers.pop().unwrap();
-    let id = format!("{:x}", ids(&lost).0);
+    let (id, place) = (format!("{:x}", ids(&lost).0), peer_url(&lost));
     let (_, flags) = lost.kill();
     harness::until("it to be removed", || {
         servers[0].command(&["member", "remove", &id]).output().unwrap().status.success()
@@ -330,6 +331,17 @@ fn a_member_is_replaced() {
     });
     put(&new, "by the new one", "v");
     assert_eq!(new.etcdctl(&["member", "list"]).matches("started").count(), 3);
+    // Whoever is started again has the lost one in its flags, and called it for ever, every two seconds.
+    let again = servers.remove(0).restart();
+    put(&again, "by the one that was started again", "v");
+    thread::sleep(Duration::from_secs(1));
+    let listener = TcpListener::bind(place.strip_prefix("http://").unwrap()).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(5) {
+        assert!(listener.accept().is_err(), "somebody calls who was removed");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Disaster recovery: what the last member has is served again, and the group grows again. What is left of the others is refused.
