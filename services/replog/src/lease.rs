@@ -3,9 +3,9 @@
 //! A follower that hears a leader **promises** not to vote for anybody else for an election timeout of its own setting and clock. It
 //! says when the leader sent what it heard, and how long it promises that for: members may have different settings, as while they
 //! are restarted with another one. A leader whose messages of time *t* a quorum has acknowledged so is the only one that can commit
-//! anything until *t* plus the lease, which is shorter than the promise by what clocks may differ; the end counts that a quorum has
-//! promised. Of who does not say how long, as releases before did not, nothing is assumed. The promise is not on disk: a node that
-//! comes back withholds its vote for an election timeout as if it had just heard a leader.
+//! anything until *t* plus the lease, which is shorter than the least promise of that quorum by what clocks may differ. Of who does
+//! not say how long, as releases before did not, nothing is assumed. The promise is not on disk: a node that comes back withholds its
+//! vote for an election timeout, of the setting that it has now, as if it had just heard a leader.
 //!
 //! A leader's connection that closes takes nothing of that promise back. The leader may live: somebody between the two may have
 //! closed it, and on other connections it may have the majority on which its lease stands. So a follower that has lost its leader's

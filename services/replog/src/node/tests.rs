@@ -371,6 +371,25 @@ fn a_leader_that_waits_longer_than_the_others_has_no_lease_beyond_their_promises
     assert_eq!(group.read(1, ReadLevel::Lease), None);
 }
 
+/// As members of releases before answer.
+#[test]
+fn who_does_not_say_how_long_it_promises_gives_no_lease() {
+    let (mut group, leader, others) = Group::led(3);
+    let term = group.nodes[&leader].term();
+    for promise in [0, group.settings.election_micros()] {
+        group.now += 1_000;
+        let now = group.clock();
+        for other in &others {
+            let mut wire = Wire { from: *other, to: leader, term, ..Wire::default() };
+            wire.set_msg_type(WireKind::MsgHeartbeatResponse);
+            let stamp = Stamp { heard: now.boot_micros, commit_or_promise: promise, ..Stamp::default() };
+            let answer = Message { from: *other, to: leader, body: Body::Consensus(Box::new(wire), stamp) };
+            group.node(leader).receive(answer, now).unwrap();
+        }
+        assert_eq!(group.nodes[&leader].has_lease(now), promise > 0);
+    }
+}
+
 /// (f) Who offers leadership gives up its lease, and takes none when the offer comes to nothing.
 #[test]
 fn an_offer_of_leadership_ends_the_lease() {

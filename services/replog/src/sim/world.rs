@@ -199,7 +199,7 @@ impl World {
             quiet_until: 0,
             random,
             settings,
-            is_patience_mixed: mix(seed ^ 0x9a71) % 4 == 0,
+            is_patience_mixed: mix(seed ^ 0x9a71).is_multiple_of(4),
             network,
             hosts: Vec::new(),
             stats: Stats::default(),
