@@ -27,6 +27,8 @@ pub enum Bug {
     LeaseBehindCommit,
     /// The lease is as long as the promise that it rests on, as if all clocks ran alike.
     DriftIgnored,
+    /// A leader takes what others promise for as long as its own election timeout, whatever theirs is.
+    PromiseAssumed,
     /// A ReadIndex round is known by a name that earlier rounds had, too.
     ReadContextReused,
     /// A follower acknowledges entries although some before them are missing.
@@ -50,7 +52,7 @@ pub enum Bug {
 #[cfg(any(test, feature = "planted-bugs"))]
 impl Bug {
     /// Every bug that can be planted.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::VoteNotPersisted,
         Self::AcknowledgeBeforeSync,
         Self::FollowerAcknowledgesBeforeSync,
@@ -62,6 +64,7 @@ impl Bug {
         Self::LeaseBeforeOwnEntry,
         Self::LeaseBehindCommit,
         Self::DriftIgnored,
+        Self::PromiseAssumed,
         Self::ReadContextReused,
         Self::HoleAccepted,
         Self::HalfSnapshot,

@@ -47,8 +47,9 @@ pub(crate) struct Stamp {
     pub(crate) mark: Mark,
     /// From a leader that has a lease: the newest mark that came from who gets this. `commit` is younger.
     pub(crate) echo: Mark,
-    /// From a leader that has a lease: its commit index.
-    pub(crate) commit: u64,
+    /// From a leader that has a lease: its commit index. To a leader: for how long a vote is withheld for what was `heard`,
+    /// microseconds; 0 from releases that do not say.
+    pub(crate) commit_or_promise: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -193,8 +194,8 @@ impl Message {
 }
 
 fn encode_stamp(stamp: &Stamp, out: &mut Vec<u8>) {
-    let Stamp { sent, heard, mark, echo, commit } = stamp;
-    [*sent, *heard, mark.incarnation, mark.micros, echo.incarnation, echo.micros, *commit]
+    let Stamp { sent, heard, mark, echo, commit_or_promise } = stamp;
+    [*sent, *heard, mark.incarnation, mark.micros, echo.incarnation, echo.micros, *commit_or_promise]
         .into_iter()
         .for_each(|number| put(out, number));
 }
@@ -203,7 +204,7 @@ fn decode_stamp(reader: &mut Reader<'_>) -> Result<Stamp, Malformed> {
     let (sent, heard) = (reader.number()?, reader.number()?);
     let mark = Mark { incarnation: reader.number()?, micros: reader.number()? };
     let echo = Mark { incarnation: reader.number()?, micros: reader.number()? };
-    Ok(Stamp { sent, heard, mark, echo, commit: reader.number()? })
+    Ok(Stamp { sent, heard, mark, echo, commit_or_promise: reader.number()? })
 }
 
 fn encode_wire(wire: &Wire, out: &mut Vec<u8>) {

@@ -127,6 +127,11 @@ pub struct ReplicatedLog<S: StateMachine, D: Directory> {
 /// snapshots cost is in proportion to what was proposed, however large the state is.
 const SNAPSHOT_LOG_PART: u64 = 2;
 
+/// Whether the disk is full, and another time will do.
+fn is_without_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     /// A member that goes on where its log ended. `machine` is as before any entry; `snapshots` is a directory of its own.
     /// `seed` must differ at every start.
@@ -261,11 +266,14 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             }
             Body::Snapshot(SnapshotMessage::Chunk { id, chunk, checksum, data }) => {
                 let expected = self.receiving.as_mut().filter(|receiving| receiving.meta.id() == id);
-                if let Some(receiving) = expected
-                    && self.store.keep(&id, chunk, checksum, &data)?
-                {
-                    receiving.outstanding = receiving.outstanding.saturating_sub(1);
-                    self.advance_receiving(now);
+                let Some(receiving) = expected else { return Ok(()) };
+                match self.store.keep(&id, chunk, checksum, &data) {
+                    Ok(true) => {
+                        receiving.outstanding = receiving.outstanding.saturating_sub(1);
+                        self.advance_receiving(now);
+                    }
+                    Ok(false) => {}
+                    Err(error) => self.put_off_receiving(error)?,
                 }
             }
             Body::Snapshot(SnapshotMessage::Gone { id }) => {
@@ -453,7 +461,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     pub fn snapshot_written(&mut self, written: io::Result<SnapshotMeta>) -> Result<(), Fatal> {
         self.is_making_snapshot = false;
         let meta = match written {
-            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+            Err(error) if is_without_room(&error) => {
                 tracing::warn!(%error, "no room for a snapshot; it is made when there is");
                 return Ok(());
             }
@@ -491,10 +499,22 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     /// What was to be done with files is done.
     pub fn files_job_done(&mut self, done: FilesJobDone<D>, now: Now) -> Result<(), Fatal> {
         self.is_at_files = false;
-        if let Some(meta) = self.store.job_done(done)? {
-            self.node.snapshot_received(&meta);
+        match self.store.job_done(done) {
+            Ok(Some(meta)) => self.node.snapshot_received(&meta),
+            Ok(None) => {}
+            Err(error) => return self.put_off_receiving(error),
         }
         self.advance_receiving(now);
+        Ok(())
+    }
+
+    /// A snapshot that found no room on the disk is tried again when the leader offers it again.
+    fn put_off_receiving(&mut self, error: io::Error) -> Result<(), Fatal> {
+        if !is_without_room(&error) {
+            return Err(error.into());
+        }
+        tracing::warn!(%error, "no room for a snapshot that the leader sends; it is taken when there is");
+        self.receiving = None;
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What can be chosen, and what follows from it.
 
-/// Settings of a node. All members of a group must agree on the times and on the drift.
+/// Settings of a node. All members of a group must agree on the drift; in `election_ticks` they may differ, as they tell each other
+/// how long they promise their votes. The largest decides how long a group is without a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Group number in the write-ahead log, which several groups may share.
@@ -72,14 +73,15 @@ impl Settings {
         self.tick_micros * u64::from(self.election_ticks)
     }
 
-    /// How long after it sent a round that a quorum acknowledged a leader may count on being the only one.
+    /// How long after it sent a round a leader may count on who acknowledged it, and with it promised its vote for so long.
     ///
-    /// A follower heard the round no earlier than it was sent, and withholds its vote for [`Settings::election_micros`] of a
-    /// clock that may be fast by the drift; the leader's clock may be slow by the drift. Hence the factor `(1 - d) / (1 + d)`.
-    pub fn lease_micros(&self) -> u64 {
+    /// A follower heard the round no earlier than it was sent, and withholds its vote for what it promised, of a clock that may be
+    /// fast by the drift; the leader's clock may be slow by the drift. Hence the factor `(1 - d) / (1 + d)`. No promise counts for
+    /// more than [`Settings::election_micros`].
+    pub fn lease_micros(&self, promised_micros: u64) -> u64 {
         let million = 1_000_000_u128;
         let drift = u128::from(self.clock_drift_ppm).min(million);
-        let lease = u128::from(self.election_micros()) * (million - drift) / (million + drift);
+        let lease = u128::from(promised_micros.min(self.election_micros())) * (million - drift) / (million + drift);
         (lease as u64).saturating_sub(self.lease_margin_micros)
     }
 
@@ -107,7 +109,7 @@ mod tests {
         for drift in [0, 500, 10_000, 200_000] {
             let settings = Settings { clock_drift_ppm: drift, lease_margin_micros: 0, ..Settings::default() };
             let drift = f64::from(drift) / 1e6;
-            let lease_real = settings.lease_micros() as f64 / (1.0 - drift);
+            let lease_real = settings.lease_micros(u64::MAX) as f64 / (1.0 - drift);
             let promise_real = settings.election_micros() as f64 / (1.0 + drift);
             assert!(lease_real <= promise_real, "{lease_real} > {promise_real} at drift {drift}");
         }

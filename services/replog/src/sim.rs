@@ -13,6 +13,7 @@ mod life;
 mod looks;
 mod mirror;
 mod network;
+mod settings;
 mod world;
 
 #[cfg(test)]

@@ -54,7 +54,8 @@ impl Flags {
     fn take_variables(&mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<(), Mistake> {
         for (name, value) in variables {
             let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
-            let Some(name) = name.strip_prefix("ETCD_") else { continue };
+            // Empty means not given, as in etcd, whatever kind of flag it is.
+            let Some(name) = name.strip_prefix("ETCD_").filter(|_| !value.is_empty()) else { continue };
             let name = name.to_ascii_lowercase().replace('_', "-");
             // Others use the prefix as well: ETCD_UNSUPPORTED_ARCH, ETCD_VERIFY.
             if let Some(flag) = table::find(&name) {
@@ -220,6 +221,14 @@ mod tests {
         assert_eq!(flags.given("cipher-suites"), Some("a,b"));
         let interval = flags.duration("grpc-keepalive-interval", std::time::Duration::ZERO);
         assert_eq!(interval, Ok(std::time::Duration::from_secs(7)));
+    }
+
+    /// Whoever gives variables in a template leaves some empty: the server did not start.
+    #[test]
+    fn an_empty_variable_is_passed_over() {
+        let empty =
+            ["ETCD_AUTO_TLS", "ETCD_SNAPSHOT_COUNT", "ETCD_GRPC_KEEPALIVE_TIMEOUT", "ETCD_NAME"].map(|name| (name, ""));
+        assert_eq!(parse(&[], &empty, "").unwrap(), parse(&[], &[], "").unwrap());
     }
 
     #[test]

@@ -30,6 +30,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
+use replog::ReadLevel;
 use replog::runtime::tcp::Peers;
 use replog::runtime::{Forwarder, Handle, Leadership, SubmitError};
 use service_kit::grpc::{Code, Status};
@@ -118,9 +119,10 @@ impl Group {
         lessor: Arc<Lessor>,
         hashes: CompactionHashes,
         peers: Peers,
+        read_level: ReadLevel,
     ) -> Self {
         let itself = Itself { reader: reader.clone(), hashes, hashing: Arc::default() };
-        let leading = LeaderState { lessor, reader: reader.clone(), handle: handle.clone(), itself };
+        let leading = LeaderState { lessor, reader: reader.clone(), handle: handle.clone(), itself, read_level };
         let forwarder = Forwarder::new(id, handle.clone(), peers.clone(), leading);
         Self {
             cluster_id,

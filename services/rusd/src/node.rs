@@ -119,10 +119,7 @@ impl Node {
 
     /// Looks at the newest state if no acknowledged write can be missing from it, without waiting: the common case.
     pub fn look_now<T>(&self, is_serializable: bool, look: impl FnOnce(&View, u64) -> T) -> Option<T> {
-        if !is_serializable && !self.settings.reads_by_lease {
-            return None;
-        }
-        let level = if is_serializable { ReadLevel::Eventual } else { ReadLevel::Lease };
+        let level = if is_serializable { ReadLevel::Eventual } else { self.settings.strong_level() };
         let ticket = self.handle.try_read(level, 0)?;
         let view = self.reader.view();
         // The lease would still do. But clients of etcd expect to hear at once that the majority is lost, and a round tells them.

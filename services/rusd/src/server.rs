@@ -218,13 +218,16 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     let wal = open(&log).map_err(|error| ServerError::Log(log.clone(), error))?;
     let tick_micros = 20_000;
     let ticks = |duration: Duration| (duration.as_micros() as u64 / tick_micros).max(1) as u32;
+    let defaults = replog::Settings::default();
     let group = replog::Settings {
         tick_micros,
         heartbeat_ticks: ticks(settings.heartbeat),
         election_ticks: ticks(settings.election),
         snapshot_entries: settings.snapshot_entries.max(SNAPSHOT_ENTRIES_MIN),
         snapshot_keep_entries: settings.snapshot_keep_entries,
-        ..replog::Settings::default()
+        // What the server itself asks for is none of the flag's business.
+        command_bytes_max: defaults.command_bytes_max.max(settings.request_bytes_max + command::HEAD_BYTES_MAX),
+        ..defaults
     };
     let tokens = Tokens::open(&settings.tokens)?;
     let hashes = CompactionHashes::default();
@@ -271,6 +274,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         Arc::clone(&lessor),
         hashes.clone(),
         peers,
+        settings.strong_level(),
     ));
     door.open(Arc::clone(&group));
     let signals_of_node = signals.clone();

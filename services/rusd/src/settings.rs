@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use replog::ReadLevel;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use service_kit::tls::{AllowedNames, TlsFiles};
 
@@ -142,7 +143,7 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// Without a leader for so long, a member asks for votes.
     pub election: Duration,
-    /// Whether linearizable reads may stand on the leader's lease; else each takes a round to a majority.
+    /// Whether linearizable reads, and what is asked of leases, may stand on the leader's lease; else each takes a round to a majority.
     pub reads_by_lease: bool,
     /// A snapshot is made after so many entries.
     pub snapshot_entries: u64,
@@ -286,6 +287,11 @@ impl Settings {
         };
         settings.check()?;
         Ok(settings)
+    }
+
+    /// How this member makes sure that it leads, or that nobody knows more than it does.
+    pub fn strong_level(&self) -> ReadLevel {
+        if self.reads_by_lease { ReadLevel::Lease } else { ReadLevel::Linearizable }
     }
 
     fn check(&self) -> Result<(), Mistake> {

@@ -48,7 +48,7 @@ fn any_wire() -> impl Strategy<Value = Message> {
             wire.set_snapshot(consensus::offer(&meta));
         }
         let mark = Mark { incarnation: n[16], micros: n[15] };
-        let stamp = Stamp { sent: n[11], heard: n[12], mark, echo: mark, commit: n[13] };
+        let stamp = Stamp { sent: n[11], heard: n[12], mark, echo: mark, commit_or_promise: n[13] };
         Message { from: n[0], to: n[1], body: Body::Consensus(Box::new(wire), stamp) }
     })
 }

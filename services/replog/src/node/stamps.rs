@@ -39,12 +39,13 @@ impl Node {
                 stamp.sent = now.boot_micros;
                 if let Some(commit) = lease_commit {
                     stamp.echo = self.marks.get(&wire.to).copied().unwrap_or_default();
-                    stamp.commit = commit;
+                    stamp.commit_or_promise = commit;
                 }
             } else if consensus::is_answer_to_leader(wire) {
                 stamp.mark = Mark { incarnation: self.incarnation, micros: now.boot_micros };
                 if wire.term == self.heard.term && wire.to == self.heard.leader {
                     stamp.heard = self.heard.sent;
+                    stamp.commit_or_promise = self.settings.election_micros();
                 }
             }
         }
@@ -59,7 +60,7 @@ impl Node {
         let echo = stamp.echo;
         if echo.incarnation == self.incarnation && echo.micros <= now.boot_micros && echo.micros > self.freshness.as_of
         {
-            let commit = stamp.commit.max(self.freshness.commit);
+            let commit = stamp.commit_or_promise.max(self.freshness.commit);
             self.learn(Freshness { as_of: echo.micros, commit });
         }
     }
@@ -87,7 +88,9 @@ impl Node {
     pub(super) fn note_answer(&mut self, from: u64, term: u64, stamp: Stamp, now: Now) {
         if stamp.heard > 0 {
             let sent = if self.planted.has(Bug::LeaseFromWrongRound) { now.boot_micros } else { stamp.heard };
-            self.lease.acknowledged(term, from, sent);
+            let is_assumed = self.planted.has(Bug::PromiseAssumed);
+            let promised = if is_assumed { self.settings.election_micros() } else { stamp.commit_or_promise };
+            self.lease.acknowledged(term, from, sent, self.lease_micros(promised));
         }
         let mark = self.marks.entry(from).or_default();
         // Of two incarnations nobody can say which is newer: the last one that came will do, the other's echo is ignored.
@@ -118,9 +121,16 @@ impl Node {
 
     fn lease_until(&self, now: Now) -> u64 {
         let (term, own) = (self.consensus.term(), self.consensus.id());
-        let is_equal = self.planted.has(Bug::DriftIgnored);
-        let lease_micros = if is_equal { self.settings.election_micros() } else { self.settings.lease_micros() };
+        let lease_micros = self.lease_micros(self.settings.election_micros());
         self.lease.until(term, own, now.boot_micros, &self.membership, lease_micros)
+    }
+
+    /// How long a vote counts that was promised for so long.
+    fn lease_micros(&self, promised: u64) -> u64 {
+        match self.planted.has(Bug::DriftIgnored) {
+            true => promised.min(self.settings.election_micros()),
+            false => self.settings.lease_micros(promised),
+        }
     }
 
     /// What this node knows about its age.

@@ -335,12 +335,59 @@ fn a_lease_is_looked_at_again_after_the_read() {
     assert_eq!(permit.path, ReadPath::Lease);
     let now = group.clock();
     assert!(group.nodes[&leader].confirm(&permit, now));
-    group.now += group.settings.lease_micros();
+    group.now += group.settings.lease_micros(u64::MAX);
     let now = group.clock();
     assert!(!group.nodes[&leader].confirm(&permit, now));
     assert_eq!(group.read(leader, ReadLevel::Lease), None, "it waits for a round");
     group.settle();
     assert_eq!(group.permits[&leader].last().unwrap().path, ReadPath::ReadIndex);
+}
+
+/// The others elected another leader and acknowledged writes, and this one answered by its lease without them for four seconds more.
+#[test]
+fn a_leader_that_waits_longer_than_the_others_has_no_lease_beyond_their_promises() {
+    let mut group = Group::of(3);
+    let (short, long) = (group.settings.election_ticks, 5 * group.settings.election_ticks);
+    group.settings.election_ticks = long;
+    let (recovered, _) = Recovered::found(&group.settings, Membership::of(1..=3), b"");
+    group.start(1, recovered);
+    let patience = group.settings.election_micros();
+    group.settings.election_ticks = short;
+    let election = group.settings.election_micros();
+    group.pass(4 * patience);
+    if group.leader() != 1 {
+        let leader = group.leader();
+        group.node(leader).transfer_leader(1).unwrap();
+        group.pass(election / 2);
+    }
+    assert_eq!(group.leader(), 1);
+    assert!(group.nodes[&1].has_lease(group.clock()));
+    [2, 3].into_iter().for_each(|id| group.cut(1, id));
+    group.pass(election);
+    assert!(!group.nodes[&1].has_lease(group.clock()), "they may vote for another now");
+    group.pass(3 * election);
+    assert_ne!(group.leader(), 1);
+    assert_eq!(group.nodes[&1].role(), Role::Leader, "it has not noticed");
+    assert_eq!(group.read(1, ReadLevel::Lease), None);
+}
+
+/// As members of releases before answer.
+#[test]
+fn who_does_not_say_how_long_it_promises_gives_no_lease() {
+    let (mut group, leader, others) = Group::led(3);
+    let term = group.nodes[&leader].term();
+    for promise in [0, group.settings.election_micros()] {
+        group.now += 1_000;
+        let now = group.clock();
+        for other in &others {
+            let mut wire = Wire { from: *other, to: leader, term, ..Wire::default() };
+            wire.set_msg_type(WireKind::MsgHeartbeatResponse);
+            let stamp = Stamp { heard: now.boot_micros, commit_or_promise: promise, ..Stamp::default() };
+            let answer = Message { from: *other, to: leader, body: Body::Consensus(Box::new(wire), stamp) };
+            group.node(leader).receive(answer, now).unwrap();
+        }
+        assert_eq!(group.nodes[&leader].has_lease(now), promise > 0);
+    }
 }
 
 /// (f) Who offers leadership gives up its lease, and takes none when the offer comes to nothing.

@@ -48,6 +48,11 @@ pub trait Leading: Send + Sync + 'static {
     /// a time to know; it is asked again. Called on the member's threads: it must be quick.
     fn answer(&self, question: &Bytes) -> Option<Bytes>;
 
+    /// How the leader makes sure that it leads before it answers a question: by its lease, or by a round, which depends on no clock.
+    fn read_level(&self) -> ReadLevel {
+        ReadLevel::Lease
+    }
+
     /// Answers a question that this member is asked, whoever leads: by `done`, now or later, on any thread. Dropped, it answers nothing.
     /// Called on the transport's threads: it must be quick.
     fn answer_here(&self, question: &Bytes, done: AnswerHere) {
@@ -254,9 +259,10 @@ impl<L: Leading> Shared<L> {
             Call::Command(command) => self.handle.propose(command, move |result| done(applied(result))),
             Call::Question(question) => {
                 let shared = Arc::clone(self);
-                // Nobody else leads while this is looked at.
-                self.handle.read(ReadLevel::Lease, 0, move |ticket| {
-                    let answer = ticket.ok().and_then(|_| shared.leading.answer(&question));
+                // Nobody else leads while this is looked at, or did when it was asked. A round may also be another leader's.
+                self.handle.read(self.leading.read_level(), 0, move |ticket| {
+                    let ticket = ticket.ok().filter(|_| shared.handle.leader().1);
+                    let answer = ticket.and_then(|_| shared.leading.answer(&question));
                     done(answer.map_or(Answer::NotLeader, Answer::Answered));
                 });
             }

@@ -68,6 +68,8 @@ pub(super) struct Host {
     pub(super) wal: SimulatedDirectory,
     pub(super) snapshots: SimulatedDirectory,
     pub(super) clock: Clock,
+    /// Its own setting.
+    pub(super) election_ticks: u32,
     /// Counts starts: events of an earlier process are void.
     pub(super) epoch: u64,
     /// Stopped by SIGSTOP or by the hypervisor until then.
@@ -90,13 +92,14 @@ pub(super) struct Host {
 pub(super) const WAL_OPTIONS: Options = Options { segment_bytes: 8 << 10, first_segment_bytes: 4 << 10, sync: true };
 
 impl Host {
-    pub(super) fn new(id: u64, clock: Clock, is_founder: bool) -> Self {
+    pub(super) fn new(id: u64, clock: Clock, election_ticks: u32, is_founder: bool) -> Self {
         Self {
             id,
             process: None,
             wal: SimulatedDirectory::default(),
             snapshots: SimulatedDirectory::default(),
             clock,
+            election_ticks,
             epoch: 0,
             paused_until: 0,
             paused_at: Now::default(),

@@ -156,8 +156,9 @@ impl World {
     /// A process starts, from what its disk has.
     pub(super) fn start(&mut self, id: u64) -> Checked {
         let seed = self.random.next();
-        let (settings, planted, founders, now) =
-            (self.settings.clone(), self.planted(), self.founders.clone(), self.clock(id));
+        let election_ticks = self.host(id).election_ticks;
+        let settings = Settings { election_ticks, ..self.settings.clone() };
+        let (planted, founders, now) = (self.planted(), self.founders.clone(), self.clock(id));
         let retry = self.settings.election_micros() / 4;
         let Self { hosts, checks, .. } = self;
         let host = &mut hosts[id as usize - 1];

@@ -7,6 +7,7 @@ use super::checks::{Checked, Checks, broken};
 use super::host::{Asked, Clock, Host, Process};
 use super::kv::{self, Kv};
 use super::network::Network;
+use super::settings;
 use wal::files::SimulatedDirectory;
 
 use crate::applying::LongStep;
@@ -154,7 +155,10 @@ pub(super) struct Ending {
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) random: Random,
+    /// Of the most patient member.
     pub(super) settings: Settings,
+    /// Members wait for a leader for different times.
+    is_patience_mixed: bool,
     pub(super) network: Network,
     pub(super) hosts: Vec<Host>,
     pub(super) stats: Stats,
@@ -180,7 +184,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, options: Options) -> Self {
         let mut random = Random::new(mix(seed ^ 0x5eed));
-        let settings = settings(&mut random);
+        let settings = settings::of_group(&mut random);
         let network = Network::new(&mut random, settings.election_micros());
         let nodes = match options.nodes {
             0 => [3, 3, 3, 5, 5, 1][random.below(6) as usize],
@@ -195,6 +199,7 @@ impl World {
             quiet_until: 0,
             random,
             settings,
+            is_patience_mixed: mix(seed ^ 0x9a71).is_multiple_of(4),
             network,
             hosts: Vec::new(),
             stats: Stats::default(),
@@ -228,7 +233,11 @@ impl World {
                 [self.random.below(3) as usize],
             unix_offset_millis: 1_700_000_000_000 + self.random.below(2_000),
         };
-        self.hosts.push(Host::new(id, clock, is_founder));
+        let election_ticks = match self.is_patience_mixed {
+            true => settings::mixed_election_ticks(&self.settings, &mut self.random),
+            false => self.settings.election_ticks,
+        };
+        self.hosts.push(Host::new(id, clock, election_ticks, is_founder));
         self.after(0, Event::Restart { host: id });
         id
     }
@@ -620,30 +629,5 @@ impl World {
             self.curse(id);
         }
         Ok(())
-    }
-}
-
-/// What a seed's group runs with.
-fn settings(random: &mut Random) -> Settings {
-    let pick = |random: &mut Random, from: &[u64]| from[random.below(from.len() as u64) as usize];
-    Settings {
-        group: 3,
-        tick_micros: 10_000,
-        heartbeat_ticks: 2 + random.below(2) as u32,
-        election_ticks: 12 + random.below(10) as u32,
-        clock_drift_ppm: pick(random, &[500, 10_000, 150_000]) as u32,
-        lease_margin_micros: pick(random, &[0, 1_000]),
-        command_bytes_max: 1024,
-        append_bytes_max: pick(random, &[0, 0, 300, 65_536]),
-        append_messages_max: pick(random, &[2, 8, 64]) as usize,
-        uncommitted_bytes_max: 65_536,
-        apply_bytes_max: pick(random, &[64, 1 << 20]),
-        reads_max: 64,
-        snapshot_entries: pick(random, &[10, 40, 100, 10_000]),
-        snapshot_log_bytes: 5_000,
-        snapshot_keep_entries: pick(random, &[0, 5, 50]),
-        // About twenty entries.
-        lagging_log_bytes: 3_000,
-        snapshot_chunk_bytes: pick(random, &[64, 128, 300, 4096]) as u32,
     }
 }

@@ -5,8 +5,12 @@ use wal::files::{Directory as _, Fault, File as _, SimulatedDirectory};
 
 use super::*;
 use crate::bugs::Planted;
+use crate::clock::Now;
+use crate::consensus::{self, Wire, WireKind};
 use crate::entry::Entry;
 use crate::machine::{RestoreError, SnapshotView, StateMachine};
+use crate::message::{Body, Message, Stamp};
+use crate::recovery::Recovery;
 use crate::replica::ReplicatedLog;
 use crate::settings::Settings;
 
@@ -183,6 +187,36 @@ fn what_a_failed_sync_left_is_written_again() {
     assert!(finish(&mut to, &id).unwrap());
     directory.crash(|| 0);
     assert_eq!(load(&directory, &meta), bytes);
+}
+
+/// The member ended, and again at each start: whoever leads offers it again.
+#[test]
+fn a_snapshot_for_which_a_member_has_no_room_is_taken_at_a_later_offer() {
+    let (meta, _) = snapshot(300);
+    let (directory, settings) = (SimulatedDirectory::default(), Settings::default());
+    let now = Now { boot_micros: 1_000_000, unix_millis: 1 };
+    let nothing = Recovery::new(settings.group).finish().unwrap();
+    let machine = Large(directory.clone());
+    let mut log = ReplicatedLog::new(1, settings, machine, nothing, directory.clone(), 7, now).unwrap();
+    let said = |kind| {
+        let mut wire = Wire { from: 2, to: 1, term: 6, ..Wire::default() };
+        wire.set_msg_type(kind);
+        if kind == WireKind::MsgSnapshot {
+            wire.set_snapshot(consensus::offer(&meta));
+        }
+        Message { from: 2, to: 1, body: Body::Consensus(Box::new(wire), Stamp::default()) }
+    };
+    log.receive(said(WireKind::MsgHeartbeat), now).unwrap();
+    directory.fail(Fault::Create, 0);
+    let is_fetch = |message: &Message| matches!(message.body, Body::Snapshot(SnapshotMessage::Fetch { .. }));
+    let mut fetches = Vec::new();
+    for _ in 0..2 {
+        log.receive(said(WireKind::MsgSnapshot), now).unwrap();
+        let done = log.take(now).unwrap().files_job.unwrap().run();
+        log.files_job_done(done, now).unwrap();
+        fetches.push(log.take(now).unwrap().messages.iter().any(is_fetch));
+    }
+    assert_eq!(fetches, [false, true]);
 }
 
 #[test]

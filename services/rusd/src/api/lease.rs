@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
-use replog::ReadLevel;
 use service_kit::grpc::{self, Requests, Responses, Status, Unary, decode};
 use tokio::time::timeout;
 
@@ -99,7 +98,7 @@ impl Api {
                 let view = node.reader.view();
                 view.check(&node.caller(&call, &view)?, Access::ControlLease(id))?;
                 let header = Some(node.header(view.revision(), node.term()));
-                let renewed = match node.handle.try_read(ReadLevel::Lease, 0) {
+                let renewed = match node.handle.try_read(node.settings.strong_level(), 0) {
                     Some(_) => node.lessor.renew(id, &view),
                     None => Err(Error::NotLeader),
                 };

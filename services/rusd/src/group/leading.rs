@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
+use replog::ReadLevel;
 use replog::runtime::{AnswerHere, Handle, Leading};
 
 use super::asking::Itself;
@@ -28,6 +29,7 @@ pub(super) struct LeaderState {
     pub(super) reader: Reader,
     pub(super) handle: Handle<Reply>,
     pub(super) itself: Itself,
+    pub(super) read_level: ReadLevel,
 }
 
 impl Leading for LeaderState {
@@ -45,6 +47,10 @@ impl Leading for LeaderState {
 
     fn answer_here(&self, question: &Bytes, done: AnswerHere) {
         self.itself.answer(question, done);
+    }
+
+    fn read_level(&self) -> ReadLevel {
+        self.read_level
     }
 
     fn answer(&self, question: &Bytes) -> Option<Bytes> {

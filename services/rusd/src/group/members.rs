@@ -2,7 +2,6 @@
 //! carries it out, step by step, and a new leader goes on where the last one stopped. A new voter first gets the log as a learner,
 //! so that the group never depends on who has nothing yet.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,14 +54,13 @@ impl Group {
     /// Keeps membership and addresses as the store has them, for as long as the member runs.
     pub async fn keep_members(&self) {
         let mut told: Option<Arc<Cluster>> = None;
-        let mut reached = BTreeSet::new();
         loop {
             let view = self.reader.view();
             let status = self.handle.status();
             if !told.as_ref().is_some_and(|told| Arc::ptr_eq(told, &view.cluster)) {
-                told = self.tell_addresses(&view.cluster, &mut reached).then(|| Arc::clone(&view.cluster));
+                told = self.tell_addresses(&view.cluster).then(|| Arc::clone(&view.cluster));
             }
-            self.hang_up(&view.cluster, &status.membership, &mut reached);
+            self.hang_up(&view.cluster, &status.membership);
             if self.leadership.borrow().is_ready_leader && !status.membership.is_joint() {
                 self.carry_out(steps(&view.cluster, &status.membership, self.id)).await;
             }
@@ -71,28 +69,25 @@ impl Group {
     }
 
     /// Tells the transport where members are; false: not of all of them, to be tried again.
-    fn tell_addresses(&self, cluster: &Cluster, reached: &mut BTreeSet<u64>) -> bool {
+    fn tell_addresses(&self, cluster: &Cluster) -> bool {
         let mut is_complete = true;
         for member in cluster.members.values().filter(|member| member.id != self.id) {
             let Some(address) = peer_address(member) else { continue };
-            match self.peers.set(member.id, Some(&address)) {
-                Ok(()) => drop(reached.insert(member.id)),
-                Err(problem) => {
-                    is_complete = false;
-                    tracing::warn!(%problem, member = %format!("{:x}", member.id), "cannot be sent to");
-                }
+            if let Err(problem) = self.peers.set(member.id, Some(&address)) {
+                is_complete = false;
+                tracing::warn!(%problem, member = %format!("{:x}", member.id), "cannot be sent to");
             }
         }
         is_complete
     }
 
-    /// Who was removed is reached until the log has let it go.
-    fn hang_up(&self, cluster: &Cluster, membership: &Membership, reached: &mut BTreeSet<u64>) {
+    /// Who was removed is reached until the log has let it go; also one that only the flags still name.
+    fn hang_up(&self, cluster: &Cluster, membership: &Membership) {
         let in_log = membership.all();
-        let gone = cluster.removed.iter().filter(|id| !in_log.contains(id));
-        for id in gone.filter(|id| reached.remove(id)) {
+        let is_gone = |id: &u64| cluster.removed.contains(id) && !in_log.contains(id);
+        for id in self.peers.known().into_iter().filter(is_gone) {
             // It cannot fail: nothing is started.
-            let _ = self.peers.set(*id, None);
+            let _ = self.peers.set(id, None);
         }
     }
 

@@ -24,6 +24,8 @@ const CLIENT: u8 = 1;
 
 /// Longest name of a user, in bytes.
 pub const USER_MAX_BYTES: usize = u16::MAX as usize;
+/// The most that is in front of a request.
+pub const HEAD_BYTES_MAX: usize = 13 + USER_MAX_BYTES;
 
 /// On whose behalf something is done.
 #[derive(Clone, Debug, PartialEq, Eq)]

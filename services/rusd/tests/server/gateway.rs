@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use base64::Engine;
 use harness::Etcd;
 use serde_json::{Value, json};
 
@@ -68,6 +69,16 @@ pub fn post(address: &str, path: &str, headers: &str, body: &str) -> (u16, Value
     reader.read_to_string(&mut text).unwrap();
     let value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}: {text}"));
     (status, value)
+}
+
+/// What the flag allows above 8 MiB was refused all the same.
+#[test]
+fn a_request_of_nine_megabytes_is_taken_where_the_flag_allows_ten() {
+    let server = Rusd::start(&["--max-request-bytes=10485760"]);
+    let value = base64::engine::general_purpose::STANDARD.encode(vec![7_u8; 9 << 20]);
+    let put = json!({ "key": "YQ==", "value": value }).to_string();
+    let (status, said) = post(server.address(), "/v3/kv/put", "", &put);
+    assert_eq!(status, 200, "{said}");
 }
 
 /// Leaves out what two servers cannot have in common.

@@ -1,6 +1,7 @@
 //! Groups of several members.
 
-use std::process::Command;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -91,18 +92,31 @@ fn hash(server: &Rusd) -> u64 {
 
 /// Followers that have just stopped still count as connected, and the leader still has its lease.
 #[test]
-fn a_read_by_rounds_is_not_answered_while_no_majority_is_there() {
+fn a_read_or_a_renewal_by_rounds_is_not_answered_while_no_majority_is_there() {
     for (mode, is_answered) in [("round", false), ("lease", true)] {
         let servers = group(3, "http", &[format!("--linearizable-reads={mode}"), "--election-timeout=10000".into()]);
         let leader = leader_of(&servers);
         servers[leader].etcdctl(&["put", "a", "1"]);
         assert_eq!(servers[leader].etcdctl(&["get", "a", "--print-value-only"]), "1\n");
+        let granted = servers[leader].etcdctl(&["lease", "grant", "600"]);
+        let lease = granted.split(' ').nth(1).unwrap();
+        assert!(
+            servers[leader].etcdctl(&["lease", "keep-alive", "--once", lease]).contains("keepalived with TTL(600)")
+        );
         let followers = || servers.iter().enumerate().filter(|(number, _)| *number != leader).map(|(_, server)| server);
         followers().for_each(|server| server.pause(true));
         let mut get = servers[leader].command(&["get", "a", "--command-timeout=3s"]);
         let output = get.output().unwrap();
+        // It asks again until it is answered.
+        let mut keep_alive = servers[leader].command(&["lease", "keep-alive", "--once", lease]);
+        let mut keep_alive = keep_alive.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        thread::sleep(Duration::from_secs(2));
+        let is_renewed = keep_alive.try_wait().unwrap().is_some();
+        keep_alive.kill().unwrap();
+        keep_alive.wait().unwrap();
         followers().for_each(|server| server.pause(false));
         assert_eq!(output.status.success(), is_answered, "{mode}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(is_renewed, is_answered, "{mode}");
     }
 }
 
@@ -303,7 +317,7 @@ fn a_member_is_replaced() {
     let mut servers = group(3, "http", &["--strict-reconfig-check=false".into()]);
     put(&servers[0], "k", "v");
     let lost = servers.pop().unwrap();
-    let id = format!("{:x}", ids(&lost).0);
+    let (id, place) = (format!("{:x}", ids(&lost).0), peer_url(&lost));
     let (_, flags) = lost.kill();
     harness::until("it to be removed", || {
         servers[0].command(&["member", "remove", &id]).output().unwrap().status.success()
@@ -317,6 +331,17 @@ fn a_member_is_replaced() {
     });
     put(&new, "by the new one", "v");
     assert_eq!(new.etcdctl(&["member", "list"]).matches("started").count(), 3);
+    // Whoever is started again has the lost one in its flags, and called it for ever, every two seconds.
+    let again = servers.remove(0).restart();
+    put(&again, "by the one that was started again", "v");
+    thread::sleep(Duration::from_secs(1));
+    let listener = TcpListener::bind(place.strip_prefix("http://").unwrap()).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(5) {
+        assert!(listener.accept().is_err(), "somebody calls who was removed");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Disaster recovery: what the last member has is served again, and the group grows again. What is left of the others is refused.
