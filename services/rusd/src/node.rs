@@ -157,7 +157,8 @@ impl Node {
         let user = match (token.and_then(|token| token.to_str().ok()), &call.peer.common_name) {
             (Some(token), _) => {
                 let token = token.strip_prefix("Bearer ").unwrap_or(token);
-                let (caller, renewal) = self.tokens.caller(token, view, now_millis())?;
+                let leader_millis = self.handle.leader().1.then(|| self.handle.time_millis());
+                let (caller, renewal) = self.tokens.caller(token, view, leader_millis, now_millis())?;
                 if let Some(renewal) = renewal {
                     let renewal = prost::Message::encode_to_vec(&renewal);
                     // If it fails, a later use tries again.
