@@ -40,6 +40,11 @@ impl Api {
                 Ok(grpc::encode(&pb::AlarmResponse { header, alarms: view.cluster.alarms(request.alarm) }))
             });
         }
+        // Asked here and not where it is applied: what stands in a log already makes the state that it made then.
+        if request.action == AlarmAction::Activate as i32 && !self.node.reader.view().cluster.takes_alarm(&request) {
+            self.permit(call, Access::Administrate)?;
+            return Ok(refuse(Error::TooManyRequests));
+        }
         Ok(self.propose(call, access, Kind::Alarm, &message, |node, done| {
             let (mut response, term) = done.reply::<pb::AlarmResponse>()?;
             fill(node, &mut response.header, term)?;
