@@ -1,13 +1,15 @@
 //! Room on the disk. Writes are refused, and the alarm NOSPACE is raised, before the log finds the disk full: what is left then is
 //! kept for all that makes room again, and for what etcd allows under that alarm: reads, deletes, compaction, the alarm itself.
 //!
-//! Kept free are a segment of the log, what the next snapshot will take beside the newest one, and some slack. A write takes its bytes
+//! Kept free are a segment of the log, what the next snapshot will take beside the newest one, and some slack; where the log has a disk of
+//! its own (`--wal-dir`), the segment and slack there, the snapshot and slack with the data. A write takes its bytes
 //! twice: in the log, and in the next snapshot. What was taken since the disk was looked at last is counted, so that a burst does not
 //! overrun the reserve between two looks; and after a part of a segment writes look themselves, so that the log has room in the files
 //! that it holds when somebody else has filled the disk meanwhile.
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,8 +25,10 @@ pub const SLACK_BYTES: u64 = 16 << 20;
 /// What was found on the disk, and what will be wanted of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
-    /// Free, for who is not root.
+    /// Free where the data are, for who is not root.
     pub free_bytes: u64,
+    /// Free where the log is, if that is another disk.
+    pub log_free_bytes: Option<u64>,
     /// Of the next segment of the log.
     pub segment_bytes: u64,
     /// Of the newest snapshot.
@@ -38,11 +42,17 @@ pub struct Disk {
 impl Disk {
     /// How much writes may still take; nothing or less: they may not.
     pub fn room(&self) -> i64 {
-        let Self { free_bytes, segment_bytes, snapshot_bytes, snapshots_bytes, state_bytes } = *self;
+        let log_room = self.log_free_bytes.map(|free_bytes| beyond(self.segment_bytes + SLACK_BYTES, free_bytes));
+        self.data_room().min(log_room.unwrap_or(i64::MAX))
+    }
+
+    /// How much may still be taken where the data are, by whoever has no part in the log.
+    fn data_room(&self) -> i64 {
+        let Self { free_bytes, log_free_bytes, segment_bytes, snapshot_bytes, snapshots_bytes, state_bytes } = *self;
         let next_bytes = state_bytes.max(snapshot_bytes);
         let snapshots_to_come = (snapshot_bytes + next_bytes).saturating_sub(snapshots_bytes);
-        let reserve = segment_bytes + SLACK_BYTES + snapshots_to_come;
-        i64::try_from(free_bytes).unwrap_or(i64::MAX).saturating_sub_unsigned(reserve)
+        let log_to_come = if log_free_bytes.is_none() { segment_bytes } else { 0 };
+        beyond(log_to_come + SLACK_BYTES + snapshots_to_come, free_bytes)
     }
 
     /// Whether a snapshot would make room, for one that is smaller.
@@ -51,7 +61,12 @@ impl Disk {
     }
 }
 
-/// The disk that a member's data are on.
+/// What is free beyond a reserve; below 0 what is missing of that.
+fn beyond(reserve_bytes: u64, free_bytes: u64) -> i64 {
+    i64::try_from(free_bytes).unwrap_or(i64::MAX).saturating_sub_unsigned(reserve_bytes)
+}
+
+/// The disk that a member's data are on, and that of its log.
 pub struct Space {
     directory: PathBuf,
     log_directory: PathBuf,
@@ -126,9 +141,9 @@ impl Space {
     pub fn look(&self, state_bytes: u64) -> Option<Disk> {
         let found = self.measure(state_bytes);
         let reserved = self.reserved.load(Ordering::Relaxed);
-        let room = found
-            .as_ref()
-            .map_or_else(|_| self.room.load(Ordering::Relaxed), |disk| disk.room().saturating_sub_unsigned(reserved));
+        // Copies are written where the data are.
+        let beside = |disk: &Disk| disk.data_room().saturating_sub_unsigned(reserved).min(disk.room());
+        let room = found.as_ref().map_or_else(|_| self.room.load(Ordering::Relaxed), beside);
         self.room.store(room, Ordering::Relaxed);
         self.unseen.store(0, Ordering::Relaxed);
         *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), room));
@@ -143,14 +158,14 @@ impl Space {
         let reserved = Reserved { all: Arc::clone(&self.reserved), bytes: state_bytes };
         let disk = self.look(state_bytes)?;
         let needed = i64::try_from(before.saturating_add(state_bytes)).unwrap_or(i64::MAX);
-        (disk.room() >= needed).then_some(reserved)
+        (disk.data_room() >= needed).then_some(reserved)
     }
 
     /// Whether a scratch file may take so many bytes: what it takes is missing for writes. Where the disk cannot be looked at, whoever
     /// writes will see.
     pub fn spares(&self, bytes: u64) -> bool {
         // The newest snapshot tells how large the next one will be, about.
-        self.look(0).is_none_or(|disk| disk.room() >= i64::try_from(bytes).unwrap_or(i64::MAX))
+        self.look(0).is_none_or(|disk| disk.data_room() >= i64::try_from(bytes).unwrap_or(i64::MAX))
     }
 
     fn measure(&self, state_bytes: u64) -> io::Result<Disk> {
@@ -158,8 +173,11 @@ impl Space {
             rustix::fs::statvfs(directory).map(|system| system.f_bavail.saturating_mul(system.f_frsize))
         };
         // The log may be on a disk of its own; before it was made it takes nothing.
-        let free_for_log = if self.log_directory.exists() { free(&self.log_directory)? } else { u64::MAX };
-        let free_bytes = free(&self.directory)?.min(free_for_log);
+        let log_free_bytes = match fs::metadata(&self.log_directory) {
+            Ok(log) if log.dev() != fs::metadata(&self.directory)?.dev() => Some(free(&self.log_directory)?),
+            _ => None,
+        };
+        let free_bytes = free(&self.directory)?;
         let (mut newest, mut snapshots_bytes) = (None, 0);
         for file in fs::read_dir(self.directory.join("snap"))? {
             let file = file?;
@@ -181,6 +199,7 @@ impl Space {
         }
         Ok(Disk {
             free_bytes,
+            log_free_bytes,
             segment_bytes: self.segment_bytes,
             snapshot_bytes: newest.map_or(0, |(_, bytes)| bytes),
             snapshots_bytes,
@@ -203,6 +222,7 @@ mod tests {
 
     const DISK: Disk = Disk {
         free_bytes: 100 << 20,
+        log_free_bytes: None,
         segment_bytes: 16 << 20,
         snapshot_bytes: 10 << 20,
         snapshots_bytes: 10 << 20,
@@ -214,6 +234,18 @@ mod tests {
         assert_eq!(DISK.room(), (100 - 16 - 16 - 12) << 20);
         assert_eq!(Disk { free_bytes: 44 << 20, ..DISK }.room(), 0);
         assert!(Disk { free_bytes: 43 << 20, ..DISK }.room() < 0);
+    }
+
+    /// A small one was full for the whole group, once the state was half as large: the next snapshot is not made there.
+    #[test]
+    fn a_disk_of_the_logs_own_keeps_nothing_for_snapshots() {
+        let with_log = |log_free_bytes: u64| Disk { log_free_bytes: Some(log_free_bytes << 20), ..DISK };
+        assert_eq!(with_log(1000).room(), (100 - 16 - 12) << 20, "the data have no segment beside them");
+        assert_eq!(with_log(33).room(), 1 << 20);
+        assert_eq!(with_log(32).room(), 0);
+        assert_eq!(with_log(32).data_room(), with_log(1000).room(), "copies and values have theirs");
+        let large = Disk { state_bytes: 60 << 20, ..with_log(40) };
+        assert!(large.room() > 0 && Disk { free_bytes: 76 << 20, ..large }.room() == 0);
     }
 
     #[test]

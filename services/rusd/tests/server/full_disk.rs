@@ -107,6 +107,21 @@ fn a_full_disk_raises_the_alarm_and_compaction_makes_room_again() {
     drop(disk);
 }
 
+/// The next snapshot was expected there, too, though it is made where the data are.
+#[test]
+#[ignore = "needs root: mounts a small file system"]
+fn a_disk_of_the_logs_own_has_no_room_taken_for_snapshots() {
+    let (disk, directory) = Disk::mount();
+    let server = Rusd::start(&[&format!("--wal-dir={}", disk.0.join("wal").display())]);
+    // The log needs a part of that, and is cut by snapshots.
+    for version in 0..120 {
+        assert_eq!(put(&server, "k", version), Ok(()), "after {version} MB");
+    }
+    assert!(server.etcdctl(&["alarm", "list"]).is_empty());
+    drop(server);
+    drop((disk, directory));
+}
+
 #[test]
 #[ignore = "needs root: mounts a small file system"]
 fn a_disk_that_others_fill_is_waited_for() {
