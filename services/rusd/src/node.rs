@@ -185,6 +185,10 @@ impl Node {
         if is_within && (self.space.take(cost) || take_again()) {
             return Ok(());
         }
+        // There is room as soon as these have gone: no reason for an alarm.
+        if is_within && self.space.take_back_copies() {
+            return Err(Error::TooManyRequests);
+        }
         self.raise_no_space();
         Err(Error::NoSpace)
     }
@@ -213,7 +217,7 @@ impl Node {
             let bytes = self.reader.view().bytes();
             self.measured.allocated_bytes.fetch_max(bytes, Ordering::Relaxed);
             if let Some(disk) = self.space.look(bytes) {
-                if disk.room() <= 0 {
+                if disk.room() <= 0 && !self.space.take_back_copies() {
                     self.raise_no_space();
                 }
                 if self.space.wants_snapshot(&disk, self.handle.status().wal_bytes) {

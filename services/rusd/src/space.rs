@@ -5,15 +5,18 @@
 //! its own (`--wal-dir`), the segment and slack there, the snapshot and slack with the data. A write takes its bytes
 //! twice: in the log, and in the next snapshot. What was taken since the disk was looked at last is counted, so that a burst does not
 //! overrun the reserve between two looks; and after a part of a segment writes look themselves, so that the log has room in the files
-//! that it holds when somebody else has filled the disk meanwhile.
+//! that it holds when somebody else has filled the disk meanwhile. A copy of the state for a client is given up when writes want its room:
+//! no alarm is raised for it.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
 
 /// How often refused writes look at it, in case that room has just come: whoever made it need not wait for the next round.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -76,17 +79,75 @@ pub struct Space {
     unseen: AtomicU64,
     /// When it was looked at last, and the room that there was.
     looked: Mutex<Option<(Instant, i64)>>,
-    /// What copies for clients will take that are being written.
+    /// What copies for clients will still take that are being written.
     reserved: Arc<AtomicU64>,
+    /// Tells them that their room is wanted back.
+    wanted_back: watch::Sender<()>,
     /// Size of the log for which a snapshot was asked when there was no room.
     asked_at: AtomicU64,
 }
 
-/// Room that is kept for a copy of the state.
+/// Room of a copy of the state for a client, from before it is written until it is gone.
 #[derive(Debug)]
 pub struct Reserved {
     all: Arc<AtomicU64>,
+    /// What is still to be written.
     bytes: u64,
+    wanted_back: watch::Receiver<()>,
+}
+
+impl Reserved {
+    /// All is written: no more than is on the disk is needed.
+    pub fn finish(&mut self) {
+        self.wrote(u64::MAX);
+    }
+
+    /// So many bytes more are on the disk now, and missing there.
+    fn wrote(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.all.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn is_wanted_back(&self) -> bool {
+        self.wanted_back.has_changed().unwrap_or(true)
+    }
+
+    /// Comes when writes want the room: the copy is to go, and this with it.
+    pub async fn wanted_back(&mut self) {
+        // Without a sender there are no writes any more.
+        let _ = self.wanted_back.changed().await;
+    }
+}
+
+/// The file of a copy while it is written. It is full when its room is wanted back.
+#[derive(Debug)]
+pub struct CopyFile<'a> {
+    /// Where it goes.
+    pub file: &'a mut File,
+    /// What was kept for it.
+    pub room: &'a mut Reserved,
+}
+
+impl Write for CopyFile<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.room.is_wanted_back() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let written = self.file.write(bytes)?;
+        self.room.wrote(written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for CopyFile<'_> {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.file.seek(position)
+    }
 }
 
 impl Drop for Reserved {
@@ -107,6 +168,7 @@ impl Space {
             unseen: AtomicU64::new(0),
             looked: Mutex::new(None),
             reserved: Arc::default(),
+            wanted_back: watch::Sender::new(()),
             asked_at: AtomicU64::new(0),
         }
     }
@@ -151,14 +213,24 @@ impl Space {
     }
 
     /// Room for a copy of the state that is about to be written on the disk, if there is so much beside other copies; the state has
-    /// so many bytes. To be dropped when it is written, or has failed.
+    /// so many bytes. To be dropped when the copy is gone.
     pub fn reserve(&self, state_bytes: u64) -> Option<Reserved> {
         // Taken first: of two who come at the same time one sees the other.
         let before = self.reserved.fetch_add(state_bytes, Ordering::Relaxed);
-        let reserved = Reserved { all: Arc::clone(&self.reserved), bytes: state_bytes };
+        let (all, wanted_back) = (Arc::clone(&self.reserved), self.wanted_back.subscribe());
+        let reserved = Reserved { all, bytes: state_bytes, wanted_back };
         let disk = self.look(state_bytes)?;
         let needed = i64::try_from(before.saturating_add(state_bytes)).unwrap_or(i64::MAX);
         (disk.data_room() >= needed).then_some(reserved)
+    }
+
+    /// Wants the room back that copies for clients take; whether there are any. It comes as soon as they hear of it.
+    pub fn take_back_copies(&self) -> bool {
+        let are_there = self.wanted_back.receiver_count() > 0;
+        if are_there {
+            self.wanted_back.send_replace(());
+        }
+        are_there
     }
 
     /// Whether a scratch file may take so many bytes: what it takes is missing for writes. Where the disk cannot be looked at, whoever
@@ -272,6 +344,27 @@ mod tests {
         // It has its name, and the one before is still there.
         let named = Disk { snapshot_bytes: 12 << 20, ..written(12) };
         assert!(named.room() >= DISK.room() - (2 << 20));
+    }
+
+    /// What a client did not take stayed on the disk, and the whole group had the alarm for it until somebody disarmed that.
+    #[test]
+    fn the_room_of_copies_comes_back_when_writes_want_it() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("member/snap")).unwrap();
+        let space = Space::new(directory.path(), directory.path(), 1);
+        assert!(!space.take_back_copies(), "there are none");
+        let (mut file, mut room) = (tempfile::tempfile().unwrap(), space.reserve(1000).unwrap());
+        let mut copy = CopyFile { file: &mut file, room: &mut room };
+        copy.write_all(&[7; 400]).unwrap();
+        assert_eq!(space.reserved.load(Ordering::Relaxed), 600, "what is written is missing on the disk already");
+        assert!(space.take_back_copies());
+        assert_eq!(copy.write_all(&[7; 400]).map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
+        assert_eq!(file.metadata().unwrap().len(), 400);
+        room.finish();
+        assert_eq!(space.reserved.load(Ordering::Relaxed), 0);
+        drop(room);
+        assert!(!space.take_back_copies(), "nobody has any more");
+        assert!(!space.reserve(1000).unwrap().is_wanted_back(), "who comes later was not meant");
     }
 
     #[test]
