@@ -28,6 +28,7 @@ pub(crate) fn go_on<S: StateMachine, D: Directory>(
     if let Some(meta) = recovered.snapshot() {
         if machine.kept() < meta.index {
             machine.restore(&mut load_snapshot(snapshots, meta)?)?;
+            machine.restored(meta.time_millis);
             machine.applied(meta.index);
         }
         time_millis = meta.time_millis;

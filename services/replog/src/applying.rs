@@ -86,6 +86,7 @@ impl<D: Directory> Step<D> {
         match self {
             Self::Install(meta, mut reader) => {
                 machine.restore(&mut *reader)?;
+                machine.restored(meta.time_millis);
                 (progress.last, progress.time_millis) = (meta.index, meta.time_millis);
                 progress.installed = Some(meta);
             }

@@ -75,4 +75,10 @@ pub trait StateMachine {
     /// Replaces the state by what a [`SnapshotView`] wrote. Bytes are as they were written, or reading them fails; when this fails
     /// the member ends.
     fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError>;
+
+    /// What was just restored holds entries up to this time, and none that comes later has an earlier one: what ends at a time has ended
+    /// by then, also where no entry comes.
+    fn restored(&mut self, time_millis: u64) {
+        let _ = time_millis;
+    }
 }

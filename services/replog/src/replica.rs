@@ -183,6 +183,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         if let Some(meta) = recovered.snapshot() {
             if machine.kept() < meta.index {
                 machine.restore(&mut store.load(meta)?)?;
+                machine.restored(meta.time_millis);
                 machine.applied(meta.index);
             }
             (time_millis, snapshot_bytes, settled_snapshot) = (meta.time_millis, meta.bytes, meta.index);

@@ -164,4 +164,8 @@ impl StateMachine for Timed {
     fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError> {
         self.store.restore(snapshot)
     }
+
+    fn restored(&mut self, time_millis: u64) {
+        self.store.restored(time_millis);
+    }
 }

@@ -154,7 +154,8 @@ impl Node {
         let user = match (token.and_then(|token| token.to_str().ok()), &call.peer.common_name) {
             (Some(token), _) => {
                 let token = token.strip_prefix("Bearer ").unwrap_or(token);
-                let (caller, renewal) = self.tokens.caller(token, view, now_millis())?;
+                let leader_millis = self.handle.leader().1.then(|| self.handle.time_millis());
+                let (caller, renewal) = self.tokens.caller(token, view, leader_millis, now_millis())?;
                 if let Some(renewal) = renewal {
                     let renewal = prost::Message::encode_to_vec(&renewal);
                     // If it fails, a later use tries again.
@@ -180,6 +181,10 @@ impl Node {
         };
         if is_within && (self.space.take(cost) || take_again()) {
             return Ok(());
+        }
+        // There is room as soon as these have gone: no reason for an alarm.
+        if is_within && self.space.take_back_copies() {
+            return Err(Error::TooManyRequests);
         }
         self.raise_no_space();
         Err(Error::NoSpace)
@@ -209,7 +214,7 @@ impl Node {
             let bytes = self.reader.view().bytes();
             self.measured.allocated_bytes.fetch_max(bytes, Ordering::Relaxed);
             if let Some(disk) = self.space.look(bytes) {
-                if disk.room() <= 0 {
+                if disk.room() <= 0 && !self.space.take_back_copies() {
                     self.raise_no_space();
                 }
                 if self.space.wants_snapshot(&disk, self.handle.status().wal_bytes) {

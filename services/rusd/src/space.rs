@@ -1,17 +1,22 @@
 //! Room on the disk. Writes are refused, and the alarm NOSPACE is raised, before the log finds the disk full: what is left then is
 //! kept for all that makes room again, and for what etcd allows under that alarm: reads, deletes, compaction, the alarm itself.
 //!
-//! Kept free are a segment of the log, what the next snapshot will take beside the newest one, and some slack. A write takes its bytes
+//! Kept free are a segment of the log, what the next snapshot will take beside the newest one, and some slack; where the log has a disk of
+//! its own (`--wal-dir`), the segment and slack there, the snapshot and slack with the data. A write takes its bytes
 //! twice: in the log, and in the next snapshot. What was taken since the disk was looked at last is counted, so that a burst does not
 //! overrun the reserve between two looks; and after a part of a segment writes look themselves, so that the log has room in the files
-//! that it holds when somebody else has filled the disk meanwhile.
+//! that it holds when somebody else has filled the disk meanwhile. A copy of the state for a client is given up when writes want its room:
+//! no alarm is raised for it.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
 
 /// How often refused writes look at it, in case that room has just come: whoever made it need not wait for the next round.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -23,8 +28,10 @@ pub const SLACK_BYTES: u64 = 16 << 20;
 /// What was found on the disk, and what will be wanted of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
-    /// Free, for who is not root.
+    /// Free where the data are, for who is not root.
     pub free_bytes: u64,
+    /// Free where the log is, if that is another disk.
+    pub log_free_bytes: Option<u64>,
     /// Of the next segment of the log.
     pub segment_bytes: u64,
     /// Of the newest snapshot.
@@ -38,11 +45,17 @@ pub struct Disk {
 impl Disk {
     /// How much writes may still take; nothing or less: they may not.
     pub fn room(&self) -> i64 {
-        let Self { free_bytes, segment_bytes, snapshot_bytes, snapshots_bytes, state_bytes } = *self;
+        let log_room = self.log_free_bytes.map(|free_bytes| beyond(self.segment_bytes + SLACK_BYTES, free_bytes));
+        self.data_room().min(log_room.unwrap_or(i64::MAX))
+    }
+
+    /// How much may still be taken where the data are, by whoever has no part in the log.
+    fn data_room(&self) -> i64 {
+        let Self { free_bytes, log_free_bytes, segment_bytes, snapshot_bytes, snapshots_bytes, state_bytes } = *self;
         let next_bytes = state_bytes.max(snapshot_bytes);
         let snapshots_to_come = (snapshot_bytes + next_bytes).saturating_sub(snapshots_bytes);
-        let reserve = segment_bytes + SLACK_BYTES + snapshots_to_come;
-        i64::try_from(free_bytes).unwrap_or(i64::MAX).saturating_sub_unsigned(reserve)
+        let log_to_come = if log_free_bytes.is_none() { segment_bytes } else { 0 };
+        beyond(log_to_come + SLACK_BYTES + snapshots_to_come, free_bytes)
     }
 
     /// Whether a snapshot would make room, for one that is smaller.
@@ -51,7 +64,12 @@ impl Disk {
     }
 }
 
-/// The disk that a member's data are on.
+/// What is free beyond a reserve; below 0 what is missing of that.
+fn beyond(reserve_bytes: u64, free_bytes: u64) -> i64 {
+    i64::try_from(free_bytes).unwrap_or(i64::MAX).saturating_sub_unsigned(reserve_bytes)
+}
+
+/// The disk that a member's data are on, and that of its log.
 pub struct Space {
     directory: PathBuf,
     log_directory: PathBuf,
@@ -61,17 +79,75 @@ pub struct Space {
     unseen: AtomicU64,
     /// When it was looked at last, and the room that there was.
     looked: Mutex<Option<(Instant, i64)>>,
-    /// What copies for clients will take that are being written.
+    /// What copies for clients will still take that are being written.
     reserved: Arc<AtomicU64>,
+    /// Tells them that their room is wanted back.
+    wanted_back: watch::Sender<()>,
     /// Size of the log for which a snapshot was asked when there was no room.
     asked_at: AtomicU64,
 }
 
-/// Room that is kept for a copy of the state.
+/// Room of a copy of the state for a client, from before it is written until it is gone.
 #[derive(Debug)]
 pub struct Reserved {
     all: Arc<AtomicU64>,
+    /// What is still to be written.
     bytes: u64,
+    wanted_back: watch::Receiver<()>,
+}
+
+impl Reserved {
+    /// All is written: no more than is on the disk is needed.
+    pub fn finish(&mut self) {
+        self.wrote(u64::MAX);
+    }
+
+    /// So many bytes more are on the disk now, and missing there.
+    fn wrote(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.all.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn is_wanted_back(&self) -> bool {
+        self.wanted_back.has_changed().unwrap_or(true)
+    }
+
+    /// Comes when writes want the room: the copy is to go, and this with it.
+    pub async fn wanted_back(&mut self) {
+        // Without a sender there are no writes any more.
+        let _ = self.wanted_back.changed().await;
+    }
+}
+
+/// The file of a copy while it is written. It is full when its room is wanted back.
+#[derive(Debug)]
+pub struct CopyFile<'a> {
+    /// Where it goes.
+    pub file: &'a mut File,
+    /// What was kept for it.
+    pub room: &'a mut Reserved,
+}
+
+impl Write for CopyFile<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.room.is_wanted_back() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let written = self.file.write(bytes)?;
+        self.room.wrote(written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for CopyFile<'_> {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.file.seek(position)
+    }
 }
 
 impl Drop for Reserved {
@@ -92,6 +168,7 @@ impl Space {
             unseen: AtomicU64::new(0),
             looked: Mutex::new(None),
             reserved: Arc::default(),
+            wanted_back: watch::Sender::new(()),
             asked_at: AtomicU64::new(0),
         }
     }
@@ -126,9 +203,9 @@ impl Space {
     pub fn look(&self, state_bytes: u64) -> Option<Disk> {
         let found = self.measure(state_bytes);
         let reserved = self.reserved.load(Ordering::Relaxed);
-        let room = found
-            .as_ref()
-            .map_or_else(|_| self.room.load(Ordering::Relaxed), |disk| disk.room().saturating_sub_unsigned(reserved));
+        // Copies are written where the data are.
+        let beside = |disk: &Disk| disk.data_room().saturating_sub_unsigned(reserved).min(disk.room());
+        let room = found.as_ref().map_or_else(|_| self.room.load(Ordering::Relaxed), beside);
         self.room.store(room, Ordering::Relaxed);
         self.unseen.store(0, Ordering::Relaxed);
         *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), room));
@@ -136,21 +213,31 @@ impl Space {
     }
 
     /// Room for a copy of the state that is about to be written on the disk, if there is so much beside other copies; the state has
-    /// so many bytes. To be dropped when it is written, or has failed.
+    /// so many bytes. To be dropped when the copy is gone.
     pub fn reserve(&self, state_bytes: u64) -> Option<Reserved> {
         // Taken first: of two who come at the same time one sees the other.
         let before = self.reserved.fetch_add(state_bytes, Ordering::Relaxed);
-        let reserved = Reserved { all: Arc::clone(&self.reserved), bytes: state_bytes };
+        let (all, wanted_back) = (Arc::clone(&self.reserved), self.wanted_back.subscribe());
+        let reserved = Reserved { all, bytes: state_bytes, wanted_back };
         let disk = self.look(state_bytes)?;
         let needed = i64::try_from(before.saturating_add(state_bytes)).unwrap_or(i64::MAX);
-        (disk.room() >= needed).then_some(reserved)
+        (disk.data_room() >= needed).then_some(reserved)
+    }
+
+    /// Wants the room back that copies for clients take; whether there are any. It comes as soon as they hear of it.
+    pub fn take_back_copies(&self) -> bool {
+        let are_there = self.wanted_back.receiver_count() > 0;
+        if are_there {
+            self.wanted_back.send_replace(());
+        }
+        are_there
     }
 
     /// Whether a scratch file may take so many bytes: what it takes is missing for writes. Where the disk cannot be looked at, whoever
     /// writes will see.
     pub fn spares(&self, bytes: u64) -> bool {
         // The newest snapshot tells how large the next one will be, about.
-        self.look(0).is_none_or(|disk| disk.room() >= i64::try_from(bytes).unwrap_or(i64::MAX))
+        self.look(0).is_none_or(|disk| disk.data_room() >= i64::try_from(bytes).unwrap_or(i64::MAX))
     }
 
     fn measure(&self, state_bytes: u64) -> io::Result<Disk> {
@@ -158,8 +245,11 @@ impl Space {
             rustix::fs::statvfs(directory).map(|system| system.f_bavail.saturating_mul(system.f_frsize))
         };
         // The log may be on a disk of its own; before it was made it takes nothing.
-        let free_for_log = if self.log_directory.exists() { free(&self.log_directory)? } else { u64::MAX };
-        let free_bytes = free(&self.directory)?.min(free_for_log);
+        let log_free_bytes = match fs::metadata(&self.log_directory) {
+            Ok(log) if log.dev() != fs::metadata(&self.directory)?.dev() => Some(free(&self.log_directory)?),
+            _ => None,
+        };
+        let free_bytes = free(&self.directory)?;
         let (mut newest, mut snapshots_bytes) = (None, 0);
         for file in fs::read_dir(self.directory.join("snap"))? {
             let file = file?;
@@ -181,6 +271,7 @@ impl Space {
         }
         Ok(Disk {
             free_bytes,
+            log_free_bytes,
             segment_bytes: self.segment_bytes,
             snapshot_bytes: newest.map_or(0, |(_, bytes)| bytes),
             snapshots_bytes,
@@ -203,6 +294,7 @@ mod tests {
 
     const DISK: Disk = Disk {
         free_bytes: 100 << 20,
+        log_free_bytes: None,
         segment_bytes: 16 << 20,
         snapshot_bytes: 10 << 20,
         snapshots_bytes: 10 << 20,
@@ -214,6 +306,18 @@ mod tests {
         assert_eq!(DISK.room(), (100 - 16 - 16 - 12) << 20);
         assert_eq!(Disk { free_bytes: 44 << 20, ..DISK }.room(), 0);
         assert!(Disk { free_bytes: 43 << 20, ..DISK }.room() < 0);
+    }
+
+    /// A small one was full for the whole group, once the state was half as large: the next snapshot is not made there.
+    #[test]
+    fn a_disk_of_the_logs_own_keeps_nothing_for_snapshots() {
+        let with_log = |log_free_bytes: u64| Disk { log_free_bytes: Some(log_free_bytes << 20), ..DISK };
+        assert_eq!(with_log(1000).room(), (100 - 16 - 12) << 20, "the data have no segment beside them");
+        assert_eq!(with_log(33).room(), 1 << 20);
+        assert_eq!(with_log(32).room(), 0);
+        assert_eq!(with_log(32).data_room(), with_log(1000).room(), "copies and values have theirs");
+        let large = Disk { state_bytes: 60 << 20, ..with_log(40) };
+        assert!(large.room() > 0 && Disk { free_bytes: 76 << 20, ..large }.room() == 0);
     }
 
     #[test]
@@ -240,6 +344,27 @@ mod tests {
         // It has its name, and the one before is still there.
         let named = Disk { snapshot_bytes: 12 << 20, ..written(12) };
         assert!(named.room() >= DISK.room() - (2 << 20));
+    }
+
+    /// What a client did not take stayed on the disk, and the whole group had the alarm for it until somebody disarmed that.
+    #[test]
+    fn the_room_of_copies_comes_back_when_writes_want_it() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("member/snap")).unwrap();
+        let space = Space::new(directory.path(), directory.path(), 1);
+        assert!(!space.take_back_copies(), "there are none");
+        let (mut file, mut room) = (tempfile::tempfile().unwrap(), space.reserve(1000).unwrap());
+        let mut copy = CopyFile { file: &mut file, room: &mut room };
+        copy.write_all(&[7; 400]).unwrap();
+        assert_eq!(space.reserved.load(Ordering::Relaxed), 600, "what is written is missing on the disk already");
+        assert!(space.take_back_copies());
+        assert_eq!(copy.write_all(&[7; 400]).map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
+        assert_eq!(file.metadata().unwrap().len(), 400);
+        room.finish();
+        assert_eq!(space.reserved.load(Ordering::Relaxed), 0);
+        drop(room);
+        assert!(!space.take_back_copies(), "nobody has any more");
+        assert!(!space.reserve(1000).unwrap().is_wanted_back(), "who comes later was not meant");
     }
 
     #[test]

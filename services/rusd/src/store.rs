@@ -251,6 +251,10 @@ impl StateMachine for Store {
         self.state = restored.map_err(|refused| RestoreError(refused.to_string()))?;
         Ok(())
     }
+
+    fn restored(&mut self, time_millis: u64) {
+        self.log_time.saw(time_millis);
+    }
 }
 
 #[cfg(test)]
@@ -445,6 +449,35 @@ mod tests {
             // A minute is more than this takes on any machine.
             assert!((at_least..at_least + 60_000).contains(&seen), "{seen}");
         }
+    }
+
+    /// Of a member that began with a snapshot all tokens that had ended lived again, for as long as nobody wrote.
+    #[test]
+    fn a_token_that_has_ended_does_not_live_again_with_a_snapshot() {
+        let (mut store, _) = store();
+        let hashed_password = "aGFzaA==".to_owned();
+        let user = pb::AuthUserAddRequest { name: "root".into(), hashed_password, ..Default::default() };
+        let role = pb::AuthUserGrantRoleRequest { user: "root".into(), role: "root".into() };
+        let login = IssuedToken { user: "root".into(), token: "t".into(), ttl_seconds: 2, auth_revision: 0 };
+        for request in [
+            Request::AuthUserAdd(user),
+            Request::AuthUserGrantRole(role),
+            Request::AuthEnable(pb::AuthEnableRequest {}),
+            Request::Authenticate(login),
+        ] {
+            assert_eq!(store.apply(&Entry { time_millis: 5_000_000, ..entry(request) }).outcome.err(), None);
+        }
+        let mut bytes = Vec::new();
+        store.snapshot()(&mut bytes).unwrap();
+        let lives = |time_millis| {
+            let mut other = Store::default();
+            other.restore(&mut &bytes[..]).unwrap();
+            other.restored(time_millis);
+            other.applied(4);
+            let view = other.reader().view();
+            view.auth.token("t", view.log_millis()).is_some()
+        };
+        assert_eq!([lives(5_000_000), lives(5_002_000)], [true, false]);
     }
 
     /// All of them have the revision that is compacted.

@@ -96,12 +96,20 @@ impl Tokens {
         }
     }
 
-    /// Who shows this token, and the command that lets it live on, if it is time for one.
-    pub fn caller(&self, token: &str, view: &View, now_millis: u64) -> Result<(Caller, Option<IssuedToken>), Error> {
+    /// Who shows this token, and the command that lets it live on, if it is time for one. `leader_millis` is what a command would be stamped
+    /// with now, if this member leads.
+    pub fn caller(
+        &self,
+        token: &str,
+        view: &View,
+        leader_millis: Option<u64>,
+        now_millis: u64,
+    ) -> Result<(Caller, Option<IssuedToken>), Error> {
         match self {
             Self::Simple(simple) => {
-                // By the time of the log, which made it: no two clocks are compared.
-                let now_millis = view.log_millis();
+                // By the time of the log, which made it: no two clocks are compared. While nobody wrote, and nobody was there, only the leader
+                // knows of the time that has passed.
+                let now_millis = view.log_millis().max(leader_millis.unwrap_or(0));
                 let known = view.auth.token(token, now_millis).ok_or(Error::InvalidAuthToken)?;
                 let renewal = simple.renewal(token, &known.user, known.expires_millis, now_millis);
                 Ok((Caller::Client { user: known.user.clone(), auth_revision: view.auth.revision() }, renewal))

@@ -110,3 +110,30 @@ impl StateMachine for KeptList {
         self.list.restore(snapshot)
     }
 }
+
+/// A list that notes of which time it was restored.
+#[derive(Debug)]
+pub struct DatedList {
+    pub list: List,
+    pub restored_millis: Arc<Mutex<Vec<u64>>>,
+}
+
+impl StateMachine for DatedList {
+    type Reply = usize;
+
+    fn apply(&mut self, entry: &Entry) -> usize {
+        self.list.apply(entry)
+    }
+
+    fn snapshot(&self) -> SnapshotView {
+        self.list.snapshot()
+    }
+
+    fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError> {
+        self.list.restore(snapshot)
+    }
+
+    fn restored(&mut self, time_millis: u64) {
+        self.restored_millis.lock().unwrap().push(time_millis);
+    }
+}

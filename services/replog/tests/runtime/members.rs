@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::executor::block_on;
 use replog::runtime::identity::Begun;
-use replog::runtime::{Limits, Member, MemberError, Origin, ProposeError, Start};
-use replog::{Change, Role, Settings};
+use replog::runtime::{Limits, LocalNetwork, Member, MemberError, Origin, ProposeError, Start};
+use replog::{Change, Membership, Role, Settings};
 
 use crate::group::{Group, LONG, WAL_OPTIONS, directories, settings};
-use crate::machine::{KeptList, List};
+use crate::machine::{DatedList, KeptList, List};
 
 #[test]
 fn one_member_is_a_group() {
@@ -150,6 +151,39 @@ fn a_member_whose_state_keeps_itself_is_not_let_go_on_alone_and_nothing_is_chang
         group.wait_until_all_have(committed.index);
         assert_eq!(group.member(2).commands(), ["first", "second"], "the group is as it was");
     }
+}
+
+/// It knew none until the first entry came: what had ended lived again for as long as nobody wrote.
+#[test]
+fn a_state_machine_that_begins_with_a_snapshot_is_told_its_time() {
+    let directory = harness::folder();
+    let restored_millis = Arc::new(Mutex::new(Vec::new()));
+    let start = || {
+        let (wal, snapshots) = directories(directory.path());
+        Member::start(Start {
+            id: 1,
+            settings: settings(),
+            limits: Limits::default(),
+            wal_options: WAL_OPTIONS,
+            machine: DatedList { list: List::default(), restored_millis: Arc::clone(&restored_millis) },
+            wal,
+            snapshots,
+            origin: Origin::Found(Membership::of([1])),
+            begun: Begun::unwritten(),
+            transport: LocalNetwork::default().join(1),
+        })
+        .unwrap()
+    };
+    let member = start();
+    let handle = member.handle();
+    handle.wait_for(|status| status.role == Role::Leader, LONG).expect("it leads some time");
+    let committed = handle.propose_blocking(Bytes::from_static(b"command")).unwrap();
+    handle.want_snapshot();
+    handle.wait_for(|status| status.snapshot_settled >= committed.index, LONG).expect("a snapshot is made");
+    member.stop().unwrap();
+    assert!(restored_millis.lock().unwrap().is_empty());
+    start().stop().unwrap();
+    assert!(matches!(restored_millis.lock().unwrap()[..], [millis] if millis > 0));
 }
 
 /// The log is in memory: a hundred thousand commands of a megabyte would not fit.

@@ -18,6 +18,7 @@ use crate::backup;
 use crate::node::ETCD_VERSION;
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::alarm_request::AlarmAction;
+use crate::space::{CopyFile, Reserved};
 use crate::store::command::Kind;
 use crate::store::{Access, Error, KeyValueHash};
 
@@ -39,6 +40,11 @@ impl Api {
                 let header = Some(node.header(view.revision(), term));
                 Ok(grpc::encode(&pb::AlarmResponse { header, alarms: view.cluster.alarms(request.alarm) }))
             });
+        }
+        // Asked here and not where it is applied: what stands in a log already makes the state that it made then.
+        if request.action == AlarmAction::Activate as i32 && !self.node.reader.view().cluster.takes_alarm(&request) {
+            self.permit(call, Access::Administrate)?;
+            return Ok(refuse(Error::TooManyRequests));
         }
         Ok(self.propose(call, access, Kind::Alarm, &message, |node, done| {
             let (mut response, term) = done.reply::<pb::AlarmResponse>()?;
@@ -177,23 +183,31 @@ impl Api {
         async move {
             permitted?;
             let (view, index, term) = (node.reader.view(), node.handle.status().applied, node.term());
-            let Some(reserved) = node.space.reserve(view.bytes()) else {
+            let Some(mut room) = node.space.reserve(view.bytes()) else {
                 let full = "rusd: snapshot: the disk of --data-dir has no room for it beside what is kept free for the log; make room, \
                             or ask another member";
                 return Err(Status::new(Code::ResourceExhausted, full));
             };
             let directory = node.settings.data_directory.clone();
-            let written = tokio::task::spawn_blocking(move || -> io::Result<File> {
-                let _until_written = reserved;
+            let written = tokio::task::spawn_blocking(move || -> io::Result<(File, Reserved)> {
                 // It has no name, and is gone when it is closed.
                 let mut file = tempfile::tempfile_in(directory)?;
-                backup::write(&mut file, &view, index, term)?;
+                backup::write(CopyFile { file: &mut file, room: &mut room }, &view, index, term)?;
+                room.finish();
                 file.rewind()?;
-                Ok(file)
+                Ok((file, room))
             });
             let failed =
                 |error: &dyn std::fmt::Display| Status::new(Code::Internal, format!("rusd: snapshot: {error}"));
-            let file = written.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+            let given_up = || {
+                let why = "rusd: snapshot: it was given up, since writes want its room on the disk of --data-dir; make room, or ask another member";
+                Status::new(Code::ResourceExhausted, why)
+            };
+            let written = written.await.map_err(|error| failed(&error))?;
+            let (file, mut room) = written.map_err(|error| match error.kind() {
+                io::ErrorKind::StorageFull => given_up(),
+                _ => failed(&error),
+            })?;
             let mut remaining_bytes = file.metadata().map_err(|error| failed(&error))?.len();
             let mut file = tokio::fs::File::from_std(file);
             let mut digest = Sha256::new();
@@ -209,10 +223,15 @@ impl Api {
                     version: version.clone(),
                     ..Default::default()
                 };
-                if responses.send(grpc::encode(&chunk)).await.is_err() {
+                let sent = tokio::select! {
+                    sent = responses.send(grpc::encode(&chunk)) => sent,
+                    () = room.wanted_back() => return Err(given_up()),
+                };
+                if sent.is_err() {
                     return Ok(());
                 }
             }
+            drop((file, room));
             let blob = Bytes::copy_from_slice(&digest.finalize());
             let trailer = pb::SnapshotResponse { blob, version, ..Default::default() };
             let _ = responses.send(grpc::encode(&trailer)).await;

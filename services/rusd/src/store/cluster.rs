@@ -9,6 +9,9 @@ use super::error::Error;
 use crate::proto::etcdserverpb::alarm_request::AlarmAction;
 use crate::proto::etcdserverpb::{AlarmMember, AlarmRequest, AlarmType, DowngradeInfo, Member};
 
+/// How many alarms there may be before clients can raise none but those that this release knows, about members.
+const ALARMS_MAX: usize = 64;
+
 /// What members know of each other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cluster {
@@ -104,9 +107,16 @@ impl Cluster {
         self.alarms.retain(|(_, member)| *member == id);
     }
 
-    /// Whether an alarm is raised for any member.
+    /// Whether an alarm is raised for any member. Every put asks.
     pub fn has_alarm(&self, alarm: AlarmType) -> bool {
-        self.alarms.iter().any(|(kind, _)| *kind == alarm as i32)
+        let kind = alarm as i32;
+        self.alarms.range((kind, 0)..=(kind, u64::MAX)).next().is_some()
+    }
+
+    /// Whether a client may raise this alarm. etcd takes any, of whatever kind and about whomever, and so does this, but not in any number.
+    pub fn takes_alarm(&self, request: &AlarmRequest) -> bool {
+        let is_known = AlarmType::try_from(request.alarm).is_ok() && self.members.contains_key(&request.member_id);
+        is_known || self.alarms.len() < ALARMS_MAX
     }
 
     /// Alarms of a kind that are raised; all for [`AlarmType::None`].
@@ -197,6 +207,25 @@ mod tests {
             assert_eq!(cluster.remove(&decided), Ok(()));
         }
         assert_eq!((cluster.members.len(), &cluster.removed), (0, &[1, 2].into()));
+    }
+
+    /// Each put looked at all of them, twice, and each of them copied all.
+    #[test]
+    fn alarms_of_no_kind_or_about_nobody_are_taken_up_to_a_bound() {
+        let mut cluster = Cluster::of([member(1, "http://a:1", false)]);
+        let activate = |member_id, alarm| AlarmRequest { action: AlarmAction::Activate as i32, member_id, alarm };
+        for number in 0..ALARMS_MAX as u64 {
+            let request = activate(100 + number, if number % 2 == 0 { 99 } else { AlarmType::Corrupt as i32 });
+            assert!(cluster.takes_alarm(&request));
+            cluster.alarm(&request);
+        }
+        let refused = [activate(7, AlarmType::Nospace as i32), activate(1, 99)];
+        assert_eq!(refused.map(|request| cluster.takes_alarm(&request)), [false; 2]);
+        assert!(!cluster.has_alarm(AlarmType::Nospace) && cluster.has_alarm(AlarmType::Corrupt));
+        let own = activate(1, AlarmType::Nospace as i32);
+        assert!(cluster.takes_alarm(&own));
+        cluster.alarm(&own);
+        assert!(cluster.has_alarm(AlarmType::Nospace));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A state from what a database file of etcd holds.
 //!
-//! Promises: keys with all revisions that compaction left, leases with what is left of them, users and roles, alarms. Not members:
+//! Promises: keys with all revisions that compaction left, leases, which have their full time again, users and roles, alarms. Not members:
 //! who the group is made of is said when it is founded. Changes must come in the order of their revisions; what does not follow from
 //! what came before is refused.
 
@@ -92,8 +92,9 @@ impl Import {
         let keyspace = keyspace(self.changes.into_iter().map(|record| tied(record, &known)), compacted)?;
         let mut leases = Leases::default();
         for (sequence, lease) in (1..).zip(&metadata.leases) {
-            let (id, ttl_seconds, remaining_seconds) = (lease.id, lease.ttl_seconds, lease.remaining_seconds);
-            leases.restore(Lease { id, ttl_seconds, remaining_seconds, sequence });
+            // Not what etcd's last checkpoint left: etcd takes that back with another one at the next renewal, which is no command here.
+            let (id, ttl_seconds) = (lease.id, lease.ttl_seconds);
+            leases.restore(Lease { id, ttl_seconds, remaining_seconds: 0, sequence });
         }
         for record in keyspace.range(Keys::ALL, keyspace.revision()) {
             leases.move_key(record.key(), 0, record.lease());
@@ -206,6 +207,15 @@ mod tests {
         assert_eq!(a.keyspace.get_at(b"a", 5).map(Record::main), Some(4));
     }
 
+    /// What etcd's checkpoint had left of a lease was all that each new leader gave it, however often it was renewed since.
+    #[test]
+    fn a_lease_has_its_full_time_whatever_a_checkpoint_left() {
+        let leases = vec![FileLease { id: 7, ttl_seconds: 60, remaining_seconds: 5 }];
+        let lines = [(2, 0, "a", 2, 1, 7)];
+        let (state, _) = import(&lines, Metadata { leases, ..Metadata::default() }).unwrap();
+        assert_eq!(state.leases.get(7).map(|lease| (lease.ttl_seconds, lease.remaining_seconds)), Some((60, 0)));
+    }
+
     #[test]
     fn keys_hang_on_their_leases_again() {
         let lines = [(2, 0, "a", 2, 1, 7), (3, 0, "b", 3, 1, 9)];
@@ -213,7 +223,6 @@ mod tests {
         let (state, said) = import(&lines, Metadata { leases, ..Metadata::default() }).unwrap();
         assert_eq!((said.leases, said.loose_keys), (1, 1));
         assert_eq!(state.leases.keys(7).map(|key| key.to_vec()).collect::<Vec<_>>(), [b"a".to_vec()]);
-        assert_eq!(state.leases.get(7).map(|lease| lease.remaining_seconds), Some(5));
         assert_eq!(state.keyspace.get(b"b").map(Record::lease), Some(0));
         // What was taken over can be written and read.
         let written = super::super::snapshot::bytes(&state);

@@ -14,6 +14,8 @@ use super::lease::{Lease, Leases};
 const SECOND_MICROS: u64 = 1_000_000;
 /// A lease whose end was proposed is proposed again after this, if it is still there.
 const RETRY_MICROS: u64 = 3 * SECOND_MICROS;
+/// Leases that were revoked are forgotten together, and not a few.
+const REVOKED_MIN: usize = 1_000;
 
 /// Deadlines of leases, while this member leads.
 #[derive(Debug, Default)]
@@ -89,6 +91,7 @@ impl LeaseTimers {
     /// Up to so many leases that have ended: propose to revoke them. Those that are still there come again a little later.
     pub fn expired(&mut self, leases: &Leases, now_micros: u64, leases_max: usize) -> Vec<i64> {
         self.observe(leases, now_micros);
+        self.forget_revoked(leases);
         let mut expired = Vec::new();
         while expired.len() < leases_max
             && let Some((due, id)) = self.due.first().copied().filter(|(due, _)| *due <= now_micros)
@@ -110,6 +113,19 @@ impl LeaseTimers {
     /// When [`LeaseTimers::expired`] should be asked again.
     pub fn next_due_micros(&self) -> Option<u64> {
         self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Lets go of leases that were revoked before their end, when there are more of them than of others.
+    fn forget_revoked(&mut self, leases: &Leases) {
+        // A lease that is missing from an older view may just have been granted.
+        let is_newest = leases.next_sequence() >= self.known;
+        if !is_newest || self.deadlines.len() <= 2 * leases.len() + REVOKED_MIN {
+            return;
+        }
+        let Self { deadlines, due, .. } = self;
+        deadlines.retain(|id, _| leases.get(*id).is_some());
+        deadlines.shrink_to_fit();
+        due.retain(|(_, id)| deadlines.contains_key(id));
     }
 
     fn set(&mut self, id: i64, ends_micros: u64) {
@@ -166,6 +182,27 @@ mod tests {
         leases.remove(2);
         leases.remove(3);
         assert_eq!((timers.expired(&leases, 99 * S, 9), timers.next_due_micros()), (vec![], None));
+    }
+
+    /// Each was remembered until its old end: 29 MB after 150,000 that were granted and revoked.
+    #[test]
+    fn leases_that_were_revoked_are_forgotten() {
+        let mut leases = leases(&[(1, 100)]);
+        let mut timers = LeaseTimers::default();
+        timers.promote(&leases, 0, 0);
+        let before = leases.clone();
+        for id in 2..10_000 {
+            leases.grant(id, 100).unwrap();
+            timers.observe(&leases, S);
+            leases.remove(id);
+        }
+        leases.grant(2, 50).unwrap();
+        timers.observe(&leases, S);
+        assert_eq!(timers.expired(&before, S, 9), [0_i64; 0]);
+        assert_eq!(timers.deadlines.len(), 9_999, "an older view knows of none of them");
+        assert_eq!(timers.expired(&leases, S, 9), [0_i64; 0]);
+        assert_eq!((timers.deadlines.len(), timers.due.len()), (2, 2));
+        assert_eq!(timers.expired(&leases, 51 * S, 9), [2], "what is there ends when it did");
     }
 
     #[test]

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use harness::{TempDir, free_address, output, until};
+use rusd::proto::etcdserverpb as pb;
+use service_kit::grpc;
 
+use crate::hostile::{call, connect, run, trailers};
 use crate::process::{Rusd, Starting};
 
 const DISK_BYTES: usize = 128 << 20;
@@ -105,6 +108,50 @@ fn a_full_disk_raises_the_alarm_and_compaction_makes_room_again() {
     }
     drop(server);
     drop(disk);
+}
+
+/// A client that took nothing had a copy of everything on the disk, and the whole group the alarm for it.
+#[test]
+#[ignore = "needs root: mounts a small file system"]
+fn a_backup_that_nobody_takes_gives_way_before_the_alarm() {
+    let (disk, directory) = Disk::mount();
+    let server = Rusd::start_on(directory, &[]);
+    for version in 0..20 {
+        put(&server, "k", version).unwrap();
+    }
+    run(async {
+        let connection = connect(&server).await;
+        let (answer, mut stream) = call(&connection, "Maintenance/Snapshot").await;
+        stream.send_data(grpc::encode(&pb::SnapshotRequest {}), true).unwrap();
+        // It is written: the first part of it has come.
+        let (head, body) = answer.await.unwrap().into_parts();
+        let refusal = (20..=u8::MAX).find_map(|version| {
+            let refusal = put(&server, "k", version).err()?;
+            // Whoever came at just that moment.
+            (!refusal.contains("too many requests")).then_some(refusal)
+        });
+        let refusal = refusal.expect("twice as much as the disk has is not on it");
+        assert!(refusal.contains(NO_SPACE), "{refusal}");
+        let told = trailers(body, head.headers).await;
+        assert_eq!(told["grpc-status"], "8", "the alarm was raised while the copy was there");
+    });
+    drop(server);
+    drop(disk);
+}
+
+/// The next snapshot was expected there, too, though it is made where the data are.
+#[test]
+#[ignore = "needs root: mounts a small file system"]
+fn a_disk_of_the_logs_own_has_no_room_taken_for_snapshots() {
+    let (disk, directory) = Disk::mount();
+    let server = Rusd::start(&[&format!("--wal-dir={}", disk.0.join("wal").display())]);
+    // The log needs a part of that, and is cut by snapshots.
+    for version in 0..120 {
+        assert_eq!(put(&server, "k", version), Ok(()), "after {version} MB");
+    }
+    assert!(server.etcdctl(&["alarm", "list"]).is_empty());
+    drop(server);
+    drop((disk, directory));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use harness::{Etcd, output};
@@ -48,6 +48,26 @@ fn a_mistake_in_the_keys_is_told_before_anything_is_served() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("--auth-token: /nowhere"), "{said}");
     assert!(!output.status.success());
+}
+
+/// It could be shown again after a restart, for reads and writes, for as long as nobody had written.
+#[test]
+fn a_token_that_has_ended_is_refused_after_a_restart_too() {
+    let server = Rusd::start(&["--bcrypt-cost=4", "--auth-token-ttl=2"]);
+    with_users(&server);
+    let (_, answer) =
+        gateway::post(server.address(), "/v3/auth/authenticate", "", r#"{"name":"root","password":"secret"}"#);
+    let of_root = format!("Authorization: {}\r\n", answer["token"].as_str().unwrap());
+    let get = |server: &Rusd| gateway::post(server.address(), "/v3/kv/range", &of_root, r#"{"key":"a2V5"}"#).0;
+    // So that nothing but it is read at the start.
+    assert_eq!(gateway::post(server.address(), "/v3/maintenance/defragment", &of_root, "{}").0, 200);
+    // Its use lets it live on.
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(get(&server), 401);
+    let server = server.restart();
+    assert_eq!(get(&server), 401);
+    let (status, said) = gateway::post(server.address(), "/v3/kv/put", &of_root, r#"{"key":"a2V5"}"#);
+    assert_eq!(status, 401, "{said}");
 }
 
 /// Logins, one after the other until told otherwise: when each was answered, and whether with a token.
