@@ -253,9 +253,9 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
                 } else {
                     self.node.snapshot_is_fetched(message.from, now);
                     for chunk in chunks.into_iter().filter(|chunk| *chunk < meta.chunks()).take(WINDOW_CHUNKS) {
-                        if let Some((checksum, data)) = self.store.chunk(&meta, chunk) {
-                            self.send(message.from, SnapshotMessage::Chunk { id, chunk, checksum, data });
-                        }
+                        // What is not there as it was written ends this member: another one leads then, and has a snapshot of its own.
+                        let (checksum, data) = self.store.chunk(&meta, chunk)?;
+                        self.send(message.from, SnapshotMessage::Chunk { id, chunk, checksum, data });
                     }
                 }
             }

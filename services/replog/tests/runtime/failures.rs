@@ -3,6 +3,7 @@
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use std::{fs, thread};
 
 use futures::executor::block_on;
@@ -129,6 +130,45 @@ fn a_member_that_lost_its_log_ends_and_says_so() {
     let running = group.start_as(follower, Origin::Join).unwrap();
     let error = running.member.wait().unwrap_err().to_string();
     assert!(error.contains("has lost what it had on disk") && error.contains("under a new id"), "{error}");
+}
+
+/// The chunk was left out without a word, and the follower asked for it for ever.
+#[test]
+fn a_leader_whose_snapshot_is_damaged_ends_and_another_one_sends_its_own() {
+    // The leader must still lead when it is asked.
+    let settings = Settings {
+        election_ticks: 300,
+        snapshot_entries: 20,
+        snapshot_keep_entries: 3,
+        snapshot_chunk_bytes: 100,
+        ..settings()
+    };
+    let mut group = Group::of(3, settings);
+    let (_, committed) = group.propose("first");
+    group.wait_until_all_have(committed.index);
+    let (leader, _) = group.propose("second");
+    let follower = leader % 3 + 1;
+    group.stop(follower);
+    for number in 0..100 {
+        group.propose(&format!("command {number}"));
+    }
+    let (leader, last) = group.propose("last");
+    // No newer one is made before something else is applied.
+    let handle = &group.member(leader).handle;
+    let is_settled = || handle.wait_for(|status| status.snapshot_settled >= last.index, Duration::from_millis(50));
+    while is_settled().is_err() {
+        handle.want_snapshot();
+    }
+    let files = fs::read_dir(group.path(leader).join("snapshots")).unwrap().map(|file| file.unwrap().path());
+    let snapshot = files.filter(|path| path.to_string_lossy().contains("/snapshot-")).max().unwrap();
+    let mut bytes = fs::read(&snapshot).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&snapshot, bytes).unwrap();
+    group.start(follower);
+    let error = group.member(leader).member.wait().unwrap_err().to_string();
+    assert!(error.contains(snapshot.file_name().unwrap().to_str().unwrap()), "{error}");
+    assert!(error.contains("is damaged: chunk") && error.contains("replace the member by a new one"), "{error}");
+    group.member(follower).wait_until_applied(last.index);
 }
 
 #[test]
