@@ -30,6 +30,8 @@ pub const CLUSTER_VERSION: &str = "3.7.0";
 
 /// How often the disk is looked at.
 const DISK_ROUND: Duration = Duration::from_millis(100);
+/// How often who waits for a compaction looks whether it is done.
+const SWEEP_ROUND: Duration = Duration::from_millis(10);
 
 /// A member.
 pub struct Node {
@@ -186,6 +188,17 @@ impl Node {
         }
         self.raise_no_space();
         Err(Error::NoSpace)
+    }
+
+    /// Waits until what was compacted up to this revision is gone, here. What is compacted meanwhile is not waited for.
+    pub async fn swept(&self, revision: i64) -> Result<(), Error> {
+        while !self.reader.view().keyspace.is_swept_until(revision) {
+            if self.handle.status().has_ended {
+                return Err(Error::Stopped);
+            }
+            sleep(SWEEP_ROUND).await;
+        }
+        Ok(())
     }
 
     /// Watch streams and watchers of its clients.

@@ -409,7 +409,7 @@ where
             self.last_leader = Some(leader);
             self.shared.counters.leader_changes.fetch_add(1, Ordering::Relaxed);
         }
-        let snapshot_settled = self.log.settled_snapshot();
+        let (snapshot_settled, snapshot_failures) = (self.log.settled_snapshot(), self.log.snapshot_failures());
         let (in_flight, unsafe_bytes, wal_bytes) = (self.in_flight.len(), self.unsafe_bytes, self.writer.bytes());
         self.shared.board.update(|status| {
             status.id = node.id();
@@ -421,6 +421,9 @@ where
             status.last = node.last_index();
             status.snapshot = node.snapshot_index();
             status.snapshot_settled = snapshot_settled;
+            if status.snapshot_failures.count != snapshot_failures.count {
+                status.snapshot_failures = snapshot_failures.clone();
+            }
             if *status.membership != *node.membership() {
                 status.membership = Arc::new(node.membership().clone());
             }

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::consensus::Role;
 use crate::membership::Membership;
+use crate::snapshot::SnapshotFailures;
 
 /// What a member is at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Status {
     pub snapshot: u64,
     /// The newest snapshot in whose place nothing older is on disk any more.
     pub snapshot_settled: u64,
+    /// Snapshots that found no room on the disk.
+    pub snapshot_failures: SnapshotFailures,
     /// Who belongs to the group, as of the last committed change.
     pub membership: Arc<Membership>,
     /// If it leads: up to which entry each member has the log; as of the last tick.

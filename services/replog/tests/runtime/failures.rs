@@ -24,6 +24,26 @@ fn alone(wal: &SimulatedDirectory, limits: Limits) -> Running {
     start_in(1, settings(), limits, directories, origin, LocalNetwork::default().join(1)).unwrap()
 }
 
+/// Who waited for one asked again and again, and was never told.
+#[test]
+fn who_wants_a_snapshot_that_finds_no_room_learns_it() {
+    let (wal, snapshots) = (SimulatedDirectory::default(), SimulatedDirectory::default());
+    let origin = Origin::Found(Membership::of([1]));
+    let transport = LocalNetwork::default().join(1);
+    let running = start_in(1, settings(), Limits::default(), (wal, snapshots.clone()), origin, transport).unwrap();
+    let index = running.propose("first").unwrap().index;
+    assert_eq!(running.handle.status().snapshot_failures.count, 0);
+    snapshots.fail(Fault::Create, 0);
+    running.handle.want_snapshot();
+    let failed = running.handle.wait_for(|status| status.snapshot_failures.count > 0, LONG).unwrap();
+    let said = failed.snapshot_failures;
+    assert_eq!(said.count, 1);
+    assert!(said.last.starts_with("no room for a snapshot") && said.last.ends_with("the disk is full"), "{said:?}");
+    assert!(failed.snapshot_settled < index);
+    running.handle.want_snapshot();
+    running.handle.wait_for(|status| status.snapshot_settled >= index, LONG).unwrap();
+}
+
 #[test]
 fn a_failed_sync_ends_the_member_and_nobody_waits_for_ever() {
     let wal = SimulatedDirectory::default();
