@@ -190,7 +190,9 @@ where
         let is_behind = self.unsafe_bytes.max(self.log.waiting_bytes()) > 2 * self.limits.unsafe_bytes_max;
         for message in inputs.messages.drain(..) {
             // Who sent entries sends them again, to a disk and a state machine that have caught up.
-            if !(is_behind && message.payload_bytes() > 0) {
+            if is_behind && message.payload_bytes() > 0 {
+                self.shared.counters.messages_refused.fetch_add(1, Ordering::Relaxed);
+            } else {
                 self.log.receive(message, now)?;
             }
         }

@@ -205,10 +205,10 @@ impl<R> Inbox<R> {
         self.add(request, |waiting, request| push(&mut waiting.inputs.requests, REQUESTS_MAX, request))
     }
 
-    /// A message came; it is lost when there is no room.
-    pub(crate) fn deliver(&self, message: Message) {
+    /// A message came; it is lost when there is no room. Whether there was.
+    pub(crate) fn deliver(&self, message: Message) -> bool {
         let size = message.payload_bytes() + MESSAGE_BYTES;
-        let _lost = self.add(message, |waiting, message| {
+        let added = self.add(message, |waiting, message| {
             if waiting.message_bytes + size > self.limits.message_bytes_max {
                 return Err(message);
             }
@@ -216,6 +216,7 @@ impl<R> Inbox<R> {
             waiting.inputs.messages.push(message);
             Ok(())
         });
+        !matches!(added, Err((Refused::Full, _)))
     }
 
     /// A member's connection has closed; all its messages were delivered.

@@ -66,6 +66,7 @@ pub struct Leadership {
 pub(crate) struct Counters {
     pub(crate) leader_changes: AtomicU64,
     pub(crate) proposals_failed: AtomicU64,
+    pub(crate) messages_refused: AtomicU64,
 }
 
 /// What a member has counted since it started, as of now.
@@ -75,6 +76,9 @@ pub struct Counts {
     pub leader_changes: u64,
     /// Commands of its own that failed, or whose outcome nobody knows, because leadership was lost.
     pub proposals_failed: u64,
+    /// Messages from other members that it did not take: too many waited, or they brought entries while its disk or its state machine was
+    /// behind. Consensus has them sent again.
+    pub messages_refused: u64,
 }
 
 impl Counters {
@@ -82,6 +86,7 @@ impl Counters {
         Counts {
             leader_changes: self.leader_changes.load(Ordering::Relaxed),
             proposals_failed: self.proposals_failed.load(Ordering::Relaxed),
+            messages_refused: self.messages_refused.load(Ordering::Relaxed),
         }
     }
 }

@@ -16,7 +16,7 @@ use replog::{Change, ReadLevel, Settings};
 use wal::files::{Fault, SimulatedDirectory};
 
 use crate::group::{Group, LONG, Running, WAL_OPTIONS, settings, start_in};
-use crate::machine::{KeptList, List};
+use crate::machine::{KeptList, List, SLOW};
 
 fn alone(wal: &SimulatedDirectory, limits: Limits) -> Running {
     let directories = (wal.clone(), SimulatedDirectory::default());
@@ -160,6 +160,7 @@ fn a_leader_whose_snapshot_is_damaged_ends_and_another_one_sends_its_own() {
         election_ticks: 300,
         snapshot_entries: 20,
         snapshot_keep_entries: 3,
+        lagging_log_bytes: 0,
         snapshot_chunk_bytes: 100,
         ..settings()
     };
@@ -216,6 +217,36 @@ fn what_does_not_fit_is_busy_and_what_was_taken_succeeds() {
     let outcomes: Vec<_> = waiting.into_iter().map(block_on).collect();
     assert!(outcomes[..3].iter().all(Result::is_ok), "{outcomes:?}");
     assert!(outcomes[3..].iter().all(|outcome| *outcome == Err(ProposeError::Busy)), "{outcomes:?}");
+}
+
+/// Two founders that keep no more waiting than that.
+fn two(limits: Limits) -> [Running; 2] {
+    let network = LocalNetwork::default();
+    [1, 2].map(|id| {
+        let directories = (SimulatedDirectory::default(), SimulatedDirectory::default());
+        start_in(id, settings(), limits, directories, Origin::Found(Membership::of([1, 2])), network.join(id)).unwrap()
+    })
+}
+
+/// Nobody could tell a group that loses what it says from one on a bad network.
+#[test]
+fn messages_that_find_no_room_are_counted() {
+    let both = two(Limits { message_bytes_max: 0, ..Limits::default() });
+    harness::until("a message to be refused", || both.iter().any(|one| one.handle.counts().messages_refused > 0));
+}
+
+#[test]
+fn entries_that_a_member_is_too_far_behind_for_are_counted() {
+    let both = two(Limits { unsafe_bytes_max: 16 << 10, ..Limits::default() });
+    let leads = |one: &&Running| one.handle.leader().1;
+    harness::until("a leader", || both.iter().any(|one| leads(&one)));
+    for one in both.iter().filter(leads) {
+        one.handle.propose(SLOW.into(), |_| {});
+    }
+    harness::until("entries to be refused", || {
+        both.iter().filter(leads).for_each(|one| one.handle.propose("x".repeat(20_000).into(), |_| {}));
+        both.iter().any(|one| one.handle.counts().messages_refused > 0)
+    });
 }
 
 #[test]

@@ -237,6 +237,7 @@ impl Sender {
         let must_wait = |waiting: &mut Waiting| !waiting.is_closed && waiting.generation == generation;
         let rested = self.changed.wait_timeout_while(waiting, Duration::from_millis(millis), must_wait);
         let (mut waiting, _) = rested.unwrap_or_else(PoisonError::into_inner);
+        add(&self.traffic.lost_messages, waiting.messages.len());
         waiting.messages.clear();
         waiting.rest.clear();
         waiting.bytes = 0;
