@@ -1,6 +1,6 @@
 //! The core thread: the only one that touches the log in memory and the state machine. It takes what waits, decides, hands batches
 //! to the disk and messages to the transport, and tells who waits. It never waits for a network, and for a disk only where little
-//! comes: a member without others, or a follower, to whom commands come one by one, writes them itself.
+//! comes: a member without others, to whom commands come one by one, writes them itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

@@ -143,8 +143,6 @@ pub(crate) struct Inbox<R> {
     reads_max: usize,
 }
 
-/// Beside its payload a message takes about this much.
-const MESSAGE_BYTES: usize = 512;
 /// Requests that may wait.
 const REQUESTS_MAX: usize = 1024;
 
@@ -207,7 +205,7 @@ impl<R> Inbox<R> {
 
     /// A message came; it is lost when there is no room. Whether there was.
     pub(crate) fn deliver(&self, message: Message) -> bool {
-        let size = message.payload_bytes() + MESSAGE_BYTES;
+        let size = message.memory_bytes();
         let added = self.add(message, |waiting, message| {
             if waiting.message_bytes + size > self.limits.message_bytes_max {
                 return Err(message);

@@ -319,7 +319,6 @@ fn a_member_is_replaced() {
     assert_eq!(new.etcdctl(&["member", "list"]).matches("started").count(), 3);
 }
 
-/// Disaster recovery: what the last member has is served again, and the group grows again. What is left of the others is refused.
 /// Both were told that the other was left, and both were removed: a group of nobody.
 #[test]
 fn of_two_that_remove_each_other_one_stays() {
@@ -377,6 +376,7 @@ fn a_member_that_was_imported_is_refused_by_those_that_were_not() {
     }
 }
 
+/// Disaster recovery: what the last member has is served again, and the group grows again. What is left of the others is refused.
 #[test]
 fn the_last_of_three_is_forced_to_go_on_alone() {
     let mut servers = group(3, "http", &[]);
