@@ -150,16 +150,16 @@ pub(super) fn read_chunk(
     let mut checksum = [0; CHECKSUM_BYTES];
     let offset = chunk_offset(meta, start, chunk);
     let id = meta.id();
-    let is_damaged = || damaged(&id, &format!("chunk {chunk}"));
+    let as_damaged = || damaged(&id, &format!("chunk {chunk}"));
     let ends = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => is_damaged(),
+        io::ErrorKind::UnexpectedEof => as_damaged(),
         _ => failed(&name(&id), &error),
     };
     file.read_at(&mut checksum, offset).map_err(ends)?;
     let mut data = vec![0; meta.chunk_len(chunk)];
     file.read_at(&mut data, offset + CHECKSUM_BYTES as u64).map_err(ends)?;
     let is_valid = u32::from_le_bytes(checksum) == chunk_checksum(&id, chunk, &data);
-    if is_valid || unchecked { Ok(data) } else { Err(is_damaged()) }
+    if is_valid || unchecked { Ok(data) } else { Err(as_damaged()) }
 }
 
 /// A chunk as it stands in a file.

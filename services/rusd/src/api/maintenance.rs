@@ -79,7 +79,8 @@ impl Api {
         self.permit(call, Access::Administrate)?;
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
-            node.swept(node.reader.view().keyspace.compacted()).await?;
+            let compacted = node.reader.view().keyspace.compacted();
+            node.swept(compacted).await?;
             replace_log(&node.handle).await?;
             node.look_at_disk();
             node.measured.allocated_bytes.store(node.reader.view().bytes(), Ordering::Relaxed);

@@ -280,11 +280,13 @@ fn a_group_grows_by_learners_and_shrinks() {
     let mut two = spawn(joining(&first, "m1", &addresses[1])).ready();
     assert!(status(&two)["isLearner"].as_bool().unwrap());
     assert!(two.refused(&["put", "k", "v"]).contains("rpc not supported for learner"));
+    assert!(!says_that_it_serves(&two));
     harness::until("the learner to have the key", || {
         two.etcdctl(&["get", "k", "--consistency=s", "--print-value-only"]) == "v\n"
     });
     promote(&one, &id);
     assert_eq!(two.etcdctl(&["put", "from", "two"]), "OK\n");
+    harness::until("it to serve", || says_that_it_serves(&two));
     assert!(one.refused(&["member", "promote", &id]).contains("can only promote a learner member"));
     assert!(one.refused(&["member", "remove", "abc"]).contains("member not found"));
 
@@ -310,7 +312,7 @@ fn says_that_it_serves(server: &Rusd) -> bool {
         stream.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
         said = answer.await.unwrap().into_body().data().await.unwrap().unwrap();
     });
-    match said.as_ref() {
+    match &said[..] {
         b"\0\0\0\0\x02\x08\x01" => true,
         b"\0\0\0\0\x02\x08\x02" => false,
         other => panic!("neither SERVING nor NOT_SERVING: {other:?}"),
