@@ -27,6 +27,8 @@ const VERSION: u8 = 1;
 /// A change of the membership is not longer than this; what parses it need not be trusted with more.
 const MEMBERSHIP_BYTES_MAX: usize = 4096;
 const WHAT: &str = "a message";
+/// Beside its payload a message takes about this much memory.
+const WITHOUT_PAYLOAD_BYTES: usize = 512;
 
 /// A moment by the clock of the node that marked it. A node that starts again has another incarnation, because its clock may
 /// have started again as well.
@@ -136,6 +138,11 @@ impl Message {
             Body::Snapshot(_) => 0,
             Body::Note(note) => note.len(),
         }
+    }
+
+    /// What it takes in memory, about: its payload, and what is around that.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.payload_bytes() + WITHOUT_PAYLOAD_BYTES
     }
 
     /// Describes the message in one line, for traces.

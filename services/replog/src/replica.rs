@@ -21,7 +21,8 @@ use crate::reads::{ReadId, ReadLevel, ReadPermit};
 use crate::recovery::Recovered;
 use crate::settings::Settings;
 use crate::snapshot::{
-    FilesJob, FilesJobDone, Receiving, SnapshotJob, SnapshotMessage, SnapshotMeta, Store, WINDOW_CHUNKS,
+    FilesJob, FilesJobDone, Receiving, SnapshotFailures, SnapshotJob, SnapshotMessage, SnapshotMeta, Store,
+    WINDOW_CHUNKS,
 };
 
 /// Why a member cannot go on. It must be stopped; starting it again may help.
@@ -117,6 +118,7 @@ pub struct ReplicatedLog<S: StateMachine, D: Directory> {
     wants_snapshot: bool,
     /// The last snapshot in whose place nothing older is on disk any more.
     settled_snapshot: u64,
+    snapshot_failures: SnapshotFailures,
     /// Of the last snapshot, and of the commands that were applied since it was begun.
     snapshot_bytes: u64,
     applied_bytes: u64,
@@ -206,6 +208,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             is_making_snapshot: false,
             wants_snapshot: false,
             settled_snapshot,
+            snapshot_failures: SnapshotFailures::default(),
             snapshot_bytes,
             applied_bytes,
             planted,
@@ -259,9 +262,9 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
                 } else {
                     self.node.snapshot_is_fetched(message.from, now);
                     for chunk in chunks.into_iter().filter(|chunk| *chunk < meta.chunks()).take(WINDOW_CHUNKS) {
-                        if let Some((checksum, data)) = self.store.chunk(&meta, chunk) {
-                            self.send(message.from, SnapshotMessage::Chunk { id, chunk, checksum, data });
-                        }
+                        // What is not there as it was written ends this member: another one leads then, and has a snapshot of its own.
+                        let (checksum, data) = self.store.chunk(&meta, chunk)?;
+                        self.send(message.from, SnapshotMessage::Chunk { id, chunk, checksum, data });
                     }
                 }
             }
@@ -446,6 +449,11 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         self.settled_snapshot
     }
 
+    /// Snapshots that found no room on the disk.
+    pub fn snapshot_failures(&self) -> &SnapshotFailures {
+        &self.snapshot_failures
+    }
+
     /// A snapshot of what was applied, to be made, due or not, if that is more than the last one has; one at a time.
     pub fn begin_snapshot(&mut self) -> Option<SnapshotJob> {
         // A machine that kept its state is ahead of what is known to be committed, until the log has caught up.
@@ -464,6 +472,10 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         let meta = match written {
             Err(error) if is_without_room(&error) => {
                 tracing::warn!(%error, "no room for a snapshot; it is made when there is");
+                let bytes = self.snapshot_bytes;
+                self.snapshot_failures.count += 1;
+                self.snapshot_failures.last =
+                    format!("no room for a snapshot, of which the last took {bytes} bytes: {error}").into();
                 return Ok(());
             }
             written => written?,

@@ -2,10 +2,12 @@
 //!
 //! | thread | does |
 //! | --- | --- |
-//! | `member-N` | the core: everything that [`crate::ReplicatedLog`] is, alone; waits for its inbox, and for its disk where commands come one by one and nobody else waits |
+//! | `member-N` | the core: everything that [`crate::ReplicatedLog`] is, alone; waits for its inbox, and for its disk where it has no others and commands come one by one |
 //! | `wal` | writes and syncs what the core hands over, all that waits at once |
 //! | `wal-spare` | makes files of zeros ahead |
 //! | `snapshot` | while one is made |
+//! | `apply` | while the state machine takes what takes it long: see [`crate::LongStep`] |
+//! | `files` | while the file of a snapshot from elsewhere is made room for, or checked: see [`crate::FilesJob`] |
 //! | of the transport | over TCP: one for each member that is sent to, one for each that sends, one that accepts |
 //!
 //! Everything that waits is bounded ([`Limits`], [`crate::Settings`]): beyond, `Busy`. What a caller is told: an entry was applied

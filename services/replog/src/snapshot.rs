@@ -8,6 +8,8 @@ mod store;
 mod tests;
 mod transfer;
 
+use std::sync::Arc;
+
 use crate::codec::{Malformed, Reader, put, put_small};
 use crate::membership::Membership;
 
@@ -36,6 +38,15 @@ pub struct SnapshotMeta {
     pub chunk_bytes: u32,
     /// CRC-32C of all its bytes.
     pub checksum: u32,
+}
+
+/// Snapshots that found no room on the disk since the start. They are made again when there may be some.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotFailures {
+    /// How many.
+    pub count: u64,
+    /// What is to be said of the last one.
+    pub last: Arc<str>,
 }
 
 /// Which snapshot. Members that made one of the same entries have the same one.

@@ -50,7 +50,7 @@ impl Api {
     pub fn new(node: Arc<Node>, watches: Watches, gateway_memory: Memory, calls: &Calls) -> Self {
         let settings = &node.settings;
         let calls = calls.of_thread(settings.has_extensive_metrics, settings.warning_unary_duration);
-        Self { watches, health: health::health(), gateway_memory, calls, node }
+        Self { watches, health: health::health(node.readiness.clone()), gateway_memory, calls, node }
     }
 
     /// What bodies as JSON take theirs from.

@@ -1,8 +1,8 @@
 //! etcd's command line: every flag of etcd 3.7, from arguments, `ETCD_*` variables or a configuration file.
 //!
-//! An argument overrules a variable; a configuration file overrules both, as in etcd. A flag that is neither etcd's nor the one that
-//! is rusd's own is an error, and so is one that asks for what rusd does not do; one that tunes what rusd does not have is taken and has
-//! no effect.
+//! An argument overrules a variable; a configuration file overrules both, as in etcd. A flag that is neither etcd's nor one of the three
+//! that are rusd's own (`table.rs`) is an error, and so is one that asks for what rusd does not do; one that tunes what rusd does not have is
+//! taken and has no effect.
 
 mod table;
 mod values;

@@ -126,6 +126,11 @@ fn group(node: &Node, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
             ("etcd_server_leader_changes_seen", "The number of leader changes seen", counts.leader_changes),
             ("etcd_server_proposals_failed", "The total number of failed proposals seen", counts.proposals_failed),
             (
+                "rusd_messages_refused",
+                "Messages of other members that were not taken: too many waited, or the disk or the state was behind",
+                counts.messages_refused,
+            ),
+            (
                 "etcd_server_slow_apply",
                 "The total number of slow apply requests (likely overloaded from slow disk)",
                 read(&node.measured.slow_applies),

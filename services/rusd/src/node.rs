@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use replog::ReadLevel;
 use replog::runtime::{Committed, Handle, ProposeError, ReadError, Ticket};
 use service_kit::grpc::{self, Status};
+use service_kit::probes::Readiness;
 use tokio::time::{sleep, timeout};
 
 use crate::aside::Aside;
@@ -30,6 +31,10 @@ pub const CLUSTER_VERSION: &str = "3.7.0";
 
 /// How often the disk is looked at.
 const DISK_ROUND: Duration = Duration::from_millis(100);
+/// How often it is looked at whether this member serves, besides when its leader changes.
+const READINESS_ROUND: Duration = Duration::from_millis(100);
+/// How often who waits for a compaction looks whether it is done.
+const SWEEP_ROUND: Duration = Duration::from_millis(10);
 
 /// A member.
 pub struct Node {
@@ -63,6 +68,8 @@ pub struct Node {
     pub signals: Vec<Arc<Signal>>,
     /// Room on its disk.
     pub space: Space,
+    /// Whether it serves, for who asks by `grpc.health.v1`.
+    pub readiness: Readiness,
 }
 
 pub use crate::group::Done;
@@ -190,6 +197,17 @@ impl Node {
         Err(Error::NoSpace)
     }
 
+    /// Waits until what was compacted up to this revision is gone, here. What is compacted meanwhile is not waited for.
+    pub async fn swept(&self, revision: i64) -> Result<(), Error> {
+        while !self.reader.view().keyspace.is_swept_until(revision) {
+            if self.handle.status().has_ended {
+                return Err(Error::Stopped);
+            }
+            sleep(SWEEP_ROUND).await;
+        }
+        Ok(())
+    }
+
     /// Watch streams and watchers of its clients.
     pub fn watched(&self) -> (usize, usize) {
         let watched = self.signals.iter().map(|signal| signal.watched());
@@ -222,6 +240,31 @@ impl Node {
                 }
             }
             sleep(DISK_ROUND).await;
+        }
+    }
+
+    /// Keeps [`Node::readiness`] true for as long as the member runs: what `/readyz` asks for, as far as no other member must be asked for it.
+    pub async fn watch_readiness(&self) {
+        let mut leadership = self.group.leadership();
+        loop {
+            let has_leader = leadership.borrow_and_update().leader.is_some();
+            let is_intact = !self.reader.view().cluster.has_alarm(pb::AlarmType::Corrupt);
+            let checks = [
+                ("leader", has_leader, "no leader"),
+                ("non_learner", !self.group.is_learner(), "not supported for learner"),
+                ("data_corruption", is_intact, "alarm activated: CORRUPT"),
+            ];
+            for (check, is_there, reason) in checks {
+                match is_there {
+                    true => self.readiness.is_there(check),
+                    false => self.readiness.wait_for(check, reason),
+                }
+            }
+            // A change of leadership is told at once.
+            if let Ok(Err(_)) = timeout(READINESS_ROUND, leadership.changed()).await {
+                // The member has ended, and nothing changes any more.
+                return std::future::pending().await;
+            }
         }
     }
 

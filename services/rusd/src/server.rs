@@ -12,6 +12,7 @@ use replog::runtime::tcp::{Tcp, TcpOptions};
 use replog::runtime::{Limits, Member, MemberError, Origin, Start};
 use service_kit::directory::make_private;
 use service_kit::listen::Group as Sockets;
+use service_kit::probes::Readiness;
 use service_kit::server::{self as kit, Bound, StartError};
 use service_kit::tls::{Tls, TlsError};
 use service_kit::{grpc, socket};
@@ -163,6 +164,7 @@ impl Server {
             () = node.group.removed() => is_removed = true,
             () = compactor::run(&node) => {}
             () = node.watch_disk() => {}
+            () = node.watch_readiness() => {}
         }
         // Others need not wait until they notice.
         member.resign(node.settings.election);
@@ -278,6 +280,8 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     ));
     door.open(Arc::clone(&group));
     let signals_of_node = signals.clone();
+    let readiness = Readiness::default();
+    readiness.wait_for("leader", "it is about to start");
     let node = Node {
         cluster_id,
         member_id,
@@ -293,6 +297,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         measured,
         signals: signals_of_node,
         space,
+        readiness,
         settings,
     };
     Ok(Joined { member, node: Arc::new(node), signals })

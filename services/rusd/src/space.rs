@@ -330,6 +330,28 @@ mod tests {
         assert_eq!(space.spares(0), free_bytes > (4 << 20) + SLACK_BYTES);
     }
 
+    /// Each of two copies at the same time found room, and together they filled the disk.
+    #[test]
+    fn copies_at_the_same_time_take_their_room_from_one_another_and_from_writes() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("member/snap")).unwrap();
+        let space = Space::new(directory.path(), directory.path(), 1);
+        let reserved = || space.reserved.load(Ordering::Relaxed);
+        // Of a disk with some room: one fits beside the state, and two do not.
+        let free_bytes = space.measure(0).unwrap().free_bytes;
+        let (state_bytes, write_bytes) = (free_bytes / 5 * 2, free_bytes / 5);
+        let first = space.reserve(state_bytes).unwrap();
+        assert!(space.reserve(state_bytes).is_none());
+        assert_eq!(reserved(), state_bytes, "who was refused takes nothing");
+        space.look(state_bytes).unwrap();
+        assert!(!space.take(write_bytes), "a write takes what the copy needs");
+        drop(first);
+        assert_eq!(reserved(), 0);
+        space.look(state_bytes).unwrap();
+        assert!(space.take(write_bytes));
+        assert!(space.reserve(state_bytes).is_some(), "the first one is written");
+    }
+
     /// Else every snapshot would raise the alarm on a disk that is nearly full.
     #[test]
     fn a_snapshot_that_is_being_written_takes_what_is_kept_for_it() {

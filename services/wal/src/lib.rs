@@ -4,7 +4,7 @@
 //! One log serves several *groups*, each a sequence of entries with a term and an index, as Raft has them, and a hard state.
 //! An entry replaces every earlier one of its group whose index is not smaller, so that a follower's conflicting suffix is
 //! cut by appending. [`Log`] is the log without threads or clocks; [`Writer`] gives it a thread and shares syncs among all
-//! who wait. All access to files goes through [`files::Directory`].
+//! who wait. Both access files through [`files::Directory`] alone; [`is_begun`] looks at names in a folder that nobody has opened.
 //!
 //! # On disk
 //!

@@ -1,4 +1,5 @@
-//! The clocks of this machine. The only place in this crate that reads one.
+//! The clocks of this machine that the log goes by. The only place in this crate that reads them: `Instant` elsewhere tells how long a thread
+//! waits, and since when a member is connected.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,6 +1,6 @@
 //! The core thread: the only one that touches the log in memory and the state machine. It takes what waits, decides, hands batches
 //! to the disk and messages to the transport, and tells who waits. It never waits for a network, and for a disk only where little
-//! comes: a member without others, or a follower, to whom commands come one by one, writes them itself.
+//! comes: a member without others, to whom commands come one by one, writes them itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -190,7 +190,9 @@ where
         let is_behind = self.unsafe_bytes.max(self.log.waiting_bytes()) > 2 * self.limits.unsafe_bytes_max;
         for message in inputs.messages.drain(..) {
             // Who sent entries sends them again, to a disk and a state machine that have caught up.
-            if !(is_behind && message.payload_bytes() > 0) {
+            if is_behind && message.payload_bytes() > 0 {
+                self.shared.counters.messages_refused.fetch_add(1, Ordering::Relaxed);
+            } else {
                 self.log.receive(message, now)?;
             }
         }
@@ -409,7 +411,7 @@ where
             self.last_leader = Some(leader);
             self.shared.counters.leader_changes.fetch_add(1, Ordering::Relaxed);
         }
-        let snapshot_settled = self.log.settled_snapshot();
+        let (snapshot_settled, snapshot_failures) = (self.log.settled_snapshot(), self.log.snapshot_failures());
         let (in_flight, unsafe_bytes, wal_bytes) = (self.in_flight.len(), self.unsafe_bytes, self.writer.bytes());
         self.shared.board.update(|status| {
             status.id = node.id();
@@ -421,6 +423,9 @@ where
             status.last = node.last_index();
             status.snapshot = node.snapshot_index();
             status.snapshot_settled = snapshot_settled;
+            if status.snapshot_failures.count != snapshot_failures.count {
+                status.snapshot_failures = snapshot_failures.clone();
+            }
             if *status.membership != *node.membership() {
                 status.membership = Arc::new(node.membership().clone());
             }

@@ -314,7 +314,8 @@ impl<R: Send + 'static> Handle<R> {
     }
 
     /// Has a snapshot made soon, due or not, unless one is being made or nothing was applied since the last one: for who needs the
-    /// room on the disk that the log takes. [`Status::snapshot_settled`] tells when that is free.
+    /// room on the disk that the log takes. [`Status::snapshot_settled`] tells when that is free, and [`Status::snapshot_failures`] when there
+    /// was no room for it.
     pub fn want_snapshot(&self) {
         // Who is too busy to take it makes one by itself before long; who has ended needs no room.
         let _ = self.request(Request::Snapshot);

@@ -143,8 +143,6 @@ pub(crate) struct Inbox<R> {
     reads_max: usize,
 }
 
-/// Beside its payload a message takes about this much.
-const MESSAGE_BYTES: usize = 512;
 /// Requests that may wait.
 const REQUESTS_MAX: usize = 1024;
 
@@ -205,10 +203,10 @@ impl<R> Inbox<R> {
         self.add(request, |waiting, request| push(&mut waiting.inputs.requests, REQUESTS_MAX, request))
     }
 
-    /// A message came; it is lost when there is no room.
-    pub(crate) fn deliver(&self, message: Message) {
-        let size = message.payload_bytes() + MESSAGE_BYTES;
-        let _lost = self.add(message, |waiting, message| {
+    /// A message came; it is lost when there is no room. Whether there was.
+    pub(crate) fn deliver(&self, message: Message) -> bool {
+        let size = message.memory_bytes();
+        let added = self.add(message, |waiting, message| {
             if waiting.message_bytes + size > self.limits.message_bytes_max {
                 return Err(message);
             }
@@ -216,6 +214,7 @@ impl<R> Inbox<R> {
             waiting.inputs.messages.push(message);
             Ok(())
         });
+        !matches!(added, Err((Refused::Full, _)))
     }
 
     /// A member's connection has closed; all its messages were delivered.

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -179,7 +179,11 @@ impl<R: Send + 'static> Member<R> {
             command_bytes_max,
         });
         let [messages, ends] = [&shared, &shared].map(Arc::clone);
-        let deliver = Arc::new(move |message| messages.inbox.deliver(message));
+        let deliver = Arc::new(move |message| {
+            if !messages.inbox.deliver(message) {
+                messages.counters.messages_refused.fetch_add(1, Ordering::Relaxed);
+            }
+        });
         let closed = Arc::new(move |member| ends.inbox.closed(member));
         transport.start(deliver, closed).map_err(MemberError::Transport)?;
         let core = Core::new(log, writer, transport, Arc::clone(&shared), limits, begun);

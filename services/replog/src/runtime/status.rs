@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::consensus::Role;
 use crate::membership::Membership;
+use crate::snapshot::SnapshotFailures;
 
 /// What a member is at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Status {
     pub snapshot: u64,
     /// The newest snapshot in whose place nothing older is on disk any more.
     pub snapshot_settled: u64,
+    /// Snapshots that found no room on the disk.
+    pub snapshot_failures: SnapshotFailures,
     /// Who belongs to the group, as of the last committed change.
     pub membership: Arc<Membership>,
     /// If it leads: up to which entry each member has the log; as of the last tick.
@@ -63,6 +66,7 @@ pub struct Leadership {
 pub(crate) struct Counters {
     pub(crate) leader_changes: AtomicU64,
     pub(crate) proposals_failed: AtomicU64,
+    pub(crate) messages_refused: AtomicU64,
 }
 
 /// What a member has counted since it started, as of now.
@@ -72,6 +76,9 @@ pub struct Counts {
     pub leader_changes: u64,
     /// Commands of its own that failed, or whose outcome nobody knows, because leadership was lost.
     pub proposals_failed: u64,
+    /// Messages from other members that it did not take: too many waited, or they brought entries while its disk or its state machine was
+    /// behind. Consensus has them sent again.
+    pub messages_refused: u64,
 }
 
 impl Counters {
@@ -79,6 +86,7 @@ impl Counters {
         Counts {
             leader_changes: self.leader_changes.load(Ordering::Relaxed),
             proposals_failed: self.proposals_failed.load(Ordering::Relaxed),
+            messages_refused: self.messages_refused.load(Ordering::Relaxed),
         }
     }
 }

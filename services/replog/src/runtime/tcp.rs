@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use self::frame::Hello;
 use self::receiver::Receiver;
 use self::sender::Sender;
-use self::traffic::Counted;
+use self::traffic::{Counted, add};
 use super::transport::{Closed, Deliver, Transport};
 use crate::message::{Body, Message};
 
@@ -198,6 +198,8 @@ impl Peers {
         let senders = self.0.lock();
         if let Some((sender, _)) = senders.running.get(&to) {
             sender.send(std::iter::once(Message { from: self.0.id, to, body: Body::Note(note) }));
+        } else {
+            add(&self.0.traffic(to).lost_messages, 1);
         }
     }
 
@@ -334,7 +336,7 @@ impl Transport for Tcp {
             match senders.running.get(&to) {
                 Some((sender, _)) => sender.send(same),
                 // Nobody has said where it is.
-                None => same.for_each(drop),
+                None => add(&self.shared.traffic(to).lost_messages, same.count()),
             }
         }
     }

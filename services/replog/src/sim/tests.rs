@@ -8,7 +8,7 @@ fn one_seed_replays_to_the_same_end() {
     }
 }
 
-/// The full bar, 10,000 seeds, takes half a minute with the profile `simulation`: see the README.
+/// The full bar is 10,000 seeds, of `replog-sim`: see the README.
 #[test]
 fn a_thousand_seeds_break_no_promise() {
     for seed in 0..1000 {

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use wal::files::File;
 
-use super::store::head;
+use super::store::{head, name};
 use super::{SnapshotId, SnapshotMeta};
 
 const CHECKSUM_BYTES: usize = 4;
@@ -120,7 +120,7 @@ impl<F: File> ChunkReader<F> {
         self.next += 1;
         self.checksum = crc32c::crc32c_append(self.checksum, &self.chunk);
         if self.next == self.meta.chunks() && self.checksum != self.meta.checksum && !self.unchecked {
-            return Err(damaged("the checksum of all"));
+            return Err(damaged(&self.meta.id(), "the checksum of all"));
         }
         Ok(())
     }
@@ -149,15 +149,17 @@ pub(super) fn read_chunk(
 ) -> io::Result<Vec<u8>> {
     let mut checksum = [0; CHECKSUM_BYTES];
     let offset = chunk_offset(meta, start, chunk);
+    let id = meta.id();
+    let as_damaged = || damaged(&id, &format!("chunk {chunk}"));
     let ends = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => damaged(&format!("chunk {chunk}")),
-        _ => error,
+        io::ErrorKind::UnexpectedEof => as_damaged(),
+        _ => failed(&name(&id), &error),
     };
     file.read_at(&mut checksum, offset).map_err(ends)?;
     let mut data = vec![0; meta.chunk_len(chunk)];
     file.read_at(&mut data, offset + CHECKSUM_BYTES as u64).map_err(ends)?;
-    let is_valid = u32::from_le_bytes(checksum) == chunk_checksum(&meta.id(), chunk, &data);
-    if is_valid || unchecked { Ok(data) } else { Err(damaged(&format!("chunk {chunk}"))) }
+    let is_valid = u32::from_le_bytes(checksum) == chunk_checksum(&id, chunk, &data);
+    if is_valid || unchecked { Ok(data) } else { Err(as_damaged()) }
 }
 
 /// A chunk as it stands in a file.
@@ -185,9 +187,20 @@ fn place(id: &SnapshotId, chunk: u32) -> [u8; 24] {
     place
 }
 
-pub(super) fn damaged(what: &str) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!("a snapshot is damaged: {what}; restore the member's directory, or replace the member by a new one"),
-    )
+/// What to do about a snapshot that is not there as it was written.
+const REMEDY: &str = "restore the member's directory, or replace the member by a new one";
+
+/// A snapshot is not what was written.
+pub(super) fn damaged(id: &SnapshotId, what: &str) -> io::Error {
+    let told = format!("{}: the snapshot is damaged: {what}; {REMEDY}", name(id));
+    io::Error::new(io::ErrorKind::InvalidData, told)
+}
+
+/// A file of snapshots cannot be read or written.
+pub(super) fn failed(name: &str, error: &io::Error) -> io::Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::NotFound => REMEDY,
+        _ => "correct the cause and start the member again",
+    };
+    io::Error::new(error.kind(), format!("{name}: {error}; {remedy}"))
 }

@@ -7,7 +7,7 @@ use std::io;
 use wal::files::{Directory, File};
 
 use super::SnapshotMeta;
-use super::chunks::{ChunkReader, chunk_offset, read_chunk, with_checksum};
+use super::chunks::{ChunkReader, chunk_offset, failed, read_chunk, with_checksum};
 use super::store::{INCOMING, Incoming, head, name, read_head};
 
 /// Work for another thread. What comes of it must come back: see [`crate::ReplicatedLog::files_job_done`].
@@ -33,7 +33,7 @@ pub(super) enum Done<F> {
     /// It is here, whole and safe.
     Whole(SnapshotMeta),
     /// It was not what was offered, and was thrown away.
-    Refused,
+    Refused(SnapshotMeta),
 }
 
 impl<D: Directory> FilesJob<D> {
@@ -41,7 +41,7 @@ impl<D: Directory> FilesJob<D> {
     pub fn run(self) -> FilesJobDone<D> {
         let Self { directory, work, unchecked } = self;
         FilesJobDone(match work {
-            Work::Begin(meta) => begin(&directory, meta).map(Done::Begun),
+            Work::Begin(meta) => begin(&directory, meta).map(Done::Begun).map_err(|error| failed(INCOMING, &error)),
             Work::Finish(incoming) => finish(&directory, incoming, unchecked),
         })
     }
@@ -84,16 +84,17 @@ fn begin<D: Directory>(directory: &D, meta: SnapshotMeta) -> io::Result<Incoming
 
 fn finish<D: Directory>(directory: &D, incoming: Incoming<D::File>, unchecked: bool) -> io::Result<Done<D::File>> {
     let Incoming { meta, file, start, .. } = incoming;
-    file.sync_data()?;
+    let of_incoming = |error: io::Error| failed(INCOMING, &error);
+    file.sync_data().map_err(of_incoming)?;
     let mut reader = ChunkReader::new(file, meta.clone(), start, unchecked);
     if let Err(error) = io::copy(&mut reader, &mut io::sink()) {
         if error.kind() != io::ErrorKind::InvalidData {
             return Err(error);
         }
-        directory.remove(INCOMING)?;
-        return Ok(Done::Refused);
+        directory.remove(INCOMING).map_err(of_incoming)?;
+        return Ok(Done::Refused(meta));
     }
-    directory.rename(INCOMING, &name(&meta.id()))?;
-    directory.sync()?;
+    directory.rename(INCOMING, &name(&meta.id())).map_err(of_incoming)?;
+    directory.sync().map_err(of_incoming)?;
     Ok(Done::Whole(meta))
 }

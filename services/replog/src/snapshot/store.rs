@@ -16,7 +16,9 @@ use std::io::{self, Write};
 use bytes::Bytes;
 use wal::files::{Directory, File};
 
-use super::chunks::{ChunkReader, ChunkWriter, chunk_checksum, chunk_offset, damaged, read_chunk, with_checksum};
+use super::chunks::{
+    ChunkReader, ChunkWriter, chunk_checksum, chunk_offset, damaged, failed, read_chunk, with_checksum,
+};
 use super::files_job::{Done, FilesJob, FilesJobDone, Work};
 use super::{SnapshotId, SnapshotMeta};
 use crate::bugs::{Bug, Planted};
@@ -88,16 +90,19 @@ impl<D: Directory> Store<D> {
         read(&self.directory, meta, self.planted.has(Bug::HalfSnapshot))
     }
 
-    /// One chunk with its checksum, unless that snapshot is no longer here.
-    pub(crate) fn chunk(&mut self, meta: &SnapshotMeta, chunk: u32) -> Option<(u32, Bytes)> {
-        if self.sending.as_ref().is_none_or(|(id, ..)| *id != meta.id()) {
-            let (file, start) = open(&self.directory, meta).ok()?;
-            // More of it will be asked for.
-            self.sending = Some((meta.id(), file, start));
-        }
-        let (_, file, start) = self.sending.as_ref()?;
-        let data = read_chunk(file, meta, *start, chunk, false).ok()?;
-        Some((chunk_checksum(&meta.id(), chunk, &data), data.into()))
+    /// One chunk of a snapshot that is here, with its checksum.
+    pub(crate) fn chunk(&mut self, meta: &SnapshotMeta, chunk: u32) -> io::Result<(u32, Bytes)> {
+        let sending = match self.sending.take().filter(|(id, ..)| *id == meta.id()) {
+            Some(sending) => sending,
+            None => {
+                let (file, start) = open(&self.directory, meta)?;
+                (meta.id(), file, start)
+            }
+        };
+        // More of it will be asked for.
+        let (id, file, start) = &*self.sending.insert(sending);
+        let data = read_chunk(file, meta, *start, chunk, self.planted.has(Bug::HalfSnapshot))?;
+        Ok((chunk_checksum(id, chunk, &data), data.into()))
     }
 
     /// Whether this snapshot is here, whole and safe.
@@ -131,7 +136,16 @@ impl<D: Directory> Store<D> {
                 None
             }
             Done::Whole(meta) => Some(meta),
-            Done::Refused => None,
+            Done::Refused(meta) => {
+                let (snapshot, bytes) = (name(&meta.id()), meta.bytes);
+                tracing::warn!(
+                    %snapshot,
+                    bytes,
+                    "a snapshot that another member sent is not what it was said to be, or was not kept as it came: it is thrown away \
+                     and fetched anew"
+                );
+                None
+            }
         })
     }
 
@@ -155,7 +169,8 @@ impl<D: Directory> Store<D> {
             return Ok(false);
         }
         let content = with_checksum(id, chunk, data);
-        incoming.file.write_at(&content, chunk_offset(meta, incoming.start, chunk))?;
+        let offset = chunk_offset(meta, incoming.start, chunk);
+        incoming.file.write_at(&content, offset).map_err(|error| failed(INCOMING, &error))?;
         incoming.has[chunk as usize] = true;
         let is_last = chunk as usize + 1 == incoming.has.len();
         if is_last && self.planted.has(Bug::HalfSnapshot) {
@@ -177,7 +192,7 @@ impl<D: Directory> Store<D> {
         let settled = name(settled);
         for name in self.directory.names()? {
             if name.starts_with(PREFIX) && name < settled {
-                self.directory.remove(&name)?;
+                self.directory.remove(&name).map_err(|error| failed(&name, &error))?;
             }
         }
         Ok(())
@@ -224,10 +239,12 @@ fn parse_head(content: &[u8]) -> Option<(SnapshotMeta, u64)> {
 
 /// The file of a snapshot, and where its first chunk begins.
 fn open<D: Directory>(directory: &D, meta: &SnapshotMeta) -> io::Result<(D::File, u64)> {
-    let file = directory.open(&name(&meta.id()))?;
-    let (written, start) = read_head(&file)?.ok_or_else(|| damaged("its description"))?;
+    let id = meta.id();
+    let unread = |error: io::Error| failed(&name(&id), &error);
+    let file = directory.open(&name(&id)).map_err(unread)?;
+    let (written, start) = read_head(&file).map_err(unread)?.ok_or_else(|| damaged(&id, "its description"))?;
     if written != *meta {
-        return Err(damaged("its description is another's"));
+        return Err(damaged(&id, "its description is another's"));
     }
     Ok((file, start))
 }

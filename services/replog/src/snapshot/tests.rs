@@ -1,4 +1,5 @@
 use std::io::{self, Read};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 use wal::files::{Directory as _, Fault, File as _, SimulatedDirectory};
@@ -142,6 +143,47 @@ fn a_damaged_chunk_is_an_error_before_any_of_it_is_read() {
     );
 }
 
+/// They said that something is damaged, or that there is no such file, and neither which file nor what to do.
+#[test]
+fn what_is_wrong_with_a_snapshot_is_told_with_its_file_and_a_remedy() {
+    let (meta, bytes) = snapshot(1000);
+    let directory = SimulatedDirectory::default();
+    write(&directory, &meta, &bytes).unwrap();
+    let name = directory.names().unwrap().remove(0);
+    let is_told = |kind: io::ErrorKind, what: &str| {
+        let mut read = Vec::new();
+        let loaded = open(&directory).load(&meta).and_then(|mut reader| reader.read_to_end(&mut read));
+        for error in [loaded.unwrap_err(), open(&directory).chunk(&meta, 9).unwrap_err()] {
+            let told = error.to_string();
+            assert_eq!(error.kind(), kind, "{told}");
+            assert!(told.starts_with(&name) && told.contains(what), "{told}");
+            assert!(told.ends_with("restore the member's directory, or replace the member by a new one"), "{told}");
+        }
+    };
+    directory.damage(&name, |content| *content.last_mut().unwrap() ^= 1).unwrap();
+    is_told(io::ErrorKind::InvalidData, "chunk 9");
+    directory.damage(&name, |content| content[30] ^= 1).unwrap();
+    is_told(io::ErrorKind::InvalidData, "its description");
+    directory.remove(&name).unwrap();
+    is_told(io::ErrorKind::NotFound, "");
+}
+
+#[test]
+fn a_disk_that_fails_under_a_snapshot_is_told_with_the_file() {
+    let (mut from, directory, meta, _) = pair(300);
+    let name = from.directory().names().unwrap().remove(0);
+    from.directory().unreadable(&name, 0..10_000, 5).unwrap();
+    let error = from.chunk(&meta, 0).unwrap_err().to_string();
+    assert!(error.starts_with(&name) && error.contains("correct the cause"), "{error}");
+    let mut to = open(&directory);
+    begin(&mut to, &meta);
+    from.directory().readable();
+    let (checksum, data) = from.chunk(&meta, 0).unwrap();
+    directory.fail(Fault::Write, 0);
+    let error = to.keep(&meta.id(), 0, checksum, &data).unwrap_err().to_string();
+    assert!(error.starts_with("incoming: ") && error.contains("correct the cause"), "{error}");
+}
+
 #[test]
 fn a_transfer_goes_on_with_what_is_missing() {
     let (mut from, directory, meta, bytes) = pair(1000);
@@ -245,7 +287,14 @@ fn a_snapshot_that_is_not_what_was_offered_is_thrown_away() {
         let checksum = super::chunks::chunk_checksum(&lie.id(), chunk, &data);
         assert!(to.keep(&lie.id(), chunk, checksum, &data).unwrap());
     }
-    assert!(!finish(&mut to, &lie.id()).unwrap());
+    // It began anew without a word, for ever where the leader's file is what is wrong.
+    let folder = harness::folder();
+    let said = folder.path().join("log");
+    let log = Mutex::new(std::fs::File::create(&said).unwrap());
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(log).finish();
+    assert!(!tracing::subscriber::with_default(log, || finish(&mut to, &lie.id())).unwrap());
+    let said = std::fs::read_to_string(said).unwrap();
+    assert!(said.contains("WARN") && said.contains(&store::name(&lie.id())) && said.contains("thrown away"), "{said}");
     assert!(!to.has(&lie.id()).unwrap());
     assert!(directory.names().unwrap().is_empty());
 }

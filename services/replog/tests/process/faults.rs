@@ -103,3 +103,22 @@ fn a_slow_disk_is_slow() {
     children.kill(1);
     all_are_there(&children, 100);
 }
+
+/// A log whose name is not on disk is gone after a power cut, with all that was acknowledged.
+#[test]
+#[ignore = "needs strace and the right to trace"]
+fn names_are_safe_before_anything_is_acknowledged() {
+    let scratch = harness::folder();
+    let root = scratch.path().canonicalize().unwrap();
+    let calls = root.join("calls");
+    let children = Children::new(&root, 1);
+    let output = calls.to_str().unwrap();
+    children.start_by(1, &["strace", "-D", "-f", "-qq", "-y", "-e", "trace=fsync", "-o", output, "--"]);
+    assert_eq!(put_until_it_ends(&children, 1), (1, None));
+    children.kill(1);
+    let calls = fs::read_to_string(&calls).unwrap();
+    // The folder above says that there are directories, and these say which files.
+    for folder in ["1", "1/wal", "1/snapshots"] {
+        assert!(calls.contains(&format!("<{}>", root.join(folder).display())), "{folder}: {calls}");
+    }
+}

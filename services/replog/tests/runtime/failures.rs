@@ -3,6 +3,7 @@
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use std::{fs, thread};
 
 use futures::executor::block_on;
@@ -15,12 +16,32 @@ use replog::{Change, ReadLevel, Settings};
 use wal::files::{Fault, SimulatedDirectory};
 
 use crate::group::{Group, LONG, Running, WAL_OPTIONS, settings, start_in};
-use crate::machine::{KeptList, List};
+use crate::machine::{KeptList, List, SLOW};
 
 fn alone(wal: &SimulatedDirectory, limits: Limits) -> Running {
     let directories = (wal.clone(), SimulatedDirectory::default());
     let origin = Origin::Found(Membership::of([1]));
     start_in(1, settings(), limits, directories, origin, LocalNetwork::default().join(1)).unwrap()
+}
+
+/// Who waited for one asked again and again, and was never told.
+#[test]
+fn who_wants_a_snapshot_that_finds_no_room_learns_it() {
+    let (wal, snapshots) = (SimulatedDirectory::default(), SimulatedDirectory::default());
+    let origin = Origin::Found(Membership::of([1]));
+    let transport = LocalNetwork::default().join(1);
+    let running = start_in(1, settings(), Limits::default(), (wal, snapshots.clone()), origin, transport).unwrap();
+    let index = running.propose("first").unwrap().index;
+    assert_eq!(running.handle.status().snapshot_failures.count, 0);
+    snapshots.fail(Fault::Create, 0);
+    running.handle.want_snapshot();
+    let failed = running.handle.wait_for(|status| status.snapshot_failures.count > 0, LONG).unwrap();
+    let said = failed.snapshot_failures;
+    assert_eq!(said.count, 1);
+    assert!(said.last.starts_with("no room for a snapshot") && said.last.ends_with("the disk is full"), "{said:?}");
+    assert!(failed.snapshot_settled < index);
+    running.handle.want_snapshot();
+    running.handle.wait_for(|status| status.snapshot_settled >= index, LONG).unwrap();
 }
 
 #[test]
@@ -131,6 +152,46 @@ fn a_member_that_lost_its_log_ends_and_says_so() {
     assert!(error.contains("has lost what it had on disk") && error.contains("under a new id"), "{error}");
 }
 
+/// The chunk was left out without a word, and the follower asked for it for ever.
+#[test]
+fn a_leader_whose_snapshot_is_damaged_ends_and_another_one_sends_its_own() {
+    // The leader must still lead when it is asked.
+    let settings = Settings {
+        election_ticks: 300,
+        snapshot_entries: 20,
+        snapshot_keep_entries: 3,
+        lagging_log_bytes: 0,
+        snapshot_chunk_bytes: 100,
+        ..settings()
+    };
+    let mut group = Group::of(3, settings);
+    let (_, committed) = group.propose("first");
+    group.wait_until_all_have(committed.index);
+    let (leader, _) = group.propose("second");
+    let follower = leader % 3 + 1;
+    group.stop(follower);
+    for number in 0..100 {
+        group.propose(&format!("command {number}"));
+    }
+    let (leader, last) = group.propose("last");
+    // No newer one is made before something else is applied.
+    let handle = &group.member(leader).handle;
+    let is_settled = || handle.wait_for(|status| status.snapshot_settled >= last.index, Duration::from_millis(50));
+    while is_settled().is_err() {
+        handle.want_snapshot();
+    }
+    let files = fs::read_dir(group.path(leader).join("snapshots")).unwrap().map(|file| file.unwrap().path());
+    let snapshot = files.filter(|path| path.to_string_lossy().contains("/snapshot-")).max().unwrap();
+    let mut bytes = fs::read(&snapshot).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&snapshot, bytes).unwrap();
+    group.start(follower);
+    let error = group.member(leader).member.wait().unwrap_err().to_string();
+    assert!(error.contains(snapshot.file_name().unwrap().to_str().unwrap()), "{error}");
+    assert!(error.contains("is damaged: chunk") && error.contains("replace the member by a new one"), "{error}");
+    group.member(follower).wait_until_applied(last.index);
+}
+
 #[test]
 fn what_does_not_fit_is_busy_and_what_was_taken_succeeds() {
     let wal = SimulatedDirectory::default();
@@ -156,6 +217,36 @@ fn what_does_not_fit_is_busy_and_what_was_taken_succeeds() {
     let outcomes: Vec<_> = waiting.into_iter().map(block_on).collect();
     assert!(outcomes[..3].iter().all(Result::is_ok), "{outcomes:?}");
     assert!(outcomes[3..].iter().all(|outcome| *outcome == Err(ProposeError::Busy)), "{outcomes:?}");
+}
+
+/// Two founders that keep no more waiting than that.
+fn two(limits: Limits) -> [Running; 2] {
+    let network = LocalNetwork::default();
+    [1, 2].map(|id| {
+        let directories = (SimulatedDirectory::default(), SimulatedDirectory::default());
+        start_in(id, settings(), limits, directories, Origin::Found(Membership::of([1, 2])), network.join(id)).unwrap()
+    })
+}
+
+/// Nobody could tell a group that loses what it says from one on a bad network.
+#[test]
+fn messages_that_find_no_room_are_counted() {
+    let both = two(Limits { message_bytes_max: 0, ..Limits::default() });
+    harness::until("a message to be refused", || both.iter().any(|one| one.handle.counts().messages_refused > 0));
+}
+
+#[test]
+fn entries_that_a_member_is_too_far_behind_for_are_counted() {
+    let both = two(Limits { unsafe_bytes_max: 16 << 10, ..Limits::default() });
+    let leads = |one: &&Running| one.handle.leader().1;
+    harness::until("a leader", || both.iter().any(|one| leads(&one)));
+    for one in both.iter().filter(leads) {
+        one.handle.propose(SLOW.into(), |_| {});
+    }
+    harness::until("entries to be refused", || {
+        both.iter().filter(leads).for_each(|one| one.handle.propose("x".repeat(20_000).into(), |_| {}));
+        both.iter().any(|one| one.handle.counts().messages_refused > 0)
+    });
 }
 
 #[test]

@@ -378,3 +378,23 @@ fn garbage_on_the_port_harms_nobody() {
     }
     three.all_apply("second");
 }
+
+/// Of what was lost only that was counted which a full queue had no room for.
+#[test]
+fn messages_to_who_cannot_be_reached_are_counted() {
+    let (_, nowhere) = listen();
+    for addresses in [BTreeMap::new(), BTreeMap::from([(2, nowhere.to_string())])] {
+        let (listener, _) = listen();
+        let tcp = Tcp::new(TcpOptions::new(1, GROUP, vec![listener], addresses));
+        let (peers, scratch) = (tcp.peers(), harness::folder());
+        let origin = Origin::Found(Membership::of([1, 2]));
+        let _asks =
+            start_in(1, settings(), Limits::default(), directories(scratch.path()), origin, Box::new(tcp)).unwrap();
+        let lost = || peers.traffic().iter().find(|(to, _)| *to == 2).map_or(0, |(_, to)| to.lost_messages);
+        harness::until("messages to be lost", || lost() > 0);
+    }
+    let (listener, _) = listen();
+    let peers = Tcp::new(TcpOptions::new(1, GROUP, vec![listener], BTreeMap::new())).peers();
+    peers.send(2, Bytes::from_static(b"note"));
+    assert_eq!(peers.traffic().iter().map(|(to, counted)| (*to, counted.lost_messages)).collect::<Vec<_>>(), [(2, 1)]);
+}

@@ -1,4 +1,4 @@
-//! `grpc.health.v1`: whether this member serves. It does as long as it answers.
+//! `grpc.health.v1`: whether this member serves, as [`crate::node::Node::watch_readiness`] finds.
 
 use bytes::Bytes;
 use service_kit::grpc::{self, Requests, Responses, Status, Stream, Unary};
@@ -8,8 +8,8 @@ use service_kit::probes::Readiness;
 use crate::api::Api;
 
 /// Of etcd's services.
-pub(super) fn health() -> Health {
-    Health::new(|service| service.starts_with("etcdserverpb."), Readiness::default())
+pub(super) fn health(readiness: Readiness) -> Health {
+    Health::new(|service| service.starts_with("etcdserverpb."), readiness)
 }
 
 impl Api {

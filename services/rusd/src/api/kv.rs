@@ -1,12 +1,10 @@
 //! Keys and values. Order of checks and words of errors are those of etcd's `server/etcdserver/api/v3rpc/{key,quota}.go`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryFutureExt;
 use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary, decode};
-use tokio::time::sleep;
 
 use crate::api::{Answer, Api};
 use crate::node::{Done, Node};
@@ -20,8 +18,6 @@ use crate::store::{Access, Caller, Counts, Keys, NewestRevision, View, check, qu
 const FIRST_CHUNK_KEYS: usize = 10;
 /// Keys that a read may look at on its connection's thread: some milliseconds.
 const QUICK_KEYS: usize = 20_000;
-/// How often a physical compaction looks whether it is done.
-const SWEEP_ROUND: Duration = Duration::from_millis(10);
 
 impl Api {
     pub(super) fn range(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
@@ -134,7 +130,7 @@ impl Api {
     pub(super) fn compact(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
         let request: pb::CompactionRequest = decode(message.clone())?;
         if request.physical {
-            return self.compact_physically(call, message);
+            return self.compact_physically(call, request.revision, message);
         }
         Ok(self.propose(call, Access::Administrate, Kind::Compaction, &message, |node, done| {
             Ok(pb::CompactionResponse { header: header_of(node, done)? })
@@ -142,15 +138,13 @@ impl Api {
     }
 
     /// Answers when what was compacted is gone, here.
-    fn compact_physically(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
+    fn compact_physically(&self, call: &grpc::Caller, revision: i64, message: Bytes) -> Result<Unary, Status> {
         let caller = self.permit(call, Access::Administrate)?;
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
             let done = node.propose(&caller, Kind::Compaction, &message).await?;
             let header = header_of(&node, done)?;
-            while !node.reader.view().keyspace.is_swept() {
-                sleep(SWEEP_ROUND).await;
-            }
+            node.swept(revision).await?;
             Ok(grpc::encode(&pb::CompactionResponse { header }))
         })))
     }

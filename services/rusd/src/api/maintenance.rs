@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use replog::runtime::Handle;
 use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary, decode};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
@@ -20,7 +21,7 @@ use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::alarm_request::AlarmAction;
 use crate::space::{CopyFile, Reserved};
 use crate::store::command::Kind;
-use crate::store::{Access, Error, KeyValueHash};
+use crate::store::{Access, Error, KeyValueHash, Reply};
 
 /// The layout of data that this release of etcd writes; tools ask for it.
 const STORAGE_VERSION: &str = "3.7.0";
@@ -84,14 +85,9 @@ impl Api {
         self.permit(call, Access::Administrate)?;
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
-            while !node.reader.view().keyspace.is_swept() {
-                sleep(DEFRAGMENT_ROUND).await;
-            }
-            let applied = node.handle.status().applied;
-            while node.handle.status().snapshot_settled < applied {
-                node.handle.want_snapshot();
-                sleep(DEFRAGMENT_ROUND).await;
-            }
+            let compacted = node.reader.view().keyspace.compacted();
+            node.swept(compacted).await?;
+            replace_log(&node.handle).await?;
             node.look_at_disk();
             node.measured.allocated_bytes.store(node.reader.view().bytes(), Ordering::Relaxed);
             Ok(grpc::encode(&pb::DefragmentResponse::default()))
@@ -237,6 +233,26 @@ impl Api {
             let _ = responses.send(grpc::encode(&trailer)).await;
             Ok(())
         }
+    }
+}
+
+/// Has a snapshot put in the place of the log, and waits until it is. What there is no room for is not waited for.
+async fn replace_log(handle: &Handle<Reply>) -> Result<(), Status> {
+    let before = handle.status();
+    loop {
+        let now = handle.status();
+        if now.snapshot_settled >= before.applied {
+            return Ok(());
+        }
+        if now.has_ended {
+            return Err(Error::Stopped.into());
+        }
+        if now.snapshot_failures.count > before.snapshot_failures.count {
+            let why = format!("rusd: defragment: {}; make room on the disk of --data-dir", now.snapshot_failures.last);
+            return Err(Status::new(Code::ResourceExhausted, why));
+        }
+        handle.want_snapshot();
+        sleep(DEFRAGMENT_ROUND).await;
     }
 }
 

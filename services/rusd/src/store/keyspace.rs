@@ -257,6 +257,11 @@ impl Keyspace {
         self.is_swept
     }
 
+    /// The same of what was compacted up to this revision, whatever was since.
+    pub fn is_swept_until(&self, revision: i64) -> bool {
+        self.is_swept || self.swept.main > revision
+    }
+
     /// Does some of the work that compaction left: looks at no more than `changes` of the log. Whether that was all. Changes
     /// after `keep_after` stay in the log, because somebody has not seen them yet.
     pub fn sweep(&mut self, changes: usize, keep_after: i64) -> bool {

@@ -129,26 +129,45 @@ impl State {
         self.check_alarms(&request)?;
         access(&request).check(&self.auth, &self.leases, &caller)?;
         match request {
-            Request::Put(put) => self.put(&put, scratch, room).map(Response::Put),
+            Request::Put(put) => return self.put(&put, scratch, room).map(Response::Put),
             Request::DeleteRange(delete) => {
-                Ok(Response::DeleteRange(self.changes(scratch).delete_range(&delete, room)))
+                return Ok(Response::DeleteRange(self.changes(scratch).delete_range(&delete, room)));
             }
-            Request::Txn(txn) => txn::apply(self, &txn, scratch, room).map(Response::Txn),
-            Request::Compaction(compaction) => self.keyspace.compact(compaction.revision).map(|()| self.done()),
-            Request::LeaseGrant(grant) => self.grant(&grant).map(Response::LeaseGrant),
-            Request::LeaseRevoke(revoke) => self.revoke(revoke.id, scratch).map(|()| self.done()),
+            Request::Txn(txn) => return txn::apply(self, &txn, scratch, room).map(Response::Txn),
+            Request::LeaseGrant(grant) => return self.grant(&grant).map(Response::LeaseGrant),
+            Request::Alarm(alarm) => {
+                let alarms = self.cluster().alarm(&alarm);
+                return Ok(Response::Alarm(pb::AlarmResponse { header: self.header(), alarms }));
+            }
+            Request::Compaction(compaction) => self.keyspace.compact(compaction.revision)?,
+            Request::LeaseRevoke(revoke) => self.revoke(revoke.id, scratch)?,
             Request::LeaseCheckpoint(request) => {
                 for checkpoint in &request.checkpoints {
                     self.leases.checkpoint(checkpoint.id, checkpoint.remaining_ttl);
                 }
-                Ok(self.done())
             }
-            Request::Alarm(alarm) => {
-                let alarms = Arc::make_mut(&mut self.cluster).alarm(&alarm);
-                Ok(Response::Alarm(pb::AlarmResponse { header: self.header(), alarms }))
-            }
-            request => self.administrate(request, time_millis).map(|()| self.done()),
+            Request::AuthEnable(_) => self.auth().enable()?,
+            Request::AuthDisable(_) => self.auth().disable(),
+            Request::Authenticate(issued) => self.auth().authenticate(&issued, time_millis)?,
+            Request::TokenRenew(issued) => self.auth().renew_token(&issued, time_millis),
+            Request::AuthUserAdd(request) => self.auth().add_user(&request)?,
+            Request::AuthUserDelete(request) => self.auth().delete_user(&request.name)?,
+            Request::AuthUserChangePassword(request) => self.auth().change_password(&request)?,
+            Request::AuthUserGrantRole(request) => self.auth().grant_role(&request.user, &request.role)?,
+            Request::AuthUserRevokeRole(request) => self.auth().revoke_role(&request.name, &request.role)?,
+            Request::AuthRoleAdd(request) => self.auth().add_role(&request.name)?,
+            Request::AuthRoleDelete(request) => self.auth().delete_role(&request.role)?,
+            Request::AuthRoleGrantPermission(request) => self.auth().grant_permission(&request)?,
+            Request::AuthRoleRevokePermission(request) => self.auth().revoke_permission(&request)?,
+            Request::MemberPublish(member) => self.cluster().publish(&member)?,
+            Request::MemberAdd(member) => self.cluster().add(member)?,
+            Request::MemberPromote(request) => self.cluster().promote(request.id)?,
+            Request::MemberUpdate(request) => self.cluster().update(request.id, request.peer_ur_ls)?,
+            Request::MemberRemove(request) => self.cluster().remove(&request)?,
+            Request::ClusterVersion(request) => self.cluster().version = request.ver,
+            Request::Downgrade(downgrade) => self.cluster().downgrade = downgrade,
         }
+        Ok(self.done())
     }
 
     /// What raised alarms forbid: etcd's capped and corrupt appliers.
@@ -191,34 +210,12 @@ impl State {
         Ok(())
     }
 
-    fn administrate(&mut self, request: Request, time_millis: u64) -> Result<(), Error> {
-        let auth = Arc::make_mut(&mut self.auth);
-        let cluster = Arc::make_mut(&mut self.cluster);
-        match request {
-            Request::AuthEnable(_) => auth.enable()?,
-            Request::AuthDisable(_) => auth.disable(),
-            Request::Authenticate(issued) => auth.authenticate(&issued, time_millis)?,
-            Request::TokenRenew(issued) => auth.renew_token(&issued, time_millis),
-            Request::AuthUserAdd(request) => auth.add_user(&request)?,
-            Request::AuthUserDelete(request) => auth.delete_user(&request.name)?,
-            Request::AuthUserChangePassword(request) => auth.change_password(&request)?,
-            Request::AuthUserGrantRole(request) => auth.grant_role(&request.user, &request.role)?,
-            Request::AuthUserRevokeRole(request) => auth.revoke_role(&request.name, &request.role)?,
-            Request::AuthRoleAdd(request) => auth.add_role(&request.name)?,
-            Request::AuthRoleDelete(request) => auth.delete_role(&request.role)?,
-            Request::AuthRoleGrantPermission(request) => auth.grant_permission(&request)?,
-            Request::AuthRoleRevokePermission(request) => auth.revoke_permission(&request)?,
-            Request::MemberPublish(member) => cluster.publish(&member)?,
-            Request::MemberAdd(member) => cluster.add(member)?,
-            Request::MemberPromote(request) => cluster.promote(request.id)?,
-            Request::MemberUpdate(request) => cluster.update(request.id, request.peer_ur_ls)?,
-            Request::MemberRemove(request) => cluster.remove(&request)?,
-            Request::ClusterVersion(request) => cluster.version = request.ver,
-            Request::Downgrade(downgrade) => cluster.downgrade = downgrade,
-            Request::Put(_) | Request::DeleteRange(_) | Request::Txn(_) | Request::Compaction(_) => {}
-            Request::LeaseGrant(_) | Request::LeaseRevoke(_) | Request::LeaseCheckpoint(_) | Request::Alarm(_) => {}
-        }
-        Ok(())
+    fn auth(&mut self) -> &mut Auth {
+        Arc::make_mut(&mut self.auth)
+    }
+
+    fn cluster(&mut self) -> &mut Cluster {
+        Arc::make_mut(&mut self.cluster)
     }
 
     fn header(&self) -> Option<pb::ResponseHeader> {

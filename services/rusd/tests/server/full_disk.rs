@@ -163,6 +163,9 @@ fn a_disk_that_others_fill_is_waited_for() {
     let file = disk.fill();
     let (_, refusal) = put_until_refused(&server);
     assert!(refusal.contains(NO_SPACE), "{refusal}");
+    // It asked for snapshots without an end, and the client heard of its own timeout alone.
+    let refusal = server.refused(&["defrag"]);
+    assert!(refusal.contains("no room for a snapshot") && refusal.contains("make room"), "{refusal}");
     // It is there for whoever still wants something of it.
     assert!(server.etcdctl(&["alarm", "list"]).contains("alarm:NOSPACE"));
     assert_eq!(server.etcdctl(&["get", "k", "--count-only", "--write-out=fields"]).matches("\"Count\" : 1").count(), 1);

@@ -1,12 +1,16 @@
 //! Groups of several members.
 
+use std::io::Read as _;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use harness::{free_address, output, peer};
 
+use crate::gateway::send;
+use crate::hostile::{call_of, connect, run};
 use crate::process::{Rusd, Starting, rusd};
 
 const LONG: Duration = Duration::from_secs(120);
@@ -290,11 +294,13 @@ fn a_group_grows_by_learners_and_shrinks() {
     let mut two = spawn(joining(&first, "m1", &addresses[1])).ready();
     assert!(status(&two)["isLearner"].as_bool().unwrap());
     assert!(two.refused(&["put", "k", "v"]).contains("rpc not supported for learner"));
+    assert!(!says_that_it_serves(&two));
     harness::until("the learner to have the key", || {
         two.etcdctl(&["get", "k", "--consistency=s", "--print-value-only"]) == "v\n"
     });
     promote(&one, &id);
     assert_eq!(two.etcdctl(&["put", "from", "two"]), "OK\n");
+    harness::until("it to serve", || says_that_it_serves(&two));
     assert!(one.refused(&["member", "promote", &id]).contains("can only promote a learner member"));
     assert!(one.refused(&["member", "remove", "abc"]).contains("member not found"));
 
@@ -309,6 +315,51 @@ fn a_group_grows_by_learners_and_shrinks() {
     });
     assert_eq!(two.wait().code(), Some(1), "who was removed ends");
     put(&one, "alone", "again");
+}
+
+/// What gRPC's own health service says of all of it.
+fn says_that_it_serves(server: &Rusd) -> bool {
+    let mut said = Bytes::new();
+    run(async {
+        let connection = connect(server).await;
+        let (answer, mut stream) = call_of(&connection, "grpc.health.v1.Health/Check").await;
+        stream.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
+        said = answer.await.unwrap().into_body().data().await.unwrap().unwrap();
+    });
+    match &said[..] {
+        b"\0\0\0\0\x02\x08\x01" => true,
+        b"\0\0\0\0\x02\x08\x02" => false,
+        other => panic!("neither SERVING nor NOT_SERVING: {other:?}"),
+    }
+}
+
+/// It said so to who asked over HTTP, and that it serves to who asked over gRPC.
+#[test]
+fn a_member_without_a_leader_says_that_it_does_not_serve() {
+    let mut servers = group(3, "http", &[]);
+    for server in &servers {
+        harness::until("it to serve", || says_that_it_serves(server));
+    }
+    let last = servers.swap_remove(0);
+    let lost = servers.into_iter().map(Rusd::kill).collect::<Vec<_>>();
+    harness::until("it to notice", || !knows_a_leader(&last));
+    harness::until("it to say so", || !says_that_it_serves(&last));
+    let health = |query: &str| {
+        let (status, mut body) = send(last.address(), "GET", &format!("/health{query}"), "", "");
+        let mut said = String::new();
+        body.read_to_string(&mut said).unwrap();
+        (status, said)
+    };
+    for query in ["", "?serializable=false"] {
+        let (status, said) = health(query);
+        assert!(status == 503 && said.contains("RAFT NO LEADER"), "{query}: {status} {said}");
+    }
+    // Who reads what this member has needs no leader.
+    assert_eq!(health("?serializable=true"), (200, r#"{"health":"true","reason":""}"#.to_owned()));
+    let back = lost.into_iter().map(|(directory, flags)| Rusd::spawn(directory, flags)).collect::<Vec<_>>();
+    let _back = back.into_iter().map(Starting::ready).collect::<Vec<_>>();
+    harness::until("it to serve again", || says_that_it_serves(&last));
+    assert_eq!(health("").0, 200);
 }
 
 /// A member that lost its disk is removed, and a new one takes its place; the group depends on neither meanwhile.
@@ -344,7 +395,6 @@ fn a_member_is_replaced() {
     }
 }
 
-/// Disaster recovery: what the last member has is served again, and the group grows again. What is left of the others is refused.
 /// Both were told that the other was left, and both were removed: a group of nobody.
 #[test]
 fn of_two_that_remove_each_other_one_stays() {
@@ -402,6 +452,7 @@ fn a_member_that_was_imported_is_refused_by_those_that_were_not() {
     }
 }
 
+/// Disaster recovery: what the last member has is served again, and the group grows again. What is left of the others is refused.
 #[test]
 fn the_last_of_three_is_forced_to_go_on_alone() {
     let mut servers = group(3, "http", &[]);

@@ -29,7 +29,12 @@ pub(crate) async fn connect(server: &Rusd) -> SendRequest<Bytes> {
 }
 
 pub(crate) async fn call(connection: &SendRequest<Bytes>, path: &str) -> (ResponseFuture, SendStream<Bytes>) {
-    let request = Request::post(format!("http://server/etcdserverpb.{path}")).header("te", "trailers");
+    call_of(connection, &format!("etcdserverpb.{path}")).await
+}
+
+/// As [`call`], of whatever service.
+pub(crate) async fn call_of(connection: &SendRequest<Bytes>, path: &str) -> (ResponseFuture, SendStream<Bytes>) {
+    let request = Request::post(format!("http://server/{path}")).header("te", "trailers");
     let request = request.header("content-type", "application/grpc").body(()).unwrap();
     connection.clone().ready().await.unwrap().send_request(request, false).unwrap()
 }

@@ -8,6 +8,7 @@ use harness::{Authority, Process, free_address, output, peer, until};
 use serde_json::Value;
 
 use crate::gateway::send;
+use crate::metrics::{metrics, sum};
 use crate::process::{Rusd, rusd};
 
 fn body(address: &str, path: &str) -> Value {
@@ -141,6 +142,7 @@ fn the_log_is_where_wal_dir_says() {
 fn what_is_not_synced_is_served_all_the_same() {
     let server = Rusd::start(&["--unsafe-no-fsync"]);
     server.etcdctl(&["put", "k", "v"]);
+    assert_eq!(sum(&metrics(server.address()), "rusd_log_syncs_total", &[]), Some(0.0), "the flag did nothing");
     // The system has it, though the disk may not.
     let server = server.restart();
     assert_eq!(server.etcdctl(&["get", "k", "--print-value-only"]), "v\n");

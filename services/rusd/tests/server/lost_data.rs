@@ -100,3 +100,18 @@ fn data_are_their_users_alone() {
     server.etcdctl(&["put", "a", "1"]);
     look(&server.directory().join("data"));
 }
+
+/// A directory whose name is not on disk is gone after a power cut, with the log that is in it.
+#[test]
+#[ignore = "needs strace and the right to trace"]
+fn the_names_of_directories_are_safe_before_it_serves() {
+    let directory = harness::folder();
+    let root = directory.path().canonicalize().unwrap();
+    let calls = root.join("calls");
+    let before = ["-D", "-f", "-qq", "-y", "-e", "trace=fsync", "-o", calls.to_str().unwrap(), "--"];
+    let _server = Rusd::start_by("/usr/bin/strace", &before, directory);
+    let calls = fs::read_to_string(&calls).unwrap();
+    for above in [root.clone(), root.join("data"), root.join("data/member")] {
+        assert!(calls.contains(&format!("<{}>", above.display())), "{above:?}: {calls}");
+    }
+}

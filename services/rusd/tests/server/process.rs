@@ -49,6 +49,13 @@ impl Rusd {
         Self::spawn_by(shell, harness::folder(), arguments).ready()
     }
 
+    /// As [`Rusd::start_on`], with another program in front of it.
+    pub fn start_by(program: &str, arguments_before: &[&str], directory: TempDir) -> Self {
+        let mut command = harness::command(program);
+        command.env_clear().args(arguments_before).arg(env!("CARGO_BIN_EXE_rusd"));
+        Self::spawn_by(command, directory, Vec::new()).ready()
+    }
+
     /// Starts it without waiting.
     pub fn spawn(directory: TempDir, arguments: Vec<String>) -> Starting {
         Self::spawn_by(rusd(), directory, arguments)

@@ -28,8 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(2);
 const BACKOFF_MILLIS_MIN: u64 = 50;
 const BACKOFF_MILLIS_MAX: u64 = 2_000;
-/// Beside its payload a message takes about this much.
-const MESSAGE_BYTES: usize = 256;
 /// What goes out in one write, bytes; a larger message goes alone.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 /// What may be written by who sends it.
@@ -127,7 +125,7 @@ impl Sender {
         let was_empty = waiting.messages.is_empty();
         let can_write = waiting.is_idle && was_empty && self.tls.is_none();
         for message in messages {
-            let bytes = message.payload_bytes() + MESSAGE_BYTES;
+            let bytes = message.memory_bytes();
             if waiting.bytes + bytes <= self.queue_bytes_max || waiting.messages.is_empty() {
                 waiting.bytes += bytes;
                 waiting.messages.push_back(message);
@@ -237,6 +235,7 @@ impl Sender {
         let must_wait = |waiting: &mut Waiting| !waiting.is_closed && waiting.generation == generation;
         let rested = self.changed.wait_timeout_while(waiting, Duration::from_millis(millis), must_wait);
         let (mut waiting, _) = rested.unwrap_or_else(PoisonError::into_inner);
+        add(&self.traffic.lost_messages, waiting.messages.len());
         waiting.messages.clear();
         waiting.rest.clear();
         waiting.bytes = 0;
@@ -315,7 +314,7 @@ impl Sender {
         }
         let mut taken = 0;
         while let Some(message) = waiting.messages.front() {
-            let bytes = message.payload_bytes() + MESSAGE_BYTES;
+            let bytes = message.memory_bytes();
             if taken > 0 && taken + bytes > WRITE_BYTES_MAX {
                 break;
             }

@@ -11,7 +11,7 @@ pub struct Traffic {
     pub received_bytes: u64,
     /// How often it could not be connected to, or a connection to it broke.
     pub send_failures: u64,
-    /// Messages to it that were lost because too many waited.
+    /// Messages to it that were lost before they were sent: too many waited, there was no connection, or nobody has said where it is.
     pub lost_messages: u64,
     /// How often a connection from it broke.
     pub receive_failures: u64,

@@ -180,6 +180,28 @@ fn a_compacted_tombstone_is_still_told_to_who_watches_from_there() {
     assert_eq!((space.history.len(), space.live.len()), (0, 0));
 }
 
+/// Who waits for his own compaction waited for all that came after it, for ever where they came fast enough.
+#[test]
+fn a_compaction_is_swept_whatever_is_compacted_meanwhile() {
+    let mut space = Keyspace::default();
+    let mut scratch = Vec::new();
+    for _ in 0..20 {
+        space.write(&mut scratch).put(b"k", b"v", 0);
+    }
+    assert!(space.is_swept_until(space.compacted()), "nothing was compacted");
+    space.compact(5).unwrap();
+    assert!(!space.is_swept_until(5));
+    let mut compacted = 5;
+    while !space.is_swept_until(5) {
+        compacted += 1;
+        space.compact(compacted).unwrap();
+        assert!(!space.sweep(2, i64::MAX), "the newest compaction is never swept");
+    }
+    assert!(!space.is_swept() && !space.is_swept_until(compacted));
+    while !space.sweep(2, i64::MAX) {}
+    assert!(space.is_swept_until(compacted));
+}
+
 #[test]
 fn the_count_of_a_range_is_known_without_walking_through_it() {
     let mut space = Keyspace::default();
