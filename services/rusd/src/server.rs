@@ -26,7 +26,7 @@ use crate::compactor;
 use crate::corruption::{self, Inconsistent};
 use crate::etcd_file::database_in;
 use crate::group::{Door, Group, Identity, IdentityError, peer_address};
-use crate::hashes::CompactionHashes;
+use crate::hashes::Hashes;
 use crate::http::Served;
 use crate::jwt::JwtError;
 use crate::lessor::Lessor;
@@ -249,7 +249,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         ..replog::Settings::default()
     };
     let tokens = Tokens::open(&settings.tokens)?;
-    let hashes = CompactionHashes::default();
+    let hashes = Hashes::default();
     store.on_compaction({
         let hashes = hashes.clone();
         move |before, revision| hashes.begin(before, revision)
@@ -306,7 +306,6 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         tokens,
         passwords: Aside::on_half_of_the_processors("password"),
         long_reads: Aside::on_half_of_the_processors("long-read"),
-        hashing: Aside::new("hash", 1),
         hashes,
         measured,
         signals: signals_of_node,
