@@ -163,7 +163,7 @@ impl Server {
             () = node.group.keep_members() => {}
             () = node.group.watch_leader(node.settings.election) => {}
             () = node.group.removed() => outcome = Err(ServerError::Removed),
-            by = known_to(founding.as_ref()) => outcome = Err(emptied(&node, by).into()),
+            by = known_to(founding.as_ref()) => outcome = Err(ServerError::Identity(emptied(&node, by))),
             () = compactor::run(&node) => {}
             () = node.watch_disk() => {}
         }
