@@ -4,7 +4,8 @@
 //!
 //! - `identity.json` is of this member of this group, or there is none;
 //! - where there is neither that nor a log, there is no state on disk either: it would be of another log;
-//! - a leader writes into the log who has acknowledged entries, so that any of the other members knows whether this one had some.
+//! - a leader writes into the log who has acknowledged entries, so that any of the other members knows whether this one had some;
+//! - a founder asks them again before it speaks to any: who knows may not have answered at its start.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
