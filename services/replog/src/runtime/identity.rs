@@ -10,8 +10,10 @@
 //! | the same | no | [`IdentityError::LogLost`] |
 //! | says that there was nothing | yes | it was ended meanwhile, and goes on with what there is |
 //! | the same, or there is none | no | it is new, or has lost everything: the others are asked ([`who_knows`]), and it begins |
-//! | says that there was nothing, of a member that founds its group with others | either | nothing is said or heard before so many of them have said that they do not know it as are a majority with it ([`Founding`]) |
 //! | there is none | yes | nobody says whose the log is ([`Standing::Unnamed`]) |
+//!
+//! Whoever knows a member that has lost everything may not answer at its start. So one that founds its group with others, and of which nothing says
+//! that there was something in its log, asks again before it speaks to any of them, over restarts as well: see [`Founding`].
 //!
 //! What is in the file besides is the store's own: see [`Identity`]. Not covered: whoever knows a member whose directory is lost cannot be reached
 //! before enough others are there that do not know it; an old copy of the directory is put in its place; a directory that is emptied of a member
