@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use d_engine_client::{Client, Door, Error, Leader};
 use replog::Membership;
-use replog::runtime::identity::Known;
+use replog::runtime::identity::{Begun as BegunLog, Founding, Known};
 use replog::runtime::tcp::{Peers, Tcp, TcpOptions};
 use replog::runtime::{Forwarder, Handle, Leadership, Limits, Member, MemberError, Origin, Start, Status};
 use service_kit::grpc::{Memory, Room};
@@ -137,6 +137,8 @@ struct Inner {
     serial: Arc<Serial>,
     /// What its directory says of it.
     known: Known<Identity>,
+    /// Who asks the others whether it has lost what it had.
+    founding: Option<Founding>,
     /// Where the group's members are, as the state says.
     members: watch::Sender<Arc<Members>>,
     following: Mutex<()>,
@@ -373,6 +375,8 @@ impl Engine {
         tcp.tls = options.peer_tls.clone();
         let neighbour = Arc::new(Neighbour::new(shown.clone(), Arc::clone(&serial)));
         tcp.host = Some(Arc::clone(&neighbour) as _);
+        let founding = identity::founding(options.id, &group, &known);
+        tcp.founding = founding.clone();
         let tcp = Tcp::new(tcp);
         let peers = tcp.peers();
         let open = |name| open(&options.directory.join(name));
@@ -389,7 +393,7 @@ impl Engine {
                 (false, None) => Origin::Found(Membership::of(group.members.keys().copied())),
                 (false, Some((_, after))) => Origin::FoundAfter(Membership::of(group.members.keys().copied()), after),
             }),
-            begun: known.begun(),
+            begun: if founding.is_some() { BegunLog::unwritten() } else { known.begun() },
             transport: Box::new(tcp),
         });
         let member = member.map_err(|error| match error {
@@ -407,6 +411,7 @@ impl Engine {
             peers,
             serial,
             known,
+            founding,
             members: watch::Sender::new(Arc::new(group.members.clone())),
             following: Mutex::default(),
             serves_members,
@@ -476,8 +481,11 @@ impl Engine {
         }
         let Some(member) = self.member.take() else { return Ok(()) };
         member.resign(self.node.options().election);
-        let is_removed = self.node.is_removed();
+        let (is_removed, emptied) = (self.node.is_removed(), self.node.emptied());
         member.stop().map_err(EngineError::Ended)?;
+        if let Some(emptied) = emptied {
+            return Err(emptied.into());
+        }
         if is_removed {
             return Err(EngineError::Removed(self.node.id()));
         }

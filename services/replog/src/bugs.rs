@@ -43,7 +43,8 @@ pub enum Bug {
     TermNotDurable,
     /// A leader goes on leading, by heartbeats alone, while its disk does not answer.
     LeadsWithoutDisk,
-    /// A founder that lost its disk founds again, under the number whose votes and acknowledgements are gone.
+    /// A founder that lost its disk founds again, under the number whose votes and acknowledgements are gone. It is planted in the simulator
+    /// itself, and shows what that costs: who must not begin is decided around the log, by [`crate::runtime::identity`].
     FoundsAgain,
     /// A follower takes a closed connection for the end of the leader, and of what it has promised it.
     LostLeaderForgotten,

@@ -3,9 +3,11 @@
 //! Promises: each kind of it has so many threads and no more, which come after everything else that the server does; who gives up while he
 //! waits for his turn costs nothing. So those who ask for much slow down each other, and others little.
 
+use std::io;
 use std::sync::Arc;
 use std::thread;
 
+use futures::executor::block_on;
 use service_kit::grpc::{Code, Status};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -48,6 +50,19 @@ impl Aside {
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
         self.turn().await?.run(work).await
     }
+
+    /// Does such work when it is its turn, for who waits on no runtime: a thread waits. Who calls this sees to it that there are few.
+    pub fn begin(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let turns = Arc::clone(&self.turns);
+        let thread = thread::Builder::new().name(self.name.into()).spawn(move || {
+            be_nice();
+            // Nobody takes the turns away.
+            if let Ok(_turn) = block_on(turns.acquire_owned()) {
+                work();
+            }
+        });
+        thread.map(drop)
+    }
 }
 
 impl Turn {
@@ -57,8 +72,7 @@ impl Turn {
         let (done, result) = oneshot::channel();
         // A thread of its own: one that has become nice stays so.
         let thread = thread::Builder::new().name(name.into()).spawn(move || {
-            // Of this thread alone, on Linux. Where it cannot be had it is done without.
-            let _ = rustix::process::nice(NICE);
+            be_nice();
             // Nobody may be there to hear it.
             let _ = done.send(work());
             drop(permit);
@@ -67,6 +81,11 @@ impl Turn {
             .map_err(|error| Status::new(Code::Unavailable, format!("rusd: there is no thread for {name}: {error}")))?;
         result.await.map_err(|_| interrupted(name))
     }
+}
+
+/// Of this thread alone, on Linux. Where it cannot be had it is done without.
+fn be_nice() {
+    let _ = rustix::process::nice(NICE);
 }
 
 fn interrupted(name: &str) -> Status {

@@ -13,7 +13,7 @@ use futures::future::join_all;
 use prost::Message;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::group::{PeerHash, own_hash};
+use crate::group::PeerHash;
 use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
 use crate::store::command::{self, Kind};
@@ -56,11 +56,9 @@ fn hex(id: u64) -> String {
     format!("{id:x}")
 }
 
-/// On a thread of its own: connections go on meanwhile.
+/// This member's own.
 async fn hash_of(node: &Node, revision: i64) -> Result<(i64, KeyValueHash), Error> {
-    let (reader, hashes) = (node.reader.clone(), node.hashes.clone());
-    let hash = tokio::task::spawn_blocking(move || own_hash(&reader, &hashes, revision)).await;
-    hash.unwrap_or(Err(Error::Stopped))
+    node.hashes.at(&node.reader, revision).await.unwrap_or(Err(Error::Stopped))
 }
 
 /// Compares before anybody is served. Members that cannot be reached, or have not come as far, say nothing.

@@ -38,12 +38,12 @@ use service_kit::metrics::Times;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::hashes::CompactionHashes;
+use crate::hashes::Hashes;
 use crate::lessor::Lessor;
 use crate::store::{Error, Held, OtherReply, Reader, Reply, Response};
 
+pub use asking::PeerHash;
 use asking::{Asked, Itself, decode_hash};
-pub use asking::{PeerHash, own_hash};
 pub use door::Door;
 pub use identity::{Identity, IdentityError};
 use leading::{LeaderState, Question};
@@ -117,11 +117,11 @@ impl Group {
         handle: Handle<Reply>,
         reader: Reader,
         lessor: Arc<Lessor>,
-        hashes: CompactionHashes,
+        hashes: Hashes,
         peers: Peers,
         read_level: ReadLevel,
     ) -> Self {
-        let itself = Itself { reader: reader.clone(), hashes, hashing: Arc::default() };
+        let itself = Itself { reader: reader.clone(), hashes };
         let leading = LeaderState { lessor, reader: reader.clone(), handle: handle.clone(), itself, read_level };
         let forwarder = Forwarder::new(id, handle.clone(), peers.clone(), leading);
         Self {

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::aside::Aside;
 use crate::group::Group;
-use crate::hashes::CompactionHashes;
+use crate::hashes::Hashes;
 use crate::lessor::Lessor;
 use crate::measured::Measured;
 use crate::proto::etcdserverpb as pb;
@@ -59,9 +59,7 @@ pub struct Node {
     /// Where more keys are read than a connection's thread may be kept busy with.
     pub long_reads: Aside,
     /// Where everything is hashed.
-    pub hashing: Aside,
-    /// Hashes of before compactions.
-    pub hashes: CompactionHashes,
+    pub hashes: Hashes,
     /// What it has measured.
     pub measured: Arc<Measured>,
     /// What wakes its worker threads.

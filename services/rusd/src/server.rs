@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use prost::Message;
 use replog::Membership;
+use replog::runtime::identity::{Begun, Founding};
 use replog::runtime::tcp::{Tcp, TcpOptions};
 use replog::runtime::{Limits, Member, MemberError, Origin, Start};
 use service_kit::directory::make_private;
@@ -26,7 +27,7 @@ use crate::compactor;
 use crate::corruption::{self, Inconsistent};
 use crate::etcd_file::database_in;
 use crate::group::{Door, Group, Identity, IdentityError, peer_address};
-use crate::hashes::CompactionHashes;
+use crate::hashes::Hashes;
 use crate::http::Served;
 use crate::jwt::JwtError;
 use crate::lessor::Lessor;
@@ -105,6 +106,7 @@ pub enum ServerError {
 pub struct Server {
     member: Member<Reply>,
     node: Arc<Node>,
+    founding: Option<Founding>,
     kit: kit::Server,
 }
 
@@ -118,9 +120,9 @@ impl Server {
             Sockets { urls: &settings.listen_client_http, grpc: false, http: true },
             Sockets { urls: &settings.listen_metrics, grpc: false, http: true },
         ])?;
-        let Joined { member, node, signals } = join(settings, None)?;
+        let Joined { member, node, founding, signals } = join(settings, None)?;
         let kit = serve(bound, &node, signals, tls)?;
-        Ok(Self { member, node, kit })
+        Ok(Self { member, node, founding, kit })
     }
 
     /// The member.
@@ -136,7 +138,7 @@ impl Server {
     /// Serves until `stop` is there or the log cannot go on; then ends gently. Runs on a tokio runtime.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let addresses = self.addresses().join(" ");
-        let Self { member, node, mut kit } = self;
+        let Self { member, node, founding, mut kit } = self;
         let mut stop = pin!(stop);
         if node.settings.corruption.initially {
             let checked = tokio::select! {
@@ -150,7 +152,7 @@ impl Server {
                 return checked.unwrap_or(Ok(())).map_err(ServerError::from);
             }
         }
-        let mut is_removed = false;
+        let mut outcome = Ok(());
         tokio::select! {
             () = stop.as_mut() => {}
             () = corruption::check(&node) => {}
@@ -161,7 +163,8 @@ impl Server {
             () = revoke_ended_leases(&node) => {}
             () = node.group.keep_members() => {}
             () = node.group.watch_leader(node.settings.election) => {}
-            () = node.group.removed() => is_removed = true,
+            () = node.group.removed() => outcome = Err(ServerError::Removed),
+            by = known_to(founding.as_ref()) => outcome = Err(ServerError::Identity(emptied(&node, by))),
             () = compactor::run(&node) => {}
             () = node.watch_disk() => {}
             () = node.watch_readiness() => {}
@@ -170,14 +173,31 @@ impl Server {
         member.resign(node.settings.election);
         kit.stop();
         member.stop().map_err(ServerError::Ended)?;
-        if is_removed { Err(ServerError::Removed) } else { Ok(()) }
+        outcome
     }
 }
 
-/// A member that has opened its log, and what wakes its worker threads.
+/// The member that knows this one, which begins with nothing; it never comes where there is none.
+async fn known_to(founding: Option<&Founding>) -> u64 {
+    match founding {
+        Some(founding) => founding.known_to().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Why a member cannot go on that another one knows.
+fn emptied(node: &Node, by: u64) -> IdentityError {
+    let view = node.reader.view();
+    let url = view.cluster.members.get(&by).and_then(|member| member.peer_ur_ls.first().cloned());
+    let directory = node.settings.data_directory.clone();
+    IdentityError::Emptied { id: node.member_id, by: url.unwrap_or_else(|| format!("{by:x}")), directory }
+}
+
+/// A member that has opened its log, who asks whether it has had another one, and what wakes its worker threads.
 struct Joined {
     member: Member<Reply>,
     node: Arc<Node>,
+    founding: Option<Founding>,
     signals: Vec<Arc<Signal>>,
 }
 
@@ -213,7 +233,9 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         store.take_over(taken);
     }
     let door = Arc::new(Door::default());
-    let transport = transport(&settings, (cluster_id, member_id), &known.members, peer_tls, Arc::clone(&door))?;
+    let founding = known.founding.filter(|_| !is_forced);
+    let transport =
+        transport(&settings, (cluster_id, member_id), &known.members, peer_tls, (Arc::clone(&door), founding.clone()))?;
     let peers = transport.peers();
     let snapshots = open(&settings.data_directory.join("member").join("snap")).map_err(ServerError::Data)?;
     let log = settings.log_directory();
@@ -232,7 +254,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         ..defaults
     };
     let tokens = Tokens::open(&settings.tokens)?;
-    let hashes = CompactionHashes::default();
+    let hashes = Hashes::default();
     store.on_compaction({
         let hashes = hashes.clone();
         move |before, revision| hashes.begin(before, revision)
@@ -254,7 +276,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         wal,
         snapshots,
         origin,
-        begun: known.kept.begun(),
+        begun: if founding.is_some() { Begun::unwritten() } else { known.kept.begun() },
         transport: Box::new(transport),
     });
     let member = member.map_err(|error| match error {
@@ -292,7 +314,6 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         tokens,
         passwords: Aside::on_half_of_the_processors("password"),
         long_reads: Aside::on_half_of_the_processors("long-read"),
-        hashing: Aside::new("hash", 1),
         hashes,
         measured,
         signals: signals_of_node,
@@ -300,7 +321,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         readiness,
         settings,
     };
-    Ok(Joined { member, node: Arc::new(node), signals })
+    Ok(Joined { member, node: Arc::new(node), founding, signals })
 }
 
 /// Where values go that are too many for the memory, as long as the disk has more room than the log and snapshots may want.
@@ -328,7 +349,7 @@ fn transport(
     (cluster_id, member_id): (u64, u64),
     members: &[pb::Member],
     tls: Option<replog::runtime::tcp::Tls>,
-    door: Arc<Door>,
+    (door, founding): (Arc<Door>, Option<Founding>),
 ) -> Result<Tcp, ServerError> {
     let mut listeners = Vec::new();
     for url in &settings.listen_peer {
@@ -339,7 +360,7 @@ fn transport(
     }
     let place = |member: &pb::Member| Some((member.id, peer_address(member)?));
     let options = TcpOptions::new(member_id, cluster_id, listeners, members.iter().filter_map(place).collect());
-    Ok(Tcp::new(TcpOptions { tls, local_address: settings.local_address(), host: Some(door), ..options }))
+    Ok(Tcp::new(TcpOptions { tls, local_address: settings.local_address(), host: Some(door), founding, ..options }))
 }
 
 /// A snapshot writes everything; etcd's default of 10,000 is for snapshots that write nearly nothing.

@@ -2,8 +2,10 @@
 //! of them. Those who were just told are waited for a little, if they tend to come back: see [`Pace`]. Alone, a record is written
 //! at once; who knows that it is alone may have it written on its own thread, which saves two switches of threads.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -96,7 +98,9 @@ impl<D: Directory> Shared<D> {
             return Err(error.clone());
         }
         let (began, syncs) = (Instant::now(), log.segments.syncs);
-        let result = spares.supply(log).and_then(|()| log.commit(records));
+        // Where panics unwind, who waits would wait for ever; and nobody knows what is on disk.
+        let written = catch_unwind(AssertUnwindSafe(|| spares.supply(log).and_then(|()| log.commit(records))));
+        let result = written.unwrap_or_else(|panic| Err(CommitError::poisoned("writing a batch", panicked(&*panic))));
         if log.segments.syncs > syncs {
             self.sync_times.record(began.elapsed());
         }
@@ -106,8 +110,15 @@ impl<D: Directory> Shared<D> {
     }
 }
 
+/// What a panic said, as an error.
+fn panicked(panic: &(dyn Any + Send)) -> io::Error {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+    io::Error::other(format!("an assertion failed, please report it: {text}"))
+}
+
 /// The only one that writes to a log. After the first batch that cannot be written it writes nothing more, also when the disk was
-/// only full: what comes later must not be found behind a hole.
+/// only full: what comes later must not be found behind a hole. A panic while it writes is such a failure.
 pub struct Writer<D: Directory> {
     shared: Arc<Shared<D>>,
     thread: Option<JoinHandle<()>>,

@@ -183,6 +183,47 @@ fn a_sync_that_fails_on_the_callers_thread_ends_the_writer_as_well() {
     assert!(here().is_none_or(|result| result.is_err()), "the thread may not be through yet, but nothing is written");
 }
 
+/// A writer whose next sync of data panics, and every one after it.
+fn start_to_panic() -> Writer<HeldDirectory<SimulatedDirectory>> {
+    let directory = HeldDirectory::new(SimulatedDirectory::default(), || panic!("on purpose"));
+    start(directory, WriterOptions::default())
+}
+
+/// Nobody else was ever to write again, and the writer's end waited for that.
+#[test]
+fn a_panic_on_the_callers_thread_ends_the_writer_and_holds_up_nobody() {
+    let (tell, told) = channel();
+    thread::spawn(move || {
+        let writer = start_to_panic();
+        let here = || writer.commit_here(&[entry(1, Bytes::from_static(b"here"))]);
+        let first = here().unwrap().unwrap_err().to_string();
+        let later = submit(&writer, 2).recv().unwrap().unwrap_err().to_string();
+        assert!(here().is_none_or(|result| result.is_err()), "nothing is written any more");
+        drop(writer);
+        tell.send([first, later]).unwrap();
+    });
+    let errors = told.recv_timeout(Duration::from_secs(30)).expect("somebody waits for ever");
+    for error in errors {
+        assert!(error.contains("out of service") && error.contains("on purpose"), "{error}");
+    }
+}
+
+/// The thread was gone, and nobody was told.
+#[test]
+fn a_panic_on_the_writers_thread_is_told_to_everybody() {
+    let (tell, told) = channel();
+    thread::spawn(move || {
+        let writer = start_to_panic();
+        let waiting: Vec<_> = (1..4).map(|index| submit(&writer, index)).collect();
+        let errors: Vec<_> = waiting.iter().map(|safe| safe.recv().unwrap().unwrap_err().to_string()).collect();
+        drop(writer);
+        tell.send(errors).unwrap();
+    });
+    for error in told.recv_timeout(Duration::from_secs(30)).expect("somebody waits for ever") {
+        assert!(error.contains("out of service") && error.contains("on purpose"), "{error}");
+    }
+}
+
 #[test]
 fn everybody_is_told_when_a_sync_fails_and_from_then_on() {
     let directory = SimulatedDirectory::default();

@@ -1,5 +1,6 @@
 //! Writes that are given to a member that does not lead: it hands them to the leader, once, and says what came of them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
@@ -56,11 +57,13 @@ pub(super) struct Neighbour {
     serial: Arc<Serial>,
     /// Weak: the member owns the connections that own this.
     node: OnceLock<Weak<Inner>>,
+    /// See [`Neighbour::can_tell`].
+    is_told: AtomicBool,
 }
 
 impl Neighbour {
     pub(super) fn new(shown: Shown, serial: Arc<Serial>) -> Self {
-        Self { shown, serial, node: OnceLock::new() }
+        Self { shown, serial, node: OnceLock::new(), is_told: AtomicBool::new(false) }
     }
 
     /// From now on this one hears what others send; what came earlier is lost, and its sender is told by the next change of leaders.
@@ -71,6 +74,15 @@ impl Neighbour {
 
     fn node(&self) -> Option<Node> {
         self.node.get()?.upgrade().map(|inner| Node(inner, Principal::Process))
+    }
+
+    /// Whether what this member knew at its start to be decided is in its state: before that it would not know who was seen.
+    fn can_tell(&self, node: &Node) -> bool {
+        if !self.is_told.load(Ordering::Relaxed) {
+            let status = node.status();
+            self.is_told.store(status.id != 0 && status.applied >= status.commit, Ordering::Relaxed);
+        }
+        self.is_told.load(Ordering::Relaxed)
     }
 }
 
@@ -89,6 +101,8 @@ impl Host for Neighbour {
     /// Tells newcomers who has been seen, and whom they join; nothing if it cannot tell, so that they ask another. Who was told that nobody
     /// was seen would begin anew.
     fn introduction(&self) -> Vec<u8> {
+        // Before it looks at the state.
+        let node = self.node().filter(|node| self.can_tell(node));
         let Some(known) = self.shown.known() else {
             tracing::warn!("a newcomer is not told who the members are: the state of this one has ended");
             return Vec::new();
@@ -96,7 +110,7 @@ impl Host for Neighbour {
         let those =
             |is: fn(&Known) -> bool| known.members.iter().filter(|(_, known)| is(known)).map(|(id, _)| *id).collect();
         let (seen, removed) = (those(|known| known.is_seen), those(|known| known.is_removed));
-        let (group, member, members) = match self.node() {
+        let (group, member, members) = match node {
             Some(node) => (node.group().written(), node.id(), (*node.members()).clone()),
             None => Default::default(),
         };

@@ -4,7 +4,8 @@
 //!
 //! - `identity.json` is of this member of this group, or there is none;
 //! - where there is neither that nor a log, there is no state on disk either: it would be of another log;
-//! - a leader writes into the log who has acknowledged entries, so that any of the other members knows whether this one had some.
+//! - a leader writes into the log who has acknowledged entries, so that any of the other members knows whether this one had some;
+//! - a founder asks them again before it speaks to any: who knows may not have answered at its start.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use replog::runtime::identity::{self, Known, Place, Said, Standing, Welcome};
+use replog::runtime::identity::{self, Founding, Known, Place, Said, Standing, Welcome};
 use replog::runtime::tcp;
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +69,7 @@ pub enum IdentityError {
     Unnamed(String),
     /// It is empty, and should not be.
     #[error(
-        "{0} is empty, but member {1} has acknowledged entries, says the member at {2}: it has lost its log. Restore the directory, or replace the member by a new one"
+        "{0} was empty, but member {1} has acknowledged entries, says the member at {2}: it has lost its log. Restore the directory, or replace the member by a new one"
     )]
     Emptied(String, u64, String),
     /// It is empty, and nobody could say whether it should be.
@@ -365,6 +366,22 @@ fn who_knows(
         Err(error) => Some(Said::CannotTell(format!("{address}: {error}"))),
     };
     identity::who_knows(&others, says).map(|who| who.map(|address| (*address).clone()))
+}
+
+/// Who asks the other founders on, before they are spoken to, unless something was in the log already.
+pub fn founding(member: u64, group: &Group, known: &Known<Identity>) -> Option<Founding> {
+    if group.is_joined {
+        return None;
+    }
+    let own = group.written();
+    let read = move |introduction: &[u8]| match understood(introduction) {
+        Ok(said) if said.group.is_empty() => Some(Said::CannotTell("it begins, too".into())),
+        Ok(said) if said.group != own => None,
+        Ok(said) if said.seen.contains(&member) => Some(Said::HasAcknowledged),
+        Ok(_) => Some(Said::Nothing),
+        Err(error) => Some(Said::CannotTell(error.to_string())),
+    };
+    known.founding(group.members.keys().filter(|id| **id != member).count(), read)
 }
 
 /// The checksum of the backup that the group of this directory began with; `None`: there is no log yet.

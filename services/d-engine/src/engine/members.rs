@@ -64,7 +64,14 @@ impl Node {
 
     /// Whether it cannot go on.
     pub(super) fn has_ended(&self) -> bool {
-        self.status().has_ended || self.shown().broken().is_some() || self.is_removed()
+        self.status().has_ended || self.shown().broken().is_some() || self.is_removed() || self.emptied().is_some()
+    }
+
+    /// Whether another member knows this one, which began with nothing.
+    pub(super) fn emptied(&self) -> Option<IdentityError> {
+        let by = self.0.founding.as_ref()?.is_known_to()?;
+        let address = self.group().members.get(&by).map_or_else(|| by.to_string(), |member| member.peer.clone());
+        Some(IdentityError::Emptied(self.options().directory.display().to_string(), self.id(), address))
     }
 
     /// Waits until it cannot go on.
@@ -81,8 +88,15 @@ impl Node {
                 }
             }
         };
+        let is_known = async {
+            match &self.0.founding {
+                Some(founding) => drop(founding.known_to().await),
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = has_ended => {}
+            () = is_known => {}
             () = self.log_ended() => {}
         }
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use d_engine_client::{Error, Operation, ReadLevel, ReadOptions, Scan, Transaction};
+use rustix::process::Signal;
 
 use crate::group::{Group, PATIENCE};
 
@@ -180,6 +181,34 @@ async fn a_member_that_lost_its_log_is_refused_and_the_others_go_on() {
     fs::remove_dir_all(&wal).unwrap();
     let (status, said) = group.refused(leader);
     assert!(!status.success() && said.contains("it is gone"), "{status}: {said}");
+}
+
+/// Others were asked at its start alone: with one that did not answer just then it began anew, and elected without what the third alone had.
+#[tokio::test]
+async fn a_member_that_lost_its_log_is_refused_by_one_that_answers_late() {
+    let mut group = Group::start(3);
+    let leader = group.leader().await;
+    let client = group.client_of(leader).await;
+    client.put("k", "v").await.unwrap();
+    let (lost, late) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    group.wait_until_seen(lost);
+    group.signal(late, Signal::STOP);
+    client.put("k", "w").await.unwrap();
+    group.kill(leader);
+    group.kill(lost);
+    fs::remove_dir_all(group.directory(lost)).unwrap();
+    // Another start, too: that nobody answered at the first one is no answer.
+    let wal = group.directory(lost).join("wal");
+    for is_first in [true, false] {
+        group.start_member(lost);
+        harness::until("it has begun a log", || wal.read_dir().is_ok_and(|files| files.count() > 0));
+        if is_first {
+            group.kill(lost);
+        }
+    }
+    group.signal(late, Signal::CONT);
+    let (status, said) = group.wait_for_end(lost);
+    assert!(!status.success() && said.contains("has lost its log"), "{status}: {said}");
 }
 
 /// It said so as long as it believed that it leads; `/readyz` did not.

@@ -12,8 +12,14 @@
 //! | the same, or there is none | no | it is new, or has lost everything: the others are asked ([`who_knows`]), and it begins |
 //! | there is none | yes | nobody says whose the log is ([`Standing::Unnamed`]) |
 //!
-//! What is in the file besides is the store's own: see [`Identity`]. Not covered: all members that know are down at the same time as a directory
-//! is lost; an old copy of the directory is put in its place; a directory that is emptied of a member that is alone.
+//! Whoever knows a member that has lost everything may not answer at its start. So one that founds its group with others, and of which nothing says
+//! that there was something in its log, asks again before it speaks to any of them, over restarts as well: see [`Founding`].
+//!
+//! What is in the file besides is the store's own: see [`Identity`]. Not covered: whoever knows a member whose directory is lost cannot be reached
+//! before enough others are there that do not know it; an old copy of the directory is put in its place; a directory that is emptied of a member
+//! that is alone.
+
+mod founding;
 
 use std::fs;
 use std::io;
@@ -25,6 +31,8 @@ use std::time::{Duration, Instant};
 use service_kit::directory::{file_in_place_of, make_private, write_whole};
 
 use super::member::Origin;
+
+pub use founding::Founding;
 
 /// The file that says it.
 const FILE: &str = "identity.json";
@@ -181,6 +189,21 @@ impl<I: Identity> Known<I> {
         if self.lock().identity.has_log() { Origin::GoOn } else { first }
     }
 
+    /// For a member that founds its group with so many others, unless there has been something in its log: who asks them, and writes down that it
+    /// begins. The member itself then starts with [`Begun::unwritten`]. `read` says what another one's introduction says of it; `None`: that is of
+    /// another group.
+    pub fn founding(
+        &self,
+        others: usize,
+        read: impl Fn(&[u8]) -> Option<Said> + Send + Sync + 'static,
+    ) -> Option<Founding> {
+        if others == 0 || self.lock().identity.has_log() {
+            return None;
+        }
+        let known = self.clone();
+        Some(Founding::new(others, Box::new(read), Box::new(move || known.change(I::set_has_log))))
+    }
+
     /// Writes down that there is something in the log, once the member says so.
     pub fn begun(&self) -> Begun {
         let known = self.clone();
@@ -195,7 +218,7 @@ impl<I: Identity> Known<I> {
 pub struct Begun(Box<dyn FnOnce() -> Result<(), IdentityError> + Send>);
 
 impl Begun {
-    /// For a member whose directory nobody looks at before it starts: one that is never started again.
+    /// For a member whose directory nobody looks at before it starts: one that is never started again; and for one of which [`Founding`] writes it.
     pub fn unwritten() -> Self {
         Self(Box::new(|| Ok(())))
     }

@@ -23,6 +23,7 @@ use self::frame::Hello;
 use self::receiver::Receiver;
 use self::sender::Sender;
 use self::traffic::{Counted, add};
+use super::identity::Founding;
 use super::transport::{Closed, Deliver, Transport};
 use crate::message::{Body, Message};
 
@@ -70,6 +71,8 @@ pub struct TcpOptions {
     pub queue_bytes_max: usize,
     /// The server, if it talks to other servers.
     pub host: Option<Arc<dyn Host>>,
+    /// Who asks the others before they are spoken to, of a member that may have lost everything.
+    pub founding: Option<Founding>,
 }
 
 impl TcpOptions {
@@ -85,6 +88,7 @@ impl TcpOptions {
             frame_bytes_max: 64 << 20,
             queue_bytes_max: 64 << 20,
             host: None,
+            founding: None,
         }
     }
 }
@@ -123,6 +127,7 @@ struct Shared {
     local_address: Option<IpAddr>,
     queue_bytes_max: usize,
     host: Option<Arc<dyn Host>>,
+    founding: Option<Founding>,
     /// Another member has said so.
     is_removed: watch::Sender<bool>,
     neighbours: Mutex<Neighbours>,
@@ -145,7 +150,7 @@ impl Shared {
             (self.tls.clone(), self.local_address),
             self.queue_bytes_max,
             (is_removed, traffic),
-            self.host.clone(),
+            (self.host.clone(), self.founding.clone()),
             address.to_owned(),
         );
         let of_thread = Arc::clone(&sender);
@@ -166,6 +171,11 @@ impl Shared {
     /// Which log this member has; 0: that is not known.
     fn log(&self) -> u64 {
         self.host.as_ref().map_or(0, |host| host.log())
+    }
+
+    /// Whether this member may hear what the others say: what it hears it may have to promise.
+    fn may_hear(&self) -> bool {
+        self.founding.as_ref().is_none_or(Founding::begins)
     }
 
     /// A member has connected. If it was started since it was here before, the connection to it leads nowhere.
@@ -280,8 +290,18 @@ pub struct Tcp {
 impl Tcp {
     /// Nothing happens before [`Transport::start`].
     pub fn new(options: TcpOptions) -> Self {
-        let TcpOptions { id, group, listeners, peers, tls, local_address, frame_bytes_max, queue_bytes_max, host } =
-            options;
+        let TcpOptions {
+            id,
+            group,
+            listeners,
+            peers,
+            tls,
+            local_address,
+            frame_bytes_max,
+            queue_bytes_max,
+            host,
+            founding,
+        } = options;
         let shared = Shared {
             id,
             group,
@@ -290,6 +310,7 @@ impl Tcp {
             local_address,
             queue_bytes_max,
             host,
+            founding,
             is_removed: watch::Sender::new(false),
             neighbours: Mutex::default(),
             senders: Mutex::new(Senders { addresses: peers, ..Senders::default() }),

@@ -1,6 +1,7 @@
 //! Disks that fail, logs that are lost, queues that are full: nothing is acknowledged that is not safe, and everybody who waits is
 //! told.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use replog::runtime::{
     Limits, LocalNetwork, Member, MemberError, Origin, ProposeError, ReadError, RequestError, Start,
 };
 use replog::{Change, ReadLevel, Settings};
-use wal::files::{Fault, SimulatedDirectory};
+use wal::files::{Fault, HeldDirectory, SimulatedDirectory};
 
 use crate::group::{Group, LONG, Running, WAL_OPTIONS, settings, start_in};
 use crate::machine::{KeptList, List, SLOW};
@@ -58,6 +59,38 @@ fn a_failed_sync_ends_the_member_and_nobody_waits_for_ever() {
     assert_eq!(running.handle.try_read(ReadLevel::Lease, 0), None);
     let change = running.handle.change_membership(vec![Change::AddLearner(2)]);
     assert_eq!(block_on(change), Err(RequestError::Stopped));
+}
+
+/// The member's end waited for its writer's, and that for a write that had panicked; of a panic of the writer's own thread nobody was told.
+#[test]
+fn a_panic_while_the_log_is_written_ends_the_member_and_nobody_waits_for_ever() {
+    // By the writer's thread; and by the member's own, after some that came one by one.
+    for before in [1, 50] {
+        let is_broken = Arc::new(AtomicBool::new(false));
+        let directory = || {
+            let is_broken = Arc::clone(&is_broken);
+            let hold = move || assert!(!is_broken.load(Ordering::Relaxed), "on purpose");
+            HeldDirectory::new(SimulatedDirectory::default(), hold)
+        };
+        let (directories, network) = ((directory(), directory()), LocalNetwork::default().join(1));
+        let origin = Origin::Found(Membership::of([1]));
+        let running = start_in(1, settings(), Limits::default(), directories, origin, network).unwrap();
+        for number in 0..before {
+            running.propose(&number.to_string()).unwrap();
+        }
+        is_broken.store(true, Ordering::Relaxed);
+        let (tell, told) = channel();
+        thread::spawn(move || {
+            let proposed = running.propose("last");
+            let ended = running.member.wait().map_err(|error| error.to_string());
+            drop(running);
+            tell.send((proposed, ended)).unwrap();
+        });
+        let (proposed, ended) = told.recv_timeout(LONG / 4).expect("somebody waits for ever");
+        assert_eq!(proposed, Err(ProposeError::Unknown));
+        let error = ended.unwrap_err();
+        assert!(error.contains("out of service") && error.contains("on purpose"), "{error}");
+    }
 }
 
 /// Files without content are not what a member had whose vote and whose entries were in them.

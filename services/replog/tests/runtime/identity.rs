@@ -14,7 +14,7 @@ use crate::machine::List;
 
 /// Whether there has been something in its log.
 #[derive(Clone)]
-struct HasLog(bool);
+pub struct HasLog(pub bool);
 
 impl Identity for HasLog {
     fn decode(bytes: &[u8]) -> Result<Self, String> {

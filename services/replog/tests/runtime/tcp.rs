@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use replog::runtime::identity::{Founding, Identity as _, Known, Place, Said};
 use replog::runtime::tcp::{Host, Peers, Tcp, TcpOptions, Tls};
 use replog::runtime::{Limits, Origin};
 use replog::{Membership, Role};
@@ -20,6 +22,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::group::{LONG, Running, directories, settings, start_in};
+use crate::identity::HasLog;
 
 const GROUP: u64 = 0x7070;
 
@@ -77,6 +80,8 @@ struct Three {
     members: Vec<(Running, Peers)>,
     addresses: BTreeMap<u64, String>,
     hosts: Vec<Arc<OfLog>>,
+    /// Of the third, if it asks the others before it speaks to them.
+    founding: Option<Founding>,
     scratch: harness::TempDir,
 }
 
@@ -106,10 +111,14 @@ impl Three {
 
     /// Members that know which log they have; 0: they do not.
     fn start_of(logs: [u64; 3], how: impl Fn(u64) -> (u64, Option<Tls>)) -> Self {
+        Self::start_founding(logs, None, how)
+    }
+
+    fn start_founding(logs: [u64; 3], founding: Option<Founding>, how: impl Fn(u64) -> (u64, Option<Tls>)) -> Self {
         let hosts = logs.map(|log| Arc::new(OfLog(AtomicU64::new(log)))).to_vec();
         let listeners: Vec<_> = (0..3).map(|_| listen()).collect();
         let addresses = (1..).zip(&listeners).map(|(id, (_, address))| (id, address.to_string())).collect();
-        let mut three = Self { members: Vec::new(), addresses, hosts, scratch: harness::folder() };
+        let mut three = Self { members: Vec::new(), addresses, hosts, founding, scratch: harness::folder() };
         for (id, (listener, _)) in (1..).zip(listeners) {
             let (group, tls) = how(id);
             let member = three.member(id, listener, group, tls);
@@ -120,7 +129,9 @@ impl Three {
 
     fn member(&self, id: u64, listener: TcpListener, group: u64, tls: Option<Tls>) -> (Running, Peers) {
         let host = Some(Arc::clone(&self.hosts[id as usize - 1]) as _);
-        let tcp = TcpOptions { tls, host, ..TcpOptions::new(id, group, vec![listener], self.addresses.clone()) };
+        let founding = self.founding.clone().filter(|_| id == 3);
+        let options = TcpOptions::new(id, group, vec![listener], self.addresses.clone());
+        let tcp = TcpOptions { tls, host, founding, ..options };
         let tcp = Tcp::new(tcp);
         let peers = tcp.peers();
         let path = self.scratch.path().join(id.to_string());
@@ -184,6 +195,40 @@ fn three_members_over_mutual_tls() {
 fn a_member_of_another_group_is_refused() {
     let three = Three::start(|id| (GROUP + u64::from(id == 3), None));
     three.third_is_alone();
+}
+
+/// Two that elect, and a third that founds the group with nothing, of which they say this.
+fn with_a_founder(said: &Arc<Mutex<Said>>, folder: &Path) -> (Three, Known<HasLog>, Founding) {
+    let place = Place { folder: folder.to_owned(), log: folder.join("wal") };
+    let known = Known::begin(&place, HasLog(false)).unwrap();
+    let says = Arc::clone(said);
+    let founding = known.founding(2, move |_| Some(says.lock().unwrap().clone())).unwrap();
+    let three = Three::start_founding([0; 3], Some(founding.clone()), |_| (GROUP, None));
+    three.third_is_alone();
+    assert!(!known.identity().has_log());
+    (three, known, founding)
+}
+
+#[test]
+fn a_founder_says_and_hears_nothing_until_others_say_that_they_do_not_know_it() {
+    let said = Arc::new(Mutex::new(Said::CannotTell("not yet".into())));
+    let folder = harness::folder();
+    let (three, known, founding) = with_a_founder(&said, folder.path());
+    *said.lock().unwrap() = Said::Nothing;
+    three.all_apply("together");
+    assert!(known.identity().has_log() && known.founding(2, |_| None).is_none(), "it asks again at its next start");
+    assert_eq!(founding.is_known_to(), None);
+}
+
+#[test]
+fn a_founder_that_another_member_knows_is_told_so() {
+    let said = Arc::new(Mutex::new(Said::HasAcknowledged));
+    let folder = harness::folder();
+    let (_three, known, founding) = with_a_founder(&said, folder.path());
+    harness::until("it is told", || founding.is_known_to().is_some_and(|by| by < 3));
+    *said.lock().unwrap() = Said::Nothing;
+    thread::sleep(Duration::from_millis(300));
+    assert!(founding.is_known_to().is_some() && !known.identity().has_log(), "another one's word changes nothing");
 }
 
 #[test]

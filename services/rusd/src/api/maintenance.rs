@@ -113,7 +113,7 @@ impl Api {
         })
     }
 
-    /// Hashes everything on a thread of its own: connections go on meanwhile.
+    /// Hashes everything, when it is its turn: connections go on meanwhile.
     fn hashed(
         &self,
         call: &grpc::Caller,
@@ -123,13 +123,8 @@ impl Api {
         self.permit(call, Access::Administrate)?;
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
-            let turn = node.hashing.turn().await?;
-            let (view, hashes) = (node.reader.view(), node.hashes.clone());
-            let hash = turn.run(move || match hashes.get(revision) {
-                Some(remembered) => Ok(remembered),
-                None => view.hash_key_values(revision),
-            });
-            Ok(answer(&node, hash.await??))
+            let (_, hash) = node.hashes.at(&node.reader, revision).await??;
+            Ok(answer(&node, hash))
         })))
     }
 

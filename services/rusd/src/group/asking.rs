@@ -7,14 +7,11 @@
 //!
 //! Numbers are little-endian.
 
-use std::sync::Mutex;
-use std::thread;
-
 use bytes::Bytes;
 use replog::runtime::AnswerHere;
 
-use crate::hashes::CompactionHashes;
-use crate::store::{Error, KeyValueHash, Reader};
+use crate::hashes::Hashes;
+use crate::store::{Error, Reader};
 
 /// What a member is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,43 +52,23 @@ impl Asked {
 #[derive(Debug)]
 pub(super) struct Itself {
     pub(super) reader: Reader,
-    pub(super) hashes: CompactionHashes,
-    /// One hash at a time: each looks at everything.
-    pub(super) hashing: std::sync::Arc<Mutex<()>>,
+    pub(super) hashes: Hashes,
 }
 
 impl Itself {
     pub(super) fn answer(&self, question: &Bytes, done: AnswerHere) {
         match Asked::decode(question) {
             Some(Asked::Ping) => done(Bytes::new()),
-            Some(Asked::Hash(revision)) => {
-                let (reader, hashes, hashing) =
-                    (self.reader.clone(), self.hashes.clone(), std::sync::Arc::clone(&self.hashing));
-                let hash = move || {
-                    let _one_at_a_time = hashing.lock();
-                    done(encode_hash(own_hash(&reader, &hashes, revision).map(|(revision, hash)| PeerHash {
-                        revision,
-                        compact_revision: hash.compact_revision,
-                        hash: hash.hash,
-                    })));
-                };
-                if let Err(error) = thread::Builder::new().name("peer-hash".into()).spawn(hash) {
-                    tracing::warn!(%error, "no thread to hash what another member asks for: it hears nothing");
-                }
-            }
+            Some(Asked::Hash(revision)) => self.hashes.ask(&self.reader, revision, move |hash| {
+                done(encode_hash(hash.map(|(revision, hash)| PeerHash {
+                    revision,
+                    compact_revision: hash.compact_revision,
+                    hash: hash.hash,
+                })));
+            }),
             None => {}
         }
     }
-}
-
-/// The newest revision of this member, and the hash at one of its revisions, 0 for the newest. Takes time.
-pub fn own_hash(reader: &Reader, hashes: &CompactionHashes, revision: i64) -> Result<(i64, KeyValueHash), Error> {
-    let view = reader.view();
-    let hash = match hashes.get(revision) {
-        Some(remembered) => remembered,
-        None => view.hash_key_values(revision)?,
-    };
-    Ok((view.revision(), hash))
 }
 
 fn encode_hash(hash: Result<PeerHash, Error>) -> Bytes {

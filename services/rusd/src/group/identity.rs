@@ -2,14 +2,15 @@
 //! anything else, so that flags no longer matter once there are data.
 //!
 //! What a directory that lost its log is told by, and why it is refused, is in [`replog::runtime::identity`]. Another member says that this one has
-//! served already, as etcd asks its peers at bootstrap (`server/etcdserver/bootstrap.go`, `isMemberBootstrapped`).
+//! served already, as etcd asks its peers at bootstrap (`server/etcdserver/bootstrap.go`, `isMemberBootstrapped`); who founds the group asks on,
+//! which etcd does not, before it speaks to any.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use prost::Message;
-use replog::runtime::identity::{self, Known as Kept, Place, Said, Standing, Welcome};
+use replog::runtime::identity::{self, Founding, Known as Kept, Place, Said, Standing, Welcome};
 use replog::runtime::tcp::{self, Tls};
 use serde::{Deserialize, Serialize};
 use service_kit::url::Url;
@@ -43,8 +44,8 @@ pub enum IdentityError {
     LogLost(PathBuf),
     /// Its directory is empty, and should not be.
     #[error(
-        "member {id:x} has already been bootstrapped, says {by}, and {directory} is empty: it would forget what it has acknowledged. Restore \
-         the directory, or remove this member from the group and add a new one (etcdctl member remove, member add)"
+        "member {id:x} has already been bootstrapped, says {by}, and {directory} has nothing of that: it would forget what it has acknowledged. \
+         Restore the directory, or remove this member from the group and add a new one (etcdctl member remove, member add)"
     )]
     Emptied {
         /// Its number.
@@ -116,6 +117,8 @@ pub struct Known {
     pub members: Vec<pb::Member>,
     /// It has a log, of an earlier start.
     pub was_here: bool,
+    /// Who asks the others before it speaks to them.
+    pub founding: Option<Founding>,
 }
 
 impl Identity {
@@ -146,7 +149,8 @@ impl Identity {
         let founders = settings.founders.iter().map(|founder| member(founder, &settings.token)).collect();
         let is_new = match place.standing(place.read::<Self>()?)? {
             Standing::Member(kept) => {
-                return Ok(Known { identity: kept.identity(), kept, members: founders, was_here: true });
+                let founding = founding(&kept, settings);
+                return Ok(Known { identity: kept.identity(), kept, members: founders, was_here: true, founding });
             }
             Standing::Unnamed => false,
             Standing::New(_) => true,
@@ -159,19 +163,40 @@ impl Identity {
             return Err(IdentityError::Emptied { id, by, directory: settings.data_directory.clone() });
         }
         let kept = Kept::begin(&place, identity.clone())?;
-        Ok(Known { identity, kept, members, was_here: false })
+        // What is taken over is not of before.
+        let founding = (is_new && taken.is_none()).then(|| founding(&kept, settings)).flatten();
+        Ok(Known { identity, kept, members, was_here: false, founding })
     }
 }
 
-/// The member, by its URL, that says that this one has served: that its clients know where it is was in the log.
+/// Who asks the others on, if nobody has said yet that this member begins: who was started while none was there that knows it may be started
+/// again, too.
+fn founding(kept: &Kept<Identity>, settings: &Settings) -> Option<Founding> {
+    let identity = kept.identity();
+    let others = settings.founders.iter().filter(|founder| founder.name != settings.name).count();
+    let numbers = (identity.cluster_id(), identity.member_id());
+    let read = move |introduction: &[u8]| match decode(introduction) {
+        Ok((of, _)) if of != numbers.0 => None,
+        Ok((_, members)) => Some(said_by(&members, numbers.1)),
+        Err(error) => Some(Said::CannotTell(error.to_string())),
+    };
+    identity.is_founder.then(|| kept.founding(others, read)).flatten()
+}
+
+/// What others say of a member who have these: that its clients know where it is was in the log.
+fn said_by(members: &[pb::Member], id: u64) -> Said {
+    let has_served = members.iter().any(|member| member.id == id && !member.client_ur_ls.is_empty());
+    if has_served { Said::HasAcknowledged } else { Said::Nothing }
+}
+
+/// The member, by its URL, that says that this one has served.
 fn who_knows(settings: &Settings, id: u64, tls: Option<&Tls>) -> Option<String> {
     let others = settings.founders.iter().filter(|founder| founder.name != settings.name);
     let urls: Vec<_> = others.flat_map(|founder| &founder.peer_urls).collect();
     // Who is not there, or begins as well, knows nothing.
     let says = |url: &&Url| {
         let (_, members) = introduction(&address(url), tls).ok()?;
-        let has_served = |member: &pb::Member| member.id == id && !member.client_ur_ls.is_empty();
-        Some(if members.iter().any(has_served) { Said::HasAcknowledged } else { Said::Nothing })
+        Some(said_by(&members, id))
     };
     // None of them says that it cannot tell.
     identity::who_knows(&urls, says).ok().flatten().map(ToString::to_string)
@@ -216,8 +241,12 @@ fn join(settings: &Settings, tls: Option<&Tls>) -> Result<(Identity, Vec<pb::Mem
 }
 
 fn introduction(address: &str, tls: Option<&Tls>) -> io::Result<(u64, Vec<pb::Member>)> {
-    let bytes = tcp::ask(address, tls)?;
-    let list = pb::MemberListResponse::decode(bytes.as_slice()).map_err(io::Error::other)?;
+    decode(&tcp::ask(address, tls)?)
+}
+
+/// The group's number, and its members.
+fn decode(introduction: &[u8]) -> io::Result<(u64, Vec<pb::Member>)> {
+    let list = pb::MemberListResponse::decode(introduction).map_err(io::Error::other)?;
     match list.header {
         Some(header) if header.cluster_id != 0 => Ok((header.cluster_id, list.members)),
         _ => Err(io::Error::other("it does not know its group yet")),

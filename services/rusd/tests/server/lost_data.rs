@@ -38,7 +38,7 @@ fn a_member_whose_log_has_lost_its_content_does_not_begin_anew() {
     }
 }
 
-/// Stop C; A and B acknowledge; kill both; B loses its directory: were it to start, B and C would elect without what A alone has.
+/// C is gone; A and B acknowledge; B loses its directory: A says so as soon as B starts.
 #[test]
 fn a_member_whose_directory_is_empty_is_refused_by_those_who_know_it() {
     let flags = flags_of_three();
@@ -50,6 +50,52 @@ fn a_member_whose_directory_is_empty_is_refused_by_those_who_know_it() {
     // Only a member that knows can tell; it has no majority, and needs none.
     let refusal = Rusd::spawn(harness::folder(), flags).refusal();
     assert!(refusal.contains("has already been bootstrapped, says http://127.0.0.1:"), "{refusal}");
+}
+
+/// Stop C; A and B acknowledge; kill both; B loses its directory, and starts while nobody answers. It was asked at its start alone whether
+/// somebody knows it: when C went on, B and C elected without what A alone had.
+#[test]
+fn a_member_whose_directory_is_empty_is_refused_by_one_who_answers_late() {
+    let started: Vec<_> = flags_of_three().into_iter().map(|flags| Rusd::spawn(harness::folder(), flags)).collect();
+    let mut members: Vec<_> = started.into_iter().map(Starting::ready).collect();
+    let late = members.pop().unwrap();
+    let knows_all = || late.etcdctl(&["member", "list"]).matches(", started, ").count() == 3;
+    harness::until("the third knows that all have served", knows_all);
+    late.pause(true);
+    members[0].etcdctl(&["put", "a", "1"]);
+    let (_, flags) = members.pop().unwrap().kill();
+    members.pop().unwrap().kill();
+    let mut emptied = Rusd::spawn(harness::folder(), flags);
+    // Another start, too: that nobody answered at the first one is no answer.
+    for _ in 0..2 {
+        let log = emptied.directory().join("data/member/wal");
+        harness::until("it has begun a log", || log.read_dir().is_ok_and(|files| files.count() > 0));
+        let (directory, flags) = emptied.kill();
+        emptied = Rusd::spawn(directory, flags);
+    }
+    late.pause(false);
+    let refusal = emptied.refusal();
+    assert!(refusal.contains("has already been bootstrapped, says http://127.0.0.1:"), "{refusal}");
+}
+
+/// As etcd lets it: what nobody knows is new.
+#[test]
+fn a_founder_that_starts_for_the_first_time_long_after_the_others_is_welcome() {
+    let mut flags = flags_of_three();
+    let last = flags.pop().unwrap();
+    let started: Vec<_> = flags.into_iter().map(|flags| Rusd::spawn(harness::folder(), flags)).collect();
+    let members: Vec<_> = started.into_iter().map(Starting::ready).collect();
+    members[0].etcdctl(&["put", "a", "1"]);
+    // And where those who began without it begin again: they know at once what they know.
+    let killed: Vec<_> = members.into_iter().map(Rusd::kill).collect();
+    let again: Vec<_> = killed.into_iter().map(|(directory, flags)| Rusd::spawn(directory, flags)).collect();
+    let mut members: Vec<_> = again.into_iter().map(Starting::ready).collect();
+    let last = Rusd::spawn(harness::folder(), last).ready();
+    assert_eq!(last.etcdctl(&["get", "a", "--print-value-only"]).trim(), "1");
+    // It takes the place of one of them, over a start of its own as well.
+    members.pop().unwrap().kill();
+    let last = last.restart();
+    last.etcdctl(&["put", "a", "2"]);
 }
 
 /// It was refused as one that had lost its log, although nobody had sent it anything yet.

@@ -74,6 +74,18 @@ fn a_member_that_lost_its_log_is_refused() {
 }
 
 #[test]
+fn a_founder_asks_on_until_there_is_something_in_its_log_and_who_joins_does_not() {
+    let root = harness::folder();
+    let options = options(root.path());
+    let group = options.founded(None);
+    let known = check(&options, Some(0), nobody).unwrap();
+    assert!(founding(1, &group, &known).is_some());
+    assert!(founding(1, &Group { is_joined: true, ..group.clone() }, &known).is_none());
+    has_log(&known);
+    assert!(founding(1, &group, &known).is_none());
+}
+
+#[test]
 fn a_state_whose_log_is_gone_is_refused_and_stays() {
     let root = harness::folder();
     let options = options(root.path());

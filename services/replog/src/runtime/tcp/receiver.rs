@@ -216,6 +216,9 @@ impl Receiver {
                 let text = format!("a message from {} to {}", message.from, message.to);
                 return Err(io::Error::new(ErrorKind::InvalidData, text));
             }
+            if !self.shared.may_hear() {
+                continue;
+            }
             match (message.body, &self.shared.host) {
                 (Body::Note(note), Some(host)) => host.note(hello.from, note),
                 (Body::Note(_), None) => {}

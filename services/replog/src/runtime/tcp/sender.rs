@@ -17,10 +17,12 @@ use tracing::{info, warn};
 
 use super::Host;
 use super::frame::{self, HELLO_BYTES_MAX, Hello};
+use super::introduction::ask_over;
 use super::receiver::read_frame;
 use super::tls::{self, Stream, Tls};
 use super::traffic::{Counted, add};
 use crate::message::Message;
+use crate::runtime::identity::Founding;
 
 /// Waiting for a connection, for an answer, or for a write that does not move.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -66,6 +68,8 @@ pub(super) struct Sender {
     traffic: Arc<Counted>,
     /// Knows which log this member has.
     host: Option<Arc<dyn Host>>,
+    /// Says whether this member may speak yet.
+    founding: Option<Founding>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
@@ -98,7 +102,7 @@ impl Sender {
         (tls, local_address): (Option<Tls>, Option<IpAddr>),
         queue_bytes_max: usize,
         (is_removed, traffic): (watch::Sender<bool>, Arc<Counted>),
-        host: Option<Arc<dyn Host>>,
+        (host, founding): (Option<Arc<dyn Host>>, Option<Founding>),
         address: String,
     ) -> Arc<Self> {
         let waiting = Mutex::new(Waiting { address, ..Waiting::default() });
@@ -110,6 +114,7 @@ impl Sender {
             is_removed,
             traffic,
             host,
+            founding,
             waiting,
             changed: Condvar::new(),
         })
@@ -242,17 +247,28 @@ impl Sender {
     }
 
     fn connect(&self, address: &str) -> io::Result<Box<dyn Stream>> {
+        if let Some(founding) = self.founding.as_ref().filter(|founding| !founding.begins()) {
+            let introduction = connect(address, self.local_address, |socket| {
+                self.hold(&socket)?;
+                ask_over(socket, address, self.tls.as_ref())
+            })?;
+            founding.heard(self.hello.to, &introduction)?;
+        }
         connect(address, self.local_address, |socket| {
-            {
-                let mut waiting = self.lock();
-                if waiting.is_closed {
-                    // Who was closed meanwhile has found no socket to cut.
-                    return Err(ErrorKind::ConnectionAborted.into());
-                }
-                waiting.socket = Some(socket.try_clone()?);
-            }
+            self.hold(&socket)?;
             self.greet(tls::connect(socket, self.tls.as_ref(), address)?)
         })
+    }
+
+    /// Has the connection cut when this thread shall end.
+    fn hold(&self, socket: &TcpStream) -> io::Result<()> {
+        let mut waiting = self.lock();
+        if waiting.is_closed {
+            // Who was closed meanwhile has found no socket to cut.
+            return Err(ErrorKind::ConnectionAborted.into());
+        }
+        waiting.socket = Some(socket.try_clone()?);
+        Ok(())
     }
 
     fn greet(&self, mut stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
