@@ -12,7 +12,7 @@ use replog::{Change, Membership, Rejected};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::{Address, Node, identity};
+use super::{Address, IdentityError, Node, identity};
 use crate::state::{Command, Known, Place};
 
 /// A change of the members.
