@@ -267,7 +267,8 @@ impl Share {
         self.0.drained.notify_one();
     }
 
-    fn may_stream(&self) -> bool {
+    /// Whether streams have room at the moment.
+    pub(crate) fn may_stream(&self) -> bool {
         self.0.streamed.get() < STREAMED_WAITING_BYTES
     }
 
