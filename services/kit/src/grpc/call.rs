@@ -295,6 +295,14 @@ impl Responses {
         }
     }
 
+    /// Whether its turn is now; who has waited for something else since asks again.
+    pub fn is_turn(&self) -> bool {
+        match &self.sink {
+            Sink::Client(sender) => sender.borrow().memory.may_stream(),
+            Sink::Channel(_) => true,
+        }
+    }
+
     /// As [`Responses::send`]; what waits for the client counts until it has taken it. An error is what the call ends with.
     pub async fn send_counted(&self, frames: Bytes) -> Result<(), Status> {
         let _waiting = match &self.sink {
