@@ -34,7 +34,7 @@ impl Service for Large {
 
     fn http(&self, head: request::Parts, _: Incoming, _: Rc<Peer>) -> Option<HttpAnswer> {
         let said = if head.uri.path() == "/small" { "ok".into() } else { "x".repeat(MEBIBYTE) };
-        Some(Box::pin(async { text(StatusCode::OK, said) }))
+        Some(Box::pin(async move { text(StatusCode::OK, said) }))
     }
 }
 
