@@ -6,6 +6,8 @@
 //! `doc/PROTOCOL-HTTP2.md`.
 
 #[cfg(feature = "server")]
+mod answer;
+#[cfg(feature = "server")]
 mod call;
 #[cfg(feature = "server")]
 mod coming;
@@ -37,6 +39,8 @@ pub mod timeout;
 mod unpacking;
 
 #[cfg(feature = "server")]
+pub(crate) use answer::{ANSWER_PIECE_BYTES, SMALL_ANSWER_BYTES};
+#[cfg(feature = "server")]
 pub use call::{Caller, Decompress, Gone, HttpAnswer, Responses, Service, Stream, Unary, decode};
 #[cfg(feature = "gzip")]
 pub use compressed::{RoomFor, cannot_decompress, decompressed, gunzip, gzip, too_long_decompressed};
@@ -46,7 +50,9 @@ pub use compression::{Compress, Compression, accepts};
 pub use connection::{Limits, STREAMS_MAX, serve};
 pub use frame::{Deframer, FrameError, append_with, check_answer, content, encode, encode_with};
 #[cfg(feature = "server")]
-pub use memory::{Kept, Memory, Room};
+pub use memory::{Arriving, Kept, Memory, Room};
+#[cfg(feature = "server")]
+pub(crate) use memory::{Share, Streamed, Waiting};
 #[cfg(feature = "server")]
 pub use peer::Peer;
 #[cfg(feature = "server")]

@@ -1,13 +1,11 @@
 //! What is no gRPC: bodies of requests and of answers, which HTTP/1.1 and requests over HTTP/2 share.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::{HeaderValue, Response, StatusCode, header};
-use hyper::body::Frame;
 
 /// The client has gone in the middle of a request.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +25,8 @@ pub enum Body {
 impl Body {
     /// All of it.
     pub fn full(text: String) -> Self {
-        Self::Full(Some(text.into()))
+        // What it has taken beyond its end would count nowhere.
+        Self::Full(Some(text.into_bytes().into_boxed_slice().into()))
     }
 
     /// The next piece.
@@ -35,27 +34,6 @@ impl Body {
         match self {
             Self::Full(bytes) => Poll::Ready(bytes.take()),
             Self::Stream(stream) => stream.poll_next_unpin(context),
-        }
-    }
-}
-
-impl hyper::body::Body for Body {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.poll_piece(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
-    }
-
-    fn size_hint(&self) -> hyper::body::SizeHint {
-        match self {
-            Self::Full(bytes) => {
-                hyper::body::SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
-            }
-            Self::Stream(_) => hyper::body::SizeHint::default(),
         }
     }
 }

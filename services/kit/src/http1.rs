@@ -1,4 +1,9 @@
-//! HTTP/1.1, for what is no gRPC, on the same ports.
+//! HTTP/1.1, for what is no gRPC, on the same ports. Answers have the bounds that they have over HTTP/2.
+
+mod counted;
+mod patient;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -15,20 +20,32 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use crate::grpc::{Peer, Service};
+use crate::grpc::{Limits, Memory, Peer, Service};
 use crate::http::{Body, CutOff, not_found};
 use crate::places::Life;
+use counted::Counted;
+use patient::Patient;
 
 /// How long a client may take for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Speaks HTTP/1.1 until the client or `stop` ends it. What the service does not serve is answered with status 404.
-pub async fn serve<S: Service, T>(io: T, service: Rc<S>, peer: Rc<Peer>, (presence, mut stop): Life)
-where
+/// Speaks HTTP/1.1 until the client or `stop` ends it. What the service does not serve is answered with status 404. `memory` is what answers on
+/// all connections take theirs from.
+pub async fn serve<S: Service, T>(
+    io: T,
+    service: Rc<S>,
+    peer: Rc<Peer>,
+    (limits, memory): (Limits, Memory),
+    (presence, mut stop): Life,
+) where
     T: AsyncRead + AsyncWrite + Unpin + 'static,
 {
+    let io = Patient::new(io, limits.answer_patience);
+    let memory =
+        memory.of_connection(limits.connection_messages_bytes_max.max(limits.message_bytes_max), &peer.origin());
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let (service, peer, presence) = (Rc::clone(&service), Rc::clone(&peer), presence.clone());
+        let (service, peer, presence, memory) =
+            (Rc::clone(&service), Rc::clone(&peer), presence.clone(), memory.clone());
         async move {
             let (head, body) = request.into_parts();
             // Who has begun to ask and does not go on keeps no place.
@@ -50,14 +67,15 @@ where
                 Some(reply) => reply.await,
                 None => not_found(),
             };
-            if matches!(reply.body(), Body::Full(_)) {
+            let is_stream = matches!(reply.body(), Body::Stream(_));
+            let reply = Counted::answer(reply, memory);
+            if is_stream {
+                // It goes on: only the next request makes that connection an idle one.
+                presence.busy();
+            } else {
                 // Who takes longer may lose the answer, and keeps no place.
                 let _ = timeout(REST_TIMEOUT, read_rest(&body)).await;
-            }
-            // An answer that is a stream goes on: only the next request makes that connection an idle one.
-            match reply.body() {
-                Body::Full(_) => presence.idle(),
-                Body::Stream(_) => presence.busy(),
+                presence.idle();
             }
             Ok::<_, Infallible>(reply)
         }
@@ -65,6 +83,8 @@ where
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        // What is copied would count no more.
+        .writev(true)
         .serve_connection(TokioIo::new(io), service);
     let mut connection = std::pin::pin!(connection);
     // Errors are the client's.

@@ -159,7 +159,7 @@ impl<S: Service> Front<S> {
             let service = Rc::new(HttpOnly(Rc::clone(&self.service)));
             grpc::serve(io, service, Rc::new(peer), bounds, life).await;
         } else if !is_http2 && role.http {
-            http1::serve(io, Rc::clone(&self.service), Rc::new(peer), life).await;
+            http1::serve(io, Rc::clone(&self.service), Rc::new(peer), bounds, life).await;
         }
     }
 }

@@ -34,8 +34,13 @@ pub fn is_mine(path: &str) -> bool {
     path.starts_with("/v3/") || path.starts_with("/v3beta/")
 }
 
-/// Answers a request; of its body no more than `body_bytes_max` is kept at a time.
-pub async fn answer(api: &Api, head: &request::Parts, body: Incoming, body_bytes_max: usize) -> Response<Body> {
+/// Answers a request from this [origin](Peer::origin); of its body no more than `body_bytes_max` is kept at a time.
+pub async fn answer(
+    api: &Api,
+    head: &request::Parts,
+    (body, origin): (Incoming, &str),
+    body_bytes_max: usize,
+) -> Response<Body> {
     let Some(path) = paths::method(head.uri.path()) else {
         return error(&Status::new(Code::NotFound, "Not Found"));
     };
@@ -50,7 +55,7 @@ pub async fn answer(api: &Api, head: &request::Parts, body: Incoming, body_bytes
     // Whoever terminates TLS for others would lend them its name.
     let peer = Peer::default();
     let caller = grpc::Caller { headers: metadata(&head.headers), peer: Rc::new(peer) };
-    let mut messages = Messages::new(body, body_bytes_max, call, api.gateway_memory());
+    let mut messages = Messages::new(body, body_bytes_max, call, (api.gateway_memory(), origin));
     if is_stream {
         return stream(api, method, caller, messages).await;
     }

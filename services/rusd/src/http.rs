@@ -88,7 +88,7 @@ async fn let_in(Served { api, metrics }: &Served, head: &request::Parts, body: I
         }
         // In base64, a request is longer by a third.
         let body_bytes_max = 2 * (node.settings.request_bytes_max + (512 << 10));
-        return gateway::answer(api, head, body, body_bytes_max).await;
+        return gateway::answer(api, head, (body, peer.origin().as_str()), body_bytes_max).await;
     }
     let asked = Probe::of(path);
     if asked.is_none() && !matches!(path, "/version" | "/health" | "/metrics" | "/debug/vars") {

@@ -150,6 +150,15 @@ impl Node {
         }
     }
 
+    /// Looks at what may be much: aside if it is, for other connections of the thread would wait.
+    pub async fn aside_if<T: Send + 'static>(
+        &self,
+        is_much: bool,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        if is_much { self.long_reads.run(look).await } else { Ok(look()) }
+    }
+
     /// On whose behalf a call is made: of whom its token or its certificate names. From etcd's `AuthInfoFromCtx`.
     pub fn caller(&self, call: &grpc::Caller, view: &View) -> Result<Caller, Error> {
         if !view.auth.is_enabled() {

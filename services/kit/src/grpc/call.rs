@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request, response};
 use prost::Message;
 use tokio::sync::mpsc;
 
@@ -208,20 +208,22 @@ impl Sender {
         let _ = self.respond.send_response(response, true);
     }
 
-    /// Answers a request that is not gRPC, piece by piece; ends early when the client has gone.
-    pub(crate) async fn answer_http(&mut self, response: Response<Body>) {
-        let (mut head, mut body) = response.into_parts();
+    /// Begins the answer to a request that is not gRPC.
+    pub(crate) fn begin_http(&mut self, mut head: response::Parts) -> Result<(), Gone> {
         // Of HTTP/1.1 only.
         head.headers.remove(header::CONNECTION);
-        let Ok(stream) = self.respond.send_response(Response::from_parts(head, ()), false) else { return };
-        self.stream = Some(stream);
-        while let Some(mut piece) = poll_fn(|context| body.poll_piece(context)).await {
-            if poll_fn(|context| self.poll_send(&mut piece, context)).await.is_err() {
-                return;
+        self.stream = Some(self.respond.send_response(Response::from_parts(head, ()), false).map_err(|_| Gone)?);
+        Ok(())
+    }
+
+    /// Ends it; one that is not whole so that nobody takes it for that.
+    pub(crate) fn finish_http(&mut self, is_whole: bool) {
+        match &mut self.stream {
+            Some(stream) if is_whole => {
+                // An error says that the client has gone.
+                let _ = stream.send_data(Bytes::new(), true);
             }
-        }
-        if let Some(stream) = &mut self.stream {
-            let _ = stream.send_data(Bytes::new(), true);
+            _ => self.respond.send_reset(Reason::CANCEL),
         }
     }
 
@@ -290,6 +292,14 @@ impl Responses {
         if let Sink::Client(sender) = &self.sink {
             let memory = sender.borrow().memory.clone();
             memory.stream_turn().await;
+        }
+    }
+
+    /// Whether its turn is now; who has waited for something else since asks again.
+    pub fn is_turn(&self) -> bool {
+        match &self.sink {
+            Sink::Client(sender) => sender.borrow().memory.may_stream(),
+            Sink::Channel(_) => true,
         }
     }
 

@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::grpc::answer::{SMALL_ANSWER_BYTES, answer_http, send};
 use crate::grpc::call::{Caller, Responses, Sender, Service, Unary};
 use crate::grpc::cork::cork;
 use crate::grpc::header_log;
@@ -32,12 +33,6 @@ use crate::grpc::status::{Code, Status};
 use crate::grpc::timeout as deadline;
 use crate::http::{CutOff, Incoming};
 use crate::places::{Life, Presence};
-
-/// Answers up to this size are handed over without asking whether the client has room; it is less than any window.
-const SMALL_ANSWER_BYTES: usize = 32 << 10;
-
-/// See [`Limits::answer_patience`].
-const ANSWER_PIECE_BYTES: usize = 256 << 10;
 
 /// How long a client may go on to send on a stream that is answered in full; what comes is thrown away. When its stream is reset before
 /// it has read the answer, the gRPC client of the Java consensus node (on Helidon) loses that, though HTTP/2 says that it must not.
@@ -69,7 +64,8 @@ pub struct Limits {
     pub ping_timeout: Duration,
     /// How long nothing may come of a message that was begun, before its call is ended. Where others want its room it goes before.
     pub message_patience: Duration,
-    /// How long a client may take for 256 KiB of the answer to a unary call, or for the rest of it, before the call is ended.
+    /// How long a client may take for 256 KiB of the answer to a unary call or to a request that is no gRPC, or for the rest of it, before
+    /// that is ended.
     pub answer_patience: Duration,
     /// Whether headers are written to stderr: see [`header_log`].
     pub logs_headers: bool,
@@ -288,12 +284,18 @@ impl<S: Service> Calls<S> {
                 sender.refuse(StatusCode::TOO_MANY_REQUESTS);
                 return;
             };
-            let asking = Rc::new(asking);
+            let (asking, patience) = (Rc::new(asking), self.limits.answer_patience);
             match self.service.http(head, pieces(body, Rc::clone(&asking)), Rc::clone(&self.peer)) {
                 Some(answer) => self.running.push(Box::pin(async move {
                     let _kept = (taken, asking);
-                    sender.memory().clone().turn().await;
-                    sender.answer_http(answer.await).await;
+                    let memory = sender.memory().clone();
+                    let sender = RefCell::new(sender);
+                    let answer = async {
+                        memory.turn().await;
+                        answer_http(answer.await, &sender, patience).await;
+                        Ok(())
+                    };
+                    run(answer, &sender, None, None).await;
                 })),
                 None => sender.refuse(refusal),
             }
@@ -457,26 +459,13 @@ async fn answer_later(
             let _ = sender.borrow_mut().answer(message);
             return;
         }
-        Some(Ok(mut message)) => {
+        Some(Ok(message)) => {
             let waiting = sender.borrow().memory().take_answer(message.len());
             let _waiting = match waiting {
                 Ok(waiting) => waiting,
                 Err(status) => return sender.borrow_mut().finish(Err(status)),
             };
-            let (mut still, mut left) = (pin!(sleep(patience)), message.len());
-            let send = poll_fn(|context| {
-                if sender.borrow_mut().poll_send(&mut message, context).is_ready() {
-                    return Poll::Ready(Ok(()));
-                }
-                if left - message.len() >= ANSWER_PIECE_BYTES {
-                    left = message.len();
-                    still.as_mut().reset(Instant::now() + patience);
-                }
-                let late =
-                    || format!("grpc: {ANSWER_PIECE_BYTES} bytes of the answer were not taken within {patience:?}");
-                still.as_mut().poll(context).map(|()| Err(Status::new(Code::DeadlineExceeded, late())))
-            });
-            run(send, &sender, deadline, None).await
+            run(send(&sender, message, patience), &sender, deadline, None).await
         }
         Some(Err(status)) => Some(Err(status)),
         None => None,

@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
 use http::{HeaderName, HeaderValue, request};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
@@ -75,6 +76,18 @@ impl Memory {
     /// Room that grows and shrinks, for who keeps something of a request elsewhere.
     pub fn room(&self) -> Room {
         Room { memory: self.clone(), bytes: 0 }
+    }
+
+    /// Room for a message from this [origin](crate::grpc::Peer::origin) that comes piece by piece elsewhere.
+    pub fn arriving(&self, origin: &str) -> Arriving {
+        let origin: Arc<str> = origin.into();
+        Arriving { room: self.room(), place: self.place(&origin), origin }
+    }
+
+    /// A place among the messages of which more is to come.
+    fn place(&self, origin: &Arc<str>) -> Place {
+        let (number, message) = self.0.coming.begin(origin);
+        Place { memory: self.clone(), number, message }
     }
 
     /// What is taken at the moment, bytes, besides what connections have of their own.
@@ -161,6 +174,42 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         self.shrink(self.bytes);
+    }
+}
+
+/// Room for a message that comes piece by piece. While its end has not come it makes room for others that come, as messages of gRPC do for
+/// each other.
+pub struct Arriving {
+    room: Room,
+    place: Place,
+    origin: Arc<str>,
+}
+
+impl Arriving {
+    /// Takes more for a piece that has come, if there is, or others make it.
+    #[must_use]
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        let asker = Asker { origin: &self.origin, message: Some(&*self.place.message) };
+        let has_room = self.room.memory.0.take_or_make_room(bytes, asker);
+        let has_grown = self.room.has_grown(bytes, has_room);
+        self.place.message().holds(self.room.bytes);
+        has_grown
+    }
+
+    /// Gives some back, and waits for the rest.
+    pub fn shrink(&mut self, bytes: usize) {
+        self.room.shrink(bytes);
+        self.place.message().holds(self.room.bytes);
+    }
+
+    /// Its end has come: it stays, until it grows or shrinks.
+    pub fn has_come(&self) {
+        self.place.message().holds(0);
+    }
+
+    /// Ready when it must make room: then this must be dropped.
+    pub fn poll_must_go(&self, context: &Context<'_>) -> Poll<()> {
+        self.place.message().poll_must_go(context)
     }
 }
 
@@ -267,7 +316,8 @@ impl Share {
         self.0.drained.notify_one();
     }
 
-    fn may_stream(&self) -> bool {
+    /// Whether streams have room at the moment.
+    pub(crate) fn may_stream(&self) -> bool {
         self.0.streamed.get() < STREAMED_WAITING_BYTES
     }
 
@@ -315,9 +365,7 @@ impl Share {
 
     /// A place among the messages of which more is to come.
     pub(crate) fn place(&self) -> Place {
-        let memory = self.0.memory.clone();
-        let (number, message) = memory.0.coming.begin(&self.0.origin);
-        Place { memory, number, message }
+        self.0.memory.place(&self.0.origin)
     }
 
     /// What a message is told that has come so far and must make room.

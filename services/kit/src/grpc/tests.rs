@@ -1,6 +1,7 @@
 //! A client of `h2` against a service of the tests.
 
 mod crowded;
+mod plain;
 
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
@@ -119,6 +120,11 @@ impl Service for Shared {
 
     fn accepted_encodings(&self) -> Option<HeaderValue> {
         Some(HeaderValue::from_static("repeat"))
+    }
+
+    fn http(&self, head: http::request::Parts, _: crate::http::Incoming, _: Rc<Peer>) -> Option<HttpAnswer> {
+        let answer = plain::answer(Rc::clone(&self.0), head.uri.path());
+        Some(Box::pin(std::future::ready(answer)))
     }
 
     fn stream(&self, method: Method, caller: Caller, requests: Requests, responses: Responses) -> Stream {

@@ -12,12 +12,12 @@ use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::range_request::SortTarget;
 use crate::proto::mvccpb::KeyValue;
 use crate::store::command::Kind;
-use crate::store::{Access, Caller, Counts, Keys, NewestRevision, View, check, quota};
+use crate::store::{Access, Caller, Chunks, Counts, Keys, NewestRevision, View, check, quota};
 
 /// Keys of the first message of a stream of ranges, as in etcd.
 const FIRST_CHUNK_KEYS: usize = 10;
 /// Keys that a read may look at on its connection's thread: some milliseconds.
-const QUICK_KEYS: usize = 20_000;
+pub(super) const QUICK_KEYS: usize = 20_000;
 
 impl Api {
     pub(super) fn range(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
@@ -167,14 +167,14 @@ impl Api {
             let target = SortTarget::try_from(request.sort_target).unwrap_or(SortTarget::Key);
             // What is sorted by its value needs one until then.
             let drops_values = target == SortTarget::Value && std::mem::take(&mut request.keys_only);
-            let mut chunks = view.chunks(request)?;
+            let is_much = view.keys_looked_at_by_chunks(&request) > QUICK_KEYS;
+            // The view goes with it: a client that does not read holds nothing of what was.
+            let mut chunks = node.aside_if(is_much, move || view.chunks(request)).await??;
             Counts::add(&node.reader.counts().ranges, 1);
             let mut keys = FIRST_CHUNK_KEYS;
-            // A client that does not read holds nothing of what was.
-            drop(view);
             loop {
-                responses.turn().await;
-                let next = chunks.next_chunk(&node.reader.view(), keys)?;
+                let (rest, next) = next_chunk(&node, &responses, chunks, keys).await?;
+                chunks = rest;
                 let Some(mut chunk) = next else { return Ok(()) };
                 sort(target, &mut chunk.kvs);
                 if drops_values {
@@ -191,6 +191,31 @@ impl Api {
                 };
                 responses.send_counted(message).await?;
             }
+        }
+    }
+}
+
+/// The next chunk of so many keys, when the client has room for it; aside, if it takes long.
+async fn next_chunk(
+    node: &Node,
+    responses: &Responses,
+    mut chunks: Chunks,
+    keys: usize,
+) -> Result<(Chunks, Option<pb::RangeResponse>), Status> {
+    loop {
+        responses.turn().await;
+        let view = node.reader.view();
+        if chunks.keys_passed_over(&view) <= QUICK_KEYS {
+            let next = chunks.next_chunk(&view, keys)?;
+            return Ok((chunks, next));
+        }
+        drop(view);
+        let turn = node.long_reads.turn().await?;
+        // Other streams may have taken the room meanwhile.
+        if responses.is_turn() {
+            let view = node.reader.view();
+            let next = turn.run(move || chunks.next_chunk(&view, keys).map(|next| (chunks, next)));
+            return Ok(next.await??);
         }
     }
 }

@@ -8,11 +8,10 @@ use service_kit::grpc::{self, Requests, Responses, Status, Unary, decode};
 use tokio::time::timeout;
 
 use crate::api::Api;
-use crate::api::kv::{fill, header_of};
-use crate::node::Node;
+use crate::api::kv::{QUICK_KEYS, fill, header_of};
 use crate::proto::etcdserverpb as pb;
 use crate::store::command::Kind;
-use crate::store::{Access, Caller, Error, View, quota};
+use crate::store::{Access, Error, quota};
 
 impl Api {
     pub(super) fn lease_grant(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
@@ -42,28 +41,27 @@ impl Api {
     pub(super) fn lease_time_to_live(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
         let request: pb::LeaseTimeToLiveRequest = decode(message)?;
         let (node, call) = (Arc::clone(&self.node), call.clone());
-        let look = move |node: &Node, caller: &Caller, view: &View, term: u64| {
-            view.check(caller, if request.keys { Access::SeeLease(request.id) } else { Access::Authenticated })?;
-            let header = Some(node.header(view.revision(), term));
-            let Some(lease) = view.leases.get(request.id) else {
-                let response = pb::LeaseTimeToLiveResponse { header, id: request.id, ttl: -1, ..Default::default() };
-                return Ok::<_, Status>((response, false));
-            };
-            let keys = match request.keys {
-                true => view.leases.keys(request.id).map(|key| Bytes::copy_from_slice(key)).collect(),
-                false => Vec::new(),
-            };
-            let granted_ttl = lease.ttl_seconds;
-            Ok((pb::LeaseTimeToLiveResponse { header, id: request.id, ttl: 0, granted_ttl, keys }, true))
-        };
         Ok(Unary::Later(Box::pin(async move {
             let (view, ticket) = node.view().await?;
-            let (mut response, exists) = look(&node, &node.caller(&call, &view)?, &view, ticket.term)?;
-            if exists {
-                let left = timeout(node.patience(), node.group.remaining_seconds(request.id));
-                response.ttl = left.await.map_err(|_| Error::Timeout)??;
+            let access = if request.keys { Access::SeeLease(request.id) } else { Access::Authenticated };
+            view.check(&node.caller(&call, &view)?, access)?;
+            let header = Some(node.header(view.revision(), ticket.term));
+            let mut response = pb::LeaseTimeToLiveResponse { header, id: request.id, ttl: -1, ..Default::default() };
+            let Some(lease) = view.leases.get(request.id) else { return Ok(grpc::encode(&response)) };
+            response.granted_ttl = lease.ttl_seconds;
+            let left = timeout(node.patience(), node.group.remaining_seconds(request.id));
+            response.ttl = left.await.map_err(|_| Error::Timeout)??;
+            if !request.keys {
+                return Ok(grpc::encode(&response));
             }
-            Ok(grpc::encode(&response))
+            // Last: who waits for the leader holds no copies, and from here to the client the answer counts.
+            let is_much = view.leases.count_keys(request.id) > QUICK_KEYS;
+            node.aside_if(is_much, move || {
+                response.keys = view.leases.keys(request.id).map(|key| Bytes::copy_from_slice(key)).collect();
+                grpc::check_answer(response.encoded_len())?;
+                Ok::<_, Status>(grpc::encode(&response))
+            })
+            .await?
         })))
     }
 

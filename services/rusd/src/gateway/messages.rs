@@ -1,16 +1,25 @@
 //! The values of a request's body, as messages, one after the other, as they come.
 //!
 //! Where a value ends is found byte by byte, each looked at once; only then is it parsed. What is kept of bodies takes room from a
-//! memory that all requests share.
+//! memory that all requests share. A value that is not whole makes room for others, and does not stand still for ever.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::Value;
-use service_kit::grpc::{Code, Memory, Room, Status};
+use service_kit::grpc::{Arriving, Code, Memory, Status};
 use service_kit::http::Incoming;
+use tokio::time::{Sleep, sleep};
 
 use super::schema::Call;
 use super::to_wire;
+
+/// How long nothing may come of a value that was begun, as of messages of gRPC.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The values of a body, as messages.
 pub(super) struct Messages {
@@ -18,7 +27,8 @@ pub(super) struct Messages {
     /// What has come, of which the first `read` bytes are done with.
     buffer: Vec<u8>,
     read: usize,
-    room: Room,
+    room: Arriving,
+    patience: Duration,
     scan: Scan,
     is_over: bool,
     bytes_max: usize,
@@ -26,10 +36,15 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Of no value more than `bytes_max` is kept.
-    pub(super) fn new(body: Incoming, bytes_max: usize, call: &'static Call, memory: &Memory) -> Self {
-        let (buffer, room, scan) = (Vec::new(), memory.room(), Scan::default());
-        Self { body, buffer, read: 0, room, scan, is_over: false, bytes_max, call }
+    /// Of no value more than `bytes_max` is kept. The body comes from this [origin](service_kit::grpc::Peer::origin).
+    pub(super) fn new(
+        body: Incoming,
+        bytes_max: usize,
+        call: &'static Call,
+        (memory, origin): (&Memory, &str),
+    ) -> Self {
+        let (buffer, room, scan) = (Vec::new(), memory.arriving(origin), Scan::default());
+        Self { body, buffer, read: 0, room, patience: PATIENCE, scan, is_over: false, bytes_max, call }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
@@ -37,12 +52,14 @@ impl Messages {
             let unread = &self.buffer[self.read..];
             match self.scan.end(unread) {
                 Some(end) => {
+                    self.room.has_come();
                     let message = message(self.call, &unread[..end]);
                     self.read += end;
                     self.scan = Scan::default();
                     return message.map(Some);
                 }
                 None if self.is_over && self.scan.has_begun() => {
+                    self.room.has_come();
                     return message(self.call, unread).map(Some);
                 }
                 None if self.is_over => return Ok(None),
@@ -53,23 +70,47 @@ impl Messages {
 
     async fn receive(&mut self) -> Result<(), Status> {
         self.forget();
-        match self.body.next().await {
-            Some(Ok(chunk)) if self.buffer.len() + chunk.len() > self.bytes_max => {
+        let mut still = None;
+        let next = poll_fn(|context| self.poll_piece(&mut still, context)).await?;
+        match next {
+            Some(chunk) if self.buffer.len() + chunk.len() > self.bytes_max => {
                 Err(Status::new(Code::InvalidArgument, "etcdserver: request is too large"))
             }
-            Some(Ok(chunk)) if !self.room.grow(chunk.len()) => {
+            Some(chunk) if !self.room.grow(chunk.len()) => {
                 Err(Status::new(Code::ResourceExhausted, "too many requests as JSON are under way, try again"))
             }
-            Some(Ok(chunk)) => {
+            Some(chunk) => {
                 self.buffer.extend_from_slice(&chunk);
                 Ok(())
             }
-            Some(Err(_)) => Err(Status::new(Code::Canceled, "context canceled")),
             None => {
                 self.is_over = true;
                 Ok(())
             }
         }
+    }
+
+    /// What comes next. An error: nothing has come of a value for too long, or it makes room.
+    fn poll_piece(
+        &mut self,
+        still: &mut Option<Pin<Box<Sleep>>>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, Status>> {
+        if self.room.poll_must_go(context).is_ready() {
+            let message = "a request as JSON that was not whole made room for others, try again";
+            return Poll::Ready(Err(Status::new(Code::ResourceExhausted, message)));
+        }
+        if let Poll::Ready(piece) = self.body.poll_next_unpin(context) {
+            let piece = piece.transpose().map_err(|_| Status::new(Code::Canceled, "context canceled"));
+            return Poll::Ready(piece);
+        }
+        if !self.scan.has_begun() {
+            return Poll::Pending;
+        }
+        let patience = self.patience;
+        ready!(still.get_or_insert_with(|| Box::pin(sleep(patience))).as_mut().poll(context));
+        let message = format!("nothing came of a request as JSON that was begun for {patience:?}");
+        Poll::Ready(Err(Status::new(Code::DeadlineExceeded, message)))
     }
 
     /// Lets go of what is done with: values, and the space between them.
@@ -79,6 +120,9 @@ impl Messages {
             self.scan = Scan::default();
         }
         self.buffer.drain(..self.read);
+        if self.buffer.is_empty() {
+            self.buffer = Vec::new();
+        }
         self.room.shrink(self.read);
         self.read = 0;
     }
@@ -155,6 +199,8 @@ mod tests {
     use futures::FutureExt;
     use futures::stream;
     use proptest::prelude::*;
+    use service_kit::http::CutOff;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::gateway::schema;
@@ -162,7 +208,7 @@ mod tests {
     fn messages(body: &[u8], piece: usize, memory: &Memory) -> Vec<Result<Bytes, Code>> {
         let pieces: Vec<_> = body.chunks(piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let call = schema::call("/etcdserverpb.KV/Put").unwrap();
-        let mut messages = Messages::new(Box::pin(stream::iter(pieces)), 4 << 20, call, memory);
+        let mut messages = Messages::new(Box::pin(stream::iter(pieces)), 4 << 20, call, (memory, "messages"));
         let mut all = Vec::new();
         loop {
             match messages.next().now_or_never().unwrap() {
@@ -198,6 +244,39 @@ mod tests {
         // What is done with is given back.
         let body = format!("{{\"value\":\"{}\"}}\n", "A".repeat(400)).repeat(20);
         assert_eq!(messages(body.as_bytes(), 100, &memory).len(), 20);
+    }
+
+    /// Of which this has come, and no more comes.
+    fn begun(text: &str, (memory, origin): (&Memory, &str)) -> Messages {
+        let body = stream::iter([Ok::<_, CutOff>(Bytes::copy_from_slice(text.as_bytes()))]).chain(stream::pending());
+        let call = schema::call("/etcdserverpb.KV/Put").unwrap();
+        Messages::new(Box::pin(body), 4 << 20, call, (memory, origin))
+    }
+
+    /// Two dozen halves kept all clients of the gateway out for as long as they liked.
+    #[tokio::test]
+    async fn a_value_that_stands_still_makes_room_for_others() {
+        let memory = Memory::new(10_000);
+        let mut still = begun(&format!("{{\"value\":\"{}", "A".repeat(9_000)), (&memory, "another"));
+        assert!(still.next().now_or_never().is_none());
+        let body = format!("{{\"value\":\"{}\"}}", "A".repeat(2_000));
+        assert!(matches!(messages(body.as_bytes(), 100, &memory)[..], [Ok(_)]));
+        assert_eq!(still.next().await.unwrap_err().code, Code::ResourceExhausted);
+        drop(still);
+        assert_eq!(memory.taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_value_that_stands_still_is_ended_and_a_pause_between_values_is_none() {
+        let memory = Memory::new(1_000);
+        let mut half = begun(r#"{"key":"#, (&memory, "a"));
+        half.patience = Duration::from_millis(20);
+        let ended = timeout(Duration::from_secs(60), half.next()).await.unwrap();
+        assert_eq!(ended.unwrap_err().code, Code::DeadlineExceeded);
+        let mut whole = begun(r#"{"key":"YQ=="} "#, (&memory, "a"));
+        whole.patience = Duration::from_millis(20);
+        assert!(whole.next().await.unwrap().is_some());
+        assert!(timeout(Duration::from_millis(200), whole.next()).await.is_err());
     }
 
     proptest! {

@@ -154,6 +154,16 @@ impl View {
         hash::hash_key_values(&self.keyspace, revision)
     }
 
+    /// How many keys [`View::chunks`] looks at, about.
+    pub fn keys_looked_at_by_chunks(&self, request: &pb::RangeRequest) -> usize {
+        self.keys_of_past(super::Keys::new(&request.key, &request.range_end), request.revision)
+    }
+
+    /// How many keys there are at a revision of the past and since: to tell what was there, all of them may have to be looked at.
+    fn keys_of_past(&self, keys: super::Keys<'_>, revision: i64) -> usize {
+        if (1..self.revision()).contains(&revision) { self.keyspace.len_about(keys, revision) } else { 0 }
+    }
+
     /// Begins to answer a range request in chunks: see [`Chunks`].
     pub fn chunks(&self, request: pb::RangeRequest) -> Result<Chunks, Error> {
         let at = self.keyspace.at(request.revision)?;
@@ -186,6 +196,14 @@ pub struct Chunks {
 }
 
 impl Chunks {
+    /// How many keys the next chunk may have to pass over.
+    pub fn keys_passed_over(&self, view: &View) -> usize {
+        match self.ended {
+            true => 0,
+            false => view.keys_of_past(super::Keys::new(&self.begin, &self.request.range_end), self.at),
+        }
+    }
+
     /// The next chunk with up to so many keys, from this view or a newer one; the last one has header, `more` and `count`.
     pub fn next_chunk(&mut self, view: &View, keys_max: usize) -> Result<Option<pb::RangeResponse>, Error> {
         if self.ended {

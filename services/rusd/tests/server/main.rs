@@ -13,6 +13,7 @@ mod gateway;
 mod group;
 mod hostile;
 mod hostile_minutes;
+mod hostile_reads;
 mod http2;
 mod import;
 mod in_etcds_place;

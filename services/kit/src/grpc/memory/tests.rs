@@ -1,7 +1,7 @@
 //! What connections may take, and what they cannot.
 
 use std::pin::pin;
-use std::task::{Context, Waker};
+use std::task::Waker;
 
 use proptest::prelude::*;
 
@@ -159,6 +159,22 @@ fn what_leaves_is_room_for_others_up_to_a_part_of_all() {
     assert_eq!(memory.taken(), 700);
     assert!(other.take(100).is_ok());
     drop((first, second));
+}
+
+#[test]
+fn what_comes_piece_by_piece_elsewhere_makes_room_until_it_is_whole() {
+    let memory = Memory::with_own(800, 0);
+    let context = Context::from_waker(Waker::noop());
+    let (mut still, mut whole, mut new) = (memory.arriving("a"), memory.arriving("a"), memory.arriving("b"));
+    assert!((0..4).all(|_| still.grow(100)) && (0..4).all(|_| whole.grow(100)));
+    whole.has_come();
+    assert!(new.grow(100) && memory.taken() == 900, "what leaves is room for others");
+    assert!(still.poll_must_go(&context).is_ready() && whole.poll_must_go(&context).is_pending());
+    drop(still);
+    assert!((0..3).all(|_| new.grow(100)) && !new.grow(100), "now it holds the most itself");
+    new.shrink(400);
+    drop((whole, new));
+    assert_eq!(memory.taken(), 0);
 }
 
 proptest! {

@@ -1,0 +1,86 @@
+//! Answers on their way to a client that may not take them: what waits for it counts, and it has so long for each piece.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use tokio::time::{Instant, sleep};
+
+use crate::grpc::call::Sender;
+use crate::grpc::memory::Share;
+use crate::grpc::status::{Code, Status};
+use crate::http::Body;
+
+/// Answers up to this size are handed over without asking whether the client has room; it is less than any window.
+pub(crate) const SMALL_ANSWER_BYTES: usize = 32 << 10;
+
+/// See [`Limits::answer_patience`](super::Limits::answer_patience).
+pub(crate) const ANSWER_PIECE_BYTES: usize = 256 << 10;
+
+/// Hands a message over, as the client takes it. An error: it takes too long for that; of one that has gone nothing is said.
+pub(crate) async fn send(sender: &RefCell<Sender>, mut message: Bytes, patience: Duration) -> Result<(), Status> {
+    let (mut still, mut left) = (pin!(sleep(patience)), message.len());
+    poll_fn(|context| {
+        if sender.borrow_mut().poll_send(&mut message, context).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        if left - message.len() >= ANSWER_PIECE_BYTES {
+            left = message.len();
+            still.as_mut().reset(Instant::now() + patience);
+        }
+        let late = || format!("grpc: {ANSWER_PIECE_BYTES} bytes of the answer were not taken within {patience:?}");
+        still.as_mut().poll(context).map(|()| Err(Status::new(Code::DeadlineExceeded, late())))
+    })
+    .await
+}
+
+/// Answers a request that is no gRPC.
+pub(crate) async fn answer_http(answer: Response<Body>, sender: &RefCell<Sender>, patience: Duration) {
+    let (head, mut body) = answer.into_parts();
+    let memory = sender.borrow().memory().clone();
+    if let Body::Full(bytes) = body {
+        let bytes = bytes.unwrap_or_default();
+        let waiting = memory.take_answer(bytes.len());
+        if waiting.is_err() && bytes.len() > SMALL_ANSWER_BYTES {
+            return sender.borrow_mut().refuse(StatusCode::TOO_MANY_REQUESTS);
+        }
+        if sender.borrow_mut().begin_http(head).is_err() {
+            return;
+        }
+        // Probes are small, and are answered whatever others do not take.
+        let may_go = waiting.is_ok() || sender.borrow_mut().has_room(bytes.len());
+        let is_whole = may_go && send(sender, bytes, patience).await.is_ok();
+        return sender.borrow_mut().finish_http(is_whole);
+    }
+    if sender.borrow_mut().begin_http(head).is_err() {
+        return;
+    }
+    while let Some(piece) = next_piece(&mut body, &memory).await {
+        let Ok(_waiting) = memory.take_streamed(piece.len()) else {
+            return sender.borrow_mut().finish_http(false);
+        };
+        if send(sender, piece, patience).await.is_err() {
+            return sender.borrow_mut().finish_http(false);
+        }
+    }
+    sender.borrow_mut().finish_http(true);
+}
+
+/// The next piece, which is not made before there is room for it.
+async fn next_piece(body: &mut Body, memory: &Share) -> Option<Bytes> {
+    loop {
+        memory.stream_turn().await;
+        let next = poll_fn(|context| match memory.may_stream() {
+            true => body.poll_piece(context).map(Some),
+            // Others have taken it while this one had nothing to say.
+            false => Poll::Ready(None),
+        });
+        if let Some(piece) = next.await {
+            return piece;
+        }
+    }
+}
