@@ -94,7 +94,12 @@ fn a_store_that_does_not_sync_as_it_was_told_to_does_not_count() {
         run_with(&job, || {}).outcome
     };
     let JobOutcome::StoreFailed { detail, .. } = told("Fsync", "Put") else { panic!("it counts") };
-    assert!(detail.contains("durability Fsync is not kept: 5000 writes were acknowledged, of which at most 10 were on their way"), "{detail}");
+    assert!(
+        detail.contains(
+            "durability Fsync is not kept: 5000 writes were acknowledged, of which at most 10 were on their way"
+        ),
+        "{detail}"
+    );
     assert!(!matches!(told("None", "Put"), JobOutcome::StoreFailed { .. }));
     assert!(!matches!(told("Fsync", "Range"), JobOutcome::StoreFailed { .. }));
 }

@@ -116,6 +116,8 @@ pub struct ReplicatedLog<S: StateMachine, D: Directory> {
     is_making_snapshot: bool,
     /// Somebody cannot go on without a newer one.
     wants_snapshot: bool,
+    /// Nobody need be told again that there is no room for what the leader sends.
+    lacks_room: bool,
     /// The last snapshot in whose place nothing older is on disk any more.
     settled_snapshot: u64,
     snapshot_failures: SnapshotFailures,
@@ -207,6 +209,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             messages: Vec::new(),
             is_making_snapshot: false,
             wants_snapshot: false,
+            lacks_room: false,
             settled_snapshot,
             snapshot_failures: SnapshotFailures::default(),
             snapshot_bytes,
@@ -256,15 +259,28 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             Body::Consensus(..) => self.node.receive(message, now)?,
             Body::Snapshot(SnapshotMessage::Fetch { id, chunks }) => {
                 let meta = self.node.snapshot_meta().clone();
-                if meta.id() != id {
+                // Who has none yet may be asked for number zero.
+                if meta.id() != id || meta.index == 0 {
                     self.send(message.from, SnapshotMessage::Gone { id });
                     self.node.snapshot_is_gone(message.from);
                 } else {
                     self.node.snapshot_is_fetched(message.from, now);
                     for chunk in chunks.into_iter().filter(|chunk| *chunk < meta.chunks()).take(WINDOW_CHUNKS) {
-                        // What is not there as it was written ends this member: another one leads then, and has a snapshot of its own.
-                        let (checksum, data) = self.store.chunk(&meta, chunk)?;
-                        self.send(message.from, SnapshotMessage::Chunk { id, chunk, checksum, data });
+                        match self.store.chunk(&meta, chunk) {
+                            Ok((checksum, data)) => {
+                                self.send(message.from, SnapshotMessage::Chunk { id, chunk, checksum, data });
+                            }
+                            // Nobody else has what its memory has, and after a start it would not have it either: the next one takes its place.
+                            Err(error) if self.node.membership().voters == [self.node.id()] => {
+                                tracing::error!(%error, "a new snapshot is made in its place: until then do not stop this member");
+                                self.wants_snapshot = true;
+                                self.send(message.from, SnapshotMessage::Gone { id });
+                                self.node.snapshot_is_gone(message.from);
+                                break;
+                            }
+                            // What is not there as it was written ends this member: another one leads then, and has a snapshot of its own.
+                            Err(error) => return Err(error.into()),
+                        }
                     }
                 }
             }
@@ -513,7 +529,10 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     pub fn files_job_done(&mut self, done: FilesJobDone<D>, now: Now) -> Result<(), Fatal> {
         self.is_at_files = false;
         match self.store.job_done(done) {
-            Ok(Some(meta)) => self.node.snapshot_received(&meta),
+            Ok(Some(meta)) => {
+                self.lacks_room = false;
+                self.node.snapshot_received(&meta);
+            }
             Ok(None) => {}
             Err(error) => return self.put_off_receiving(error),
         }
@@ -526,7 +545,9 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         if !is_without_room(&error) {
             return Err(error.into());
         }
-        tracing::warn!(%error, "no room for a snapshot that the leader sends; it is taken when there is");
+        if !std::mem::replace(&mut self.lacks_room, true) {
+            tracing::warn!(%error, "no room for a snapshot that the leader sends; it is taken when there is");
+        }
         self.receiving = None;
         Ok(())
     }

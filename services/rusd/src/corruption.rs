@@ -22,6 +22,8 @@ use crate::store::{Caller, Error, KeyValueHash};
 /// At the start, others are waited for so long at most, and a leader who says what of the log is decided: they may be starting, too.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 const CONNECT_ROUND: Duration = Duration::from_millis(20);
+/// Who hashes for somebody else is asked again after that.
+const ASK_ROUND: Duration = Duration::from_millis(100);
 
 /// What a member keeps differs from what others keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +40,16 @@ async fn ask_all(node: &Node, revision: i64) -> Answers {
     let view = node.reader.view();
     let others = view.cluster.members.keys().copied().filter(|id| *id != node.member_id);
     join_all(others.map(|id| async move {
-        let said = timeout(node.patience(), node.group.ask_hash(id, revision)).await.ok().flatten();
+        // One that hashes for others already says so, and is asked again.
+        let ask = async {
+            loop {
+                match node.group.ask_hash(id, revision).await {
+                    Some(Err(Error::TooManyRequests)) => sleep(ASK_ROUND).await,
+                    said => return said,
+                }
+            }
+        };
+        let said = timeout(node.patience(), ask).await.ok().flatten();
         if said.is_none() {
             tracing::warn!(
                 "local-member-id" = %hex(node.member_id),

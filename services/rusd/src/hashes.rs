@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use service_kit::grpc::Status;
+use tokio::sync::Semaphore;
 
 use crate::aside::Aside;
 use crate::store::{Error, KeyValueHash, Keyspace, Reader, hash_key_values};
@@ -25,6 +26,7 @@ pub struct Hashes(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     aside: Aside,
+    clients: Semaphore,
     state: Mutex<State>,
 }
 
@@ -41,7 +43,7 @@ struct State {
 
 impl Default for Hashes {
     fn default() -> Self {
-        Self(Arc::new(Inner { aside: Aside::new("hash", 1), state: Mutex::default() }))
+        Self(Arc::new(Inner { aside: Aside::new("hash", 1), clients: Semaphore::new(1), state: Mutex::default() }))
     }
 }
 
@@ -50,6 +52,16 @@ impl Hashes {
     pub async fn at(&self, reader: &Reader, revision: i64) -> Result<Result<(i64, KeyValueHash), Error>, Status> {
         let (this, reader) = (self.clone(), reader.clone());
         self.0.aside.run(move || this.hash(&reader, revision)).await
+    }
+
+    /// The same for a client. However many ask, members wait behind one of them at most.
+    pub async fn at_for_client(
+        &self,
+        reader: &Reader,
+        revision: i64,
+    ) -> Result<Result<(i64, KeyValueHash), Error>, Status> {
+        let _turn = self.0.clients.acquire().await;
+        self.at(reader, revision).await
     }
 
     /// The same for another member, on whatever thread. One such question waits for its turn, and the next is refused meanwhile: who asks gives up

@@ -229,6 +229,32 @@ fn a_new_member_gets_a_snapshot_and_may_vote_then() {
     assert_eq!(group.member(2).handle.status().membership.voters, [1, 2]);
 }
 
+/// It ended, and could not start again, although all was in its memory.
+#[test]
+fn who_alone_votes_goes_on_with_a_damaged_snapshot_and_makes_another_for_a_learner() {
+    let settings = Settings { snapshot_entries: 20, snapshot_keep_entries: 3, snapshot_chunk_bytes: 100, ..settings() };
+    let mut group = Group::of(1, settings);
+    for number in 0..100 {
+        group.propose(&format!("command {number}"));
+    }
+    let (_, last) = group.propose("last");
+    let handle = group.member(1).handle.clone();
+    while handle.wait_for(|status| status.snapshot_settled >= last.index, Duration::from_millis(50)).is_err() {
+        handle.want_snapshot();
+    }
+    let files = std::fs::read_dir(group.path(1).join("snapshots")).unwrap().map(|file| file.unwrap().path());
+    let snapshot = files.filter(|path| path.to_string_lossy().contains("/snapshot-")).max().unwrap();
+    let mut bytes = std::fs::read(&snapshot).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&snapshot, bytes).unwrap();
+    group.start(2);
+    block_on(handle.change_membership(vec![Change::AddLearner(2)])).unwrap();
+    let (_, committed) = group.propose("with a learner");
+    group.member(2).wait_until_applied(committed.index);
+    assert_eq!(group.member(2).commands(), group.member(1).commands());
+    harness::until("another one in its place", || !snapshot.exists());
+}
+
 #[test]
 fn leadership_is_watched() {
     let group = Group::of(1, settings());

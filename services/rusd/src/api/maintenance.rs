@@ -123,7 +123,7 @@ impl Api {
         self.permit(call, Access::Administrate)?;
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
-            let (_, hash) = node.hashes.at(&node.reader, revision).await??;
+            let (_, hash) = node.hashes.at_for_client(&node.reader, revision).await??;
             Ok(answer(&node, hash))
         })))
     }

@@ -78,9 +78,16 @@ pub struct Identity {
     member_id: String,
     /// It is among those that founded the group.
     pub is_founder: bool,
+    /// How many found the group with it, by the flags of its first start.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    other_founders: usize,
     /// There has been a log. Where nothing is said, an earlier release wrote it, and had one.
     #[serde(default = "yes")]
     has_log: bool,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 fn yes() -> bool {
@@ -123,7 +130,8 @@ pub struct Known {
 
 impl Identity {
     fn new(cluster_id: u64, member_id: u64, is_founder: bool) -> Self {
-        Self { cluster_id: format!("{cluster_id:x}"), member_id: format!("{member_id:x}"), is_founder, has_log: false }
+        let [cluster_id, member_id] = [cluster_id, member_id].map(|number| format!("{number:x}"));
+        Self { cluster_id, member_id, is_founder, other_founders: 0, has_log: false }
     }
 
     /// The group's number and its own; `None`: it was written by somebody else.
@@ -149,7 +157,7 @@ impl Identity {
         let founders = settings.founders.iter().map(|founder| member(founder, &settings.token)).collect();
         let is_new = match place.standing(place.read::<Self>()?)? {
             Standing::Member(kept) => {
-                let founding = founding(&kept, settings);
+                let founding = founding(&kept);
                 return Ok(Known { identity: kept.identity(), kept, members: founders, was_here: true, founding });
             }
             Standing::Unnamed => false,
@@ -164,23 +172,22 @@ impl Identity {
         }
         let kept = Kept::begin(&place, identity.clone())?;
         // What is taken over is not of before.
-        let founding = (is_new && taken.is_none()).then(|| founding(&kept, settings)).flatten();
+        let founding = (is_new && taken.is_none()).then(|| founding(&kept)).flatten();
         Ok(Known { identity, kept, members, was_here: false, founding })
     }
 }
 
 /// Who asks the others on, if nobody has said yet that this member begins: who was started while none was there that knows it may be started
 /// again, too.
-fn founding(kept: &Kept<Identity>, settings: &Settings) -> Option<Founding> {
+fn founding(kept: &Kept<Identity>) -> Option<Founding> {
     let identity = kept.identity();
-    let others = settings.founders.iter().filter(|founder| founder.name != settings.name).count();
     let numbers = (identity.cluster_id(), identity.member_id());
     let read = move |introduction: &[u8]| match decode(introduction) {
         Ok((of, _)) if of != numbers.0 => None,
         Ok((_, members)) => Some(said_by(&members, numbers.1)),
         Err(error) => Some(Said::CannotTell(error.to_string())),
     };
-    identity.is_founder.then(|| kept.founding(others, read)).flatten()
+    identity.is_founder.then(|| kept.founding(identity.other_founders, read)).flatten()
 }
 
 /// What others say of a member who have these: that its clients know where it is was in the log.
@@ -214,7 +221,10 @@ fn member(founder: &Founder, token: &str) -> pb::Member {
 fn found_group(settings: &Settings, members: Vec<pb::Member>, taken: Option<u32>) -> (Identity, Vec<pb::Member>) {
     let own = settings.founders.iter().find(|founder| founder.name == settings.name);
     let member_id = own.map_or(0, |founder| founder.id(&settings.token));
-    (Identity::new(cluster_id(&settings.founders, &settings.token, taken), member_id, true), members)
+    let mut identity = Identity::new(cluster_id(&settings.founders, &settings.token, taken), member_id, true);
+    // Flags of later starts may name fewer, or nobody, and mean nothing.
+    identity.other_founders = settings.founders.iter().filter(|founder| founder.name != settings.name).count();
+    (identity, members)
 }
 
 /// Asks the members that the flags name, until one of them knows this one.
@@ -269,6 +279,12 @@ mod tests {
             b"{\n  \"cluster_id\": \"a\",\n  \"member_id\": \"b\",\n  \"is_founder\": true,\n  \"has_log\": true\n}";
         assert_eq!(Identity::decode(before).unwrap(), identity);
         assert_eq!(identity.encode().unwrap(), before, "an earlier release reads it");
+        let founder = Identity { other_founders: 2, ..identity };
+        assert_eq!(
+            Identity::decode(&founder.encode().unwrap()).unwrap(),
+            founder,
+            "flags of later starts mean nothing"
+        );
         assert_eq!(
             Identity::decode(br#"{"cluster_id": "a", "member_id": "x", "is_founder": true}"#).unwrap_err(),
             "a number is not hexadecimal"

@@ -114,8 +114,14 @@ fn a_read_or_a_renewal_by_rounds_is_not_answered_while_no_majority_is_there() {
         // It asks again until it is answered.
         let mut keep_alive = servers[leader].command(&["lease", "keep-alive", "--once", lease]);
         let mut keep_alive = keep_alive.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        thread::sleep(Duration::from_secs(2));
-        let is_renewed = keep_alive.try_wait().unwrap().is_some();
+        // Its lease lasts for ten; where nobody should answer, two are enough.
+        let patience = Duration::from_secs(if is_answered { 6 } else { 2 });
+        let began = Instant::now();
+        let mut is_renewed = false;
+        while !is_renewed && began.elapsed() < patience {
+            thread::sleep(Duration::from_millis(20));
+            is_renewed = keep_alive.try_wait().unwrap().is_some();
+        }
         keep_alive.kill().unwrap();
         keep_alive.wait().unwrap();
         followers().for_each(|server| server.pause(false));

@@ -139,7 +139,7 @@ fn streams_of_ranges_of_the_past_hold_up_nobody() {
         for other in &others {
             let began = Instant::now();
             assert_eq!(told(other, "KV/Range", get.clone()).await["grpc-status"], "0");
-            assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+            assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
         }
     });
 }

@@ -14,6 +14,9 @@ const PIECE_BYTES: usize = 256 << 10;
 /// So many are written at once all the same: that takes a disk no longer than a commit of the file system's journal, and each piece costs one.
 const WHOLE_BYTES: u64 = 1 << 20;
 
+/// A file larger than this leaves as much free on the disk: the log of its own member needs some.
+const SLACK_BYTES: u64 = 16 << 20;
+
 /// A directory of the file system, held by this process alone.
 #[derive(Clone, Debug)]
 pub struct RealDirectory {
@@ -48,6 +51,18 @@ impl RealDirectory {
         if bytes == 0 {
             // A sync of what will be written makes safe that the file is there.
             return Ok(file);
+        }
+        if bytes > WHOLE_BYTES {
+            // Asked first: else the disk is filled to its last byte on the way to the same answer, for everybody on it.
+            let disk = rustix::fs::statvfs(path)?;
+            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+            let slack = if bytes > SLACK_BYTES { SLACK_BYTES } else { 0 };
+            if free < bytes.saturating_add(slack) {
+                return Err(io::Error::new(
+                    io::ErrorKind::StorageFull,
+                    format!("a file of {bytes} bytes does not fit into the {free} that are free"),
+                ));
+            }
         }
         // Written, not just allocated: the first write to an allocated block makes ext4 commit its journal.
         let zeros = vec![0; PIECE_BYTES];
@@ -133,5 +148,21 @@ impl File for fs::File {
 
     fn sync_data(&self) -> io::Result<()> {
         fs::File::sync_data(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The disk was filled to its last byte first, for everybody on it.
+    #[test]
+    fn a_file_that_does_not_fit_is_refused_before_anything_of_it_is_written() {
+        let folder = harness::folder();
+        let directory = RealDirectory::open(folder.path()).unwrap();
+        let error = directory.create_zeroed("large", 1 << 60).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
+        assert!(error.to_string().contains("does not fit into the"), "{error}");
+        assert_eq!(directory.names().unwrap(), [] as [String; 0]);
     }
 }
