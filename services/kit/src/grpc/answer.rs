@@ -25,7 +25,8 @@ pub(crate) const ANSWER_PIECE_BYTES: usize = 256 << 10;
 pub(crate) async fn send(sender: &RefCell<Sender>, mut message: Bytes, patience: Duration) -> Result<(), Status> {
     let (mut still, mut left) = (pin!(sleep(patience)), message.len());
     poll_fn(|context| {
-        if sender.borrow_mut().poll_send(&mut message, context).is_ready() {
+        // Whoever runs this sees when the client has gone. That is no success: a body without end would be made on for nobody.
+        if let Poll::Ready(Ok(())) = sender.borrow_mut().poll_send(&mut message, context) {
             return Poll::Ready(Ok(()));
         }
         if left - message.len() >= ANSWER_PIECE_BYTES {
