@@ -22,7 +22,7 @@ use crate::recovery::Recovered;
 use crate::settings::Settings;
 use crate::snapshot::{
     FilesJob, FilesJobDone, Receiving, SnapshotFailures, SnapshotJob, SnapshotMessage, SnapshotMeta, Store,
-    WINDOW_CHUNKS,
+    WINDOW_CHUNKS, is_without_room,
 };
 
 /// Why a member cannot go on. It must be stopped; starting it again may help.
@@ -130,11 +130,6 @@ pub struct ReplicatedLog<S: StateMachine, D: Directory> {
 /// A snapshot writes everything: it is worth that only when the log since the last one has at least this part of its size. So what
 /// snapshots cost is in proportion to what was proposed, however large the state is.
 const SNAPSHOT_LOG_PART: u64 = 2;
-
-/// Whether the disk is full, and another time will do.
-fn is_without_room(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
 
 impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     /// A member that goes on where its log ended. `machine` is as before any entry; `snapshots` is a directory of its own.
@@ -259,8 +254,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             Body::Consensus(..) => self.node.receive(message, now)?,
             Body::Snapshot(SnapshotMessage::Fetch { id, chunks }) => {
                 let meta = self.node.snapshot_meta().clone();
-                // Who has none yet may be asked for number zero.
-                if meta.id() != id || meta.index == 0 {
+                if meta.id() != id || !meta.is_any() {
                     self.send(message.from, SnapshotMessage::Gone { id });
                     self.node.snapshot_is_gone(message.from);
                 } else {
@@ -278,7 +272,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
                                 self.node.snapshot_is_gone(message.from);
                                 break;
                             }
-                            // What is not there as it was written ends this member: another one leads then, and has a snapshot of its own.
+                            // It ends: another one leads then, and has a snapshot of its own.
                             Err(error) => return Err(error.into()),
                         }
                     }
@@ -529,10 +523,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     pub fn files_job_done(&mut self, done: FilesJobDone<D>, now: Now) -> Result<(), Fatal> {
         self.is_at_files = false;
         match self.store.job_done(done) {
-            Ok(Some(meta)) => {
-                self.lacks_room = false;
-                self.node.snapshot_received(&meta);
-            }
+            Ok(Some(meta)) => self.node.snapshot_received(&meta),
             Ok(None) => {}
             Err(error) => return self.put_off_receiving(error),
         }
@@ -559,7 +550,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         if !self.store.missing(&id, 1).is_empty() {
             self.ask_for_chunks(now);
         } else {
-            self.receiving = None;
+            (self.receiving, self.lacks_room) = (None, false);
             self.start_files_job(|store| store.finish(&id));
         }
     }

@@ -16,7 +16,7 @@ use crate::membership::Membership;
 pub(crate) use chunks::ChunkReader;
 pub use files_job::{FilesJob, FilesJobDone};
 pub use job::SnapshotJob;
-pub(crate) use store::{Store, load as load_snapshot};
+pub(crate) use store::{Store, is_without_room, load as load_snapshot};
 pub(crate) use transfer::{Receiving, SnapshotMessage, WINDOW_CHUNKS};
 
 const WHAT: &str = "a snapshot's description";
@@ -60,6 +60,11 @@ pub(crate) struct SnapshotId {
 impl SnapshotMeta {
     pub(crate) fn id(&self) -> SnapshotId {
         SnapshotId { index: self.index, term: self.term, checksum: self.checksum }
+    }
+
+    /// Whether there is one: who has just joined has none yet, and may be asked for number zero.
+    pub(crate) fn is_any(&self) -> bool {
+        self.id() != SnapshotId::default()
     }
 
     /// How many chunks it has: at least one, so that every snapshot travels.

@@ -47,6 +47,11 @@ pub(crate) struct Store<D: Directory> {
     sending: Option<(SnapshotId, D::File, u64)>,
 }
 
+/// Whether the disk is full, and another time will do.
+pub(crate) fn is_without_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Writes a snapshot of what `view` writes, whole and safe when this returns; one at a time in a directory. `meta` lacks what that
 /// decides, and comes back with it.
 pub(crate) fn make(
