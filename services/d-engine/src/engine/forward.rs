@@ -1,10 +1,10 @@
 //! Writes that are given to a member that does not lead: it hands them to the leader, once, and says what came of them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use d_engine_client::{Error, Written};
+use replog::runtime::identity::CaughtUp;
 use replog::runtime::tcp::Host;
 use replog::runtime::{Leading, SubmitError};
 use tokio::time::timeout;
@@ -57,13 +57,12 @@ pub(super) struct Neighbour {
     serial: Arc<Serial>,
     /// Weak: the member owns the connections that own this.
     node: OnceLock<Weak<Inner>>,
-    /// See [`Neighbour::can_tell`].
-    is_told: AtomicBool,
+    caught_up: CaughtUp,
 }
 
 impl Neighbour {
     pub(super) fn new(shown: Shown, serial: Arc<Serial>) -> Self {
-        Self { shown, serial, node: OnceLock::new(), is_told: AtomicBool::new(false) }
+        Self { shown, serial, node: OnceLock::new(), caught_up: CaughtUp::default() }
     }
 
     /// From now on this one hears what others send; what came earlier is lost, and its sender is told by the next change of leaders.
@@ -74,15 +73,6 @@ impl Neighbour {
 
     fn node(&self) -> Option<Node> {
         self.node.get()?.upgrade().map(|inner| Node(inner, Principal::Process))
-    }
-
-    /// Whether what this member knew at its start to be decided is in its state: before that it would not know who was seen.
-    fn can_tell(&self, node: &Node) -> bool {
-        if !self.is_told.load(Ordering::Relaxed) {
-            let status = node.status();
-            self.is_told.store(status.id != 0 && status.applied >= status.commit, Ordering::Relaxed);
-        }
-        self.is_told.load(Ordering::Relaxed)
     }
 }
 
@@ -102,7 +92,7 @@ impl Host for Neighbour {
     /// was seen would begin anew.
     fn introduction(&self) -> Vec<u8> {
         // Before it looks at the state.
-        let node = self.node().filter(|node| self.can_tell(node));
+        let node = self.node().filter(|node| self.caught_up.has(|| node.status()));
         let Some(known) = self.shown.known() else {
             tracing::warn!("a newcomer is not told who the members are: the state of this one has ended");
             return Vec::new();

@@ -24,12 +24,14 @@ mod founding;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use service_kit::directory::{file_in_place_of, make_private, write_whole};
 
+use super::Status;
 use super::member::Origin;
 
 pub use founding::Founding;
@@ -78,6 +80,22 @@ pub struct Place {
     pub folder: PathBuf,
     /// The directory of its log.
     pub log: PathBuf,
+}
+
+/// Whether a member's state has what its log had decided when it was started: before that it would not know members that it knows, and may tell
+/// nobody whom it knows.
+#[derive(Debug, Default)]
+pub struct CaughtUp(AtomicBool);
+
+impl CaughtUp {
+    /// Looks at the status until it has once.
+    pub fn has(&self, status: impl FnOnce() -> Status) -> bool {
+        if !self.0.load(Ordering::Relaxed) {
+            let Status { id, applied, commit, .. } = status();
+            self.0.store(id != 0 && applied >= commit, Ordering::Relaxed);
+        }
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// What a directory makes of a member that starts.

@@ -1,10 +1,10 @@
 //! What comes from other members: calls, answers, and newcomers who ask whom they join.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use prost::Message;
+use replog::runtime::identity::CaughtUp;
 use replog::runtime::tcp::Host;
 
 use super::Group;
@@ -14,8 +14,7 @@ use crate::proto::etcdserverpb as pb;
 #[derive(Default)]
 pub struct Door {
     group: OnceLock<Arc<Group>>,
-    /// See [`Door::can_tell`].
-    is_told: AtomicBool,
+    caught_up: CaughtUp,
 }
 
 impl Door {
@@ -23,15 +22,6 @@ impl Door {
     pub fn open(&self, group: Arc<Group>) {
         // There is one group in a process; a second one would not be listened to.
         let _ = self.group.set(group);
-    }
-
-    /// Whether what this member knew at its start to be decided is in its store: before that it would not know members that it knows.
-    fn can_tell(&self, group: &Group) -> bool {
-        if !self.is_told.load(Ordering::Relaxed) {
-            let status = group.handle.status();
-            self.is_told.store(status.id != 0 && status.applied >= status.commit, Ordering::Relaxed);
-        }
-        self.is_told.load(Ordering::Relaxed)
     }
 }
 
@@ -44,7 +34,9 @@ impl Host for Door {
 
     /// The members, as etcd's API has them; nothing before the group knows.
     fn introduction(&self) -> Vec<u8> {
-        let Some(group) = self.group.get().filter(|group| self.can_tell(group)) else { return Vec::new() };
+        let Some(group) = self.group.get().filter(|group| self.caught_up.has(|| group.handle.status())) else {
+            return Vec::new();
+        };
         let header = pb::ResponseHeader { cluster_id: group.cluster_id, member_id: group.id, ..Default::default() };
         let members = group.reader.view().cluster.members.values().cloned().collect();
         pb::MemberListResponse { header: Some(header), members }.encode_to_vec()
