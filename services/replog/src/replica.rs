@@ -3,6 +3,8 @@
 //! What [`crate::Node`] asks for is done here as far as it concerns the state machine and snapshot files; the rest is the
 //! caller's: send messages, commit batches, read clocks.
 
+mod transfer;
+
 use std::collections::VecDeque;
 use std::io;
 
@@ -20,10 +22,7 @@ use crate::node::{Batch, LostLog, Node, Output, Proposed, Rejected, StartError, 
 use crate::reads::{ReadId, ReadLevel, ReadPermit};
 use crate::recovery::Recovered;
 use crate::settings::Settings;
-use crate::snapshot::{
-    FilesJob, FilesJobDone, Receiving, SnapshotFailures, SnapshotJob, SnapshotMessage, SnapshotMeta, Store,
-    WINDOW_CHUNKS, is_without_room,
-};
+use crate::snapshot::{FilesJob, Receiving, SnapshotFailures, SnapshotJob, SnapshotMeta, Store, is_without_room};
 
 /// Why a member cannot go on. It must be stopped; starting it again may help.
 #[derive(Debug, thiserror::Error)]
@@ -252,47 +251,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     pub fn receive(&mut self, message: Message, now: Now) -> Result<(), Fatal> {
         match message.body {
             Body::Consensus(..) => self.node.receive(message, now)?,
-            Body::Snapshot(SnapshotMessage::Fetch { id, chunks }) => {
-                let meta = self.node.snapshot_meta().clone();
-                if meta.id() != id || !meta.is_any() {
-                    self.send(message.from, SnapshotMessage::Gone { id });
-                    self.node.snapshot_is_gone(message.from);
-                } else {
-                    self.node.snapshot_is_fetched(message.from, now);
-                    for chunk in chunks.into_iter().filter(|chunk| *chunk < meta.chunks()).take(WINDOW_CHUNKS) {
-                        match self.store.chunk(&meta, chunk) {
-                            Ok((checksum, data)) => {
-                                self.send(message.from, SnapshotMessage::Chunk { id, chunk, checksum, data });
-                            }
-                            // Nobody else has what its memory has, and after a start it would not have it either: the next one takes its place.
-                            Err(error) if self.node.membership().voters == [self.node.id()] => {
-                                tracing::error!(%error, "a new snapshot is made in its place: until then do not stop this member");
-                                self.wants_snapshot = true;
-                                self.send(message.from, SnapshotMessage::Gone { id });
-                                self.node.snapshot_is_gone(message.from);
-                                break;
-                            }
-                            // It ends: another one leads then, and has a snapshot of its own.
-                            Err(error) => return Err(error.into()),
-                        }
-                    }
-                }
-            }
-            Body::Snapshot(SnapshotMessage::Chunk { id, chunk, checksum, data }) => {
-                let expected = self.receiving.as_mut().filter(|receiving| receiving.meta.id() == id);
-                let Some(receiving) = expected else { return Ok(()) };
-                match self.store.keep(&id, chunk, checksum, &data) {
-                    Ok(true) => {
-                        receiving.outstanding = receiving.outstanding.saturating_sub(1);
-                        self.advance_receiving(now);
-                    }
-                    Ok(false) => {}
-                    Err(error) => self.put_off_receiving(error)?,
-                }
-            }
-            Body::Snapshot(SnapshotMessage::Gone { id }) => {
-                self.receiving.take_if(|receiving| receiving.meta.id() == id && receiving.from == message.from);
-            }
+            Body::Snapshot(snapshot) => self.receive_of_snapshot(message.from, snapshot, now)?,
             // Not the log's business.
             Body::Note(_) => {}
         }
@@ -493,85 +452,6 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         self.snapshot_bytes = meta.bytes;
         self.node.snapshot_made(meta);
         Ok(())
-    }
-
-    fn begin_receiving(&mut self, from: u64, meta: SnapshotMeta, now: Now) -> Result<(), Fatal> {
-        if self.store.has(&meta.id())? {
-            self.node.snapshot_received(&meta);
-            return Ok(());
-        }
-        if let Some(receiving) = self.receiving.as_mut().filter(|receiving| receiving.meta == meta) {
-            receiving.from = from;
-            return Ok(());
-        }
-        // The leader offers it again.
-        if self.is_at_files {
-            return Ok(());
-        }
-        self.start_files_job(|store| store.begin(&meta));
-        self.receiving = Some(Receiving { from, meta, outstanding: 0, asked_at: 0 });
-        self.advance_receiving(now);
-        Ok(())
-    }
-
-    fn start_files_job(&mut self, job: impl FnOnce(&mut Store<D>) -> Option<FilesJob<D>>) {
-        self.files_job = job(&mut self.store);
-        self.is_at_files = self.files_job.is_some();
-    }
-
-    /// What was to be done with files is done.
-    pub fn files_job_done(&mut self, done: FilesJobDone<D>, now: Now) -> Result<(), Fatal> {
-        self.is_at_files = false;
-        match self.store.job_done(done) {
-            Ok(Some(meta)) => self.node.snapshot_received(&meta),
-            Ok(None) => {}
-            Err(error) => return self.put_off_receiving(error),
-        }
-        self.advance_receiving(now);
-        Ok(())
-    }
-
-    /// A snapshot that found no room on the disk is tried again when the leader offers it again.
-    fn put_off_receiving(&mut self, error: io::Error) -> Result<(), Fatal> {
-        if !is_without_room(&error) {
-            return Err(error.into());
-        }
-        if !std::mem::replace(&mut self.lacks_room, true) {
-            tracing::warn!(%error, "no room for a snapshot that the leader sends; it is taken when there is");
-        }
-        self.receiving = None;
-        Ok(())
-    }
-
-    /// Asks for more, or is done.
-    fn advance_receiving(&mut self, now: Now) {
-        let Some(receiving) = self.receiving.as_ref().filter(|_| !self.is_at_files) else { return };
-        let id = receiving.meta.id();
-        if !self.store.missing(&id, 1).is_empty() {
-            self.ask_for_chunks(now);
-        } else {
-            (self.receiving, self.lacks_room) = (None, false);
-            self.start_files_job(|store| store.finish(&id));
-        }
-    }
-
-    fn ask_for_chunks(&mut self, now: Now) {
-        let patience = self.node.settings().election_micros() / 4;
-        let leader = self.node.leader();
-        let Some(receiving) = self.receiving.as_mut().filter(|_| !self.is_at_files) else { return };
-        if Some(receiving.from) == leader && receiving.should_ask(now.boot_micros, patience) {
-            let id = receiving.meta.id();
-            let window = if self.planted.has(Bug::HalfSnapshot) { 64 } else { WINDOW_CHUNKS };
-            let chunks = self.store.missing(&id, window);
-            receiving.outstanding = chunks.len();
-            receiving.asked_at = now.boot_micros;
-            let to = receiving.from;
-            self.send(to, SnapshotMessage::Fetch { id, chunks });
-        }
-    }
-
-    fn send(&mut self, to: u64, message: SnapshotMessage) {
-        self.messages.push(Message { from: self.node.id(), to, body: Body::Snapshot(message) });
     }
 
     /// The member's consensus, to be looked at.

@@ -1,0 +1,149 @@
+//! Snapshots between members, as one of them sends and takes them: see [`crate::snapshot`].
+
+use std::io;
+
+use wal::files::Directory;
+
+use super::{Fatal, ReplicatedLog};
+use crate::bugs::Bug;
+use crate::clock::Now;
+use crate::machine::StateMachine;
+use crate::message::{Body, Message};
+use crate::snapshot::{
+    FilesJob, FilesJobDone, Receiving, SnapshotId, SnapshotMessage, SnapshotMeta, Store, WINDOW_CHUNKS, is_without_room,
+};
+
+impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
+    /// What another member says about snapshots.
+    pub(super) fn receive_of_snapshot(&mut self, from: u64, message: SnapshotMessage, now: Now) -> Result<(), Fatal> {
+        match message {
+            SnapshotMessage::Fetch { id, chunks } => self.send_chunks(from, id, chunks, now),
+            SnapshotMessage::Chunk { id, chunk, checksum, data } => {
+                let expected = self.receiving.as_mut().filter(|receiving| receiving.meta.id() == id);
+                let Some(receiving) = expected else { return Ok(()) };
+                match self.store.keep(&id, chunk, checksum, &data) {
+                    Ok(true) => {
+                        receiving.outstanding = receiving.outstanding.saturating_sub(1);
+                        self.advance_receiving(now);
+                        Ok(())
+                    }
+                    Ok(false) => Ok(()),
+                    Err(error) => self.put_off_receiving(error),
+                }
+            }
+            SnapshotMessage::Gone { id } => {
+                self.receiving.take_if(|receiving| receiving.meta.id() == id && receiving.from == from);
+                Ok(())
+            }
+        }
+    }
+
+    fn send_chunks(&mut self, to: u64, id: SnapshotId, chunks: Vec<u32>, now: Now) -> Result<(), Fatal> {
+        let meta = self.node.snapshot_meta().clone();
+        if meta.id() != id || !meta.is_any() {
+            self.refuse(to, id);
+            return Ok(());
+        }
+        self.node.snapshot_is_fetched(to, now);
+        for chunk in chunks.into_iter().filter(|chunk| *chunk < meta.chunks()).take(WINDOW_CHUNKS) {
+            match self.store.chunk(&meta, chunk) {
+                Ok((checksum, data)) => self.send(to, SnapshotMessage::Chunk { id, chunk, checksum, data }),
+                // Nobody else has what its memory has, and after a start it would not have it either: the next one takes its place.
+                Err(error) if self.node.membership().voters == [self.node.id()] => {
+                    tracing::error!(%error, "a new snapshot is made in its place: until then do not stop this member");
+                    self.wants_snapshot = true;
+                    self.refuse(to, id);
+                    break;
+                }
+                // It ends: another one leads then, and has a snapshot of its own.
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// This one does not have what was asked for.
+    fn refuse(&mut self, to: u64, id: SnapshotId) {
+        self.send(to, SnapshotMessage::Gone { id });
+        self.node.snapshot_is_gone(to);
+    }
+
+    pub(super) fn begin_receiving(&mut self, from: u64, meta: SnapshotMeta, now: Now) -> Result<(), Fatal> {
+        if self.store.has(&meta.id())? {
+            self.node.snapshot_received(&meta);
+            return Ok(());
+        }
+        if let Some(receiving) = self.receiving.as_mut().filter(|receiving| receiving.meta == meta) {
+            receiving.from = from;
+            return Ok(());
+        }
+        // The leader offers it again.
+        if self.is_at_files {
+            return Ok(());
+        }
+        self.start_files_job(|store| store.begin(&meta));
+        self.receiving = Some(Receiving { from, meta, outstanding: 0, asked_at: 0 });
+        self.advance_receiving(now);
+        Ok(())
+    }
+
+    fn start_files_job(&mut self, job: impl FnOnce(&mut Store<D>) -> Option<FilesJob<D>>) {
+        self.files_job = job(&mut self.store);
+        self.is_at_files = self.files_job.is_some();
+    }
+
+    /// What was to be done with files is done.
+    pub fn files_job_done(&mut self, done: FilesJobDone<D>, now: Now) -> Result<(), Fatal> {
+        self.is_at_files = false;
+        match self.store.job_done(done) {
+            Ok(Some(meta)) => self.node.snapshot_received(&meta),
+            Ok(None) => {}
+            Err(error) => return self.put_off_receiving(error),
+        }
+        self.advance_receiving(now);
+        Ok(())
+    }
+
+    /// A snapshot that found no room on the disk is tried again when the leader offers it again.
+    fn put_off_receiving(&mut self, error: io::Error) -> Result<(), Fatal> {
+        if !is_without_room(&error) {
+            return Err(error.into());
+        }
+        if !std::mem::replace(&mut self.lacks_room, true) {
+            tracing::warn!(%error, "no room for a snapshot that the leader sends; it is taken when there is");
+        }
+        self.receiving = None;
+        Ok(())
+    }
+
+    /// Asks for more, or is done.
+    fn advance_receiving(&mut self, now: Now) {
+        let Some(receiving) = self.receiving.as_ref().filter(|_| !self.is_at_files) else { return };
+        let id = receiving.meta.id();
+        if !self.store.missing(&id, 1).is_empty() {
+            self.ask_for_chunks(now);
+        } else {
+            (self.receiving, self.lacks_room) = (None, false);
+            self.start_files_job(|store| store.finish(&id));
+        }
+    }
+
+    pub(super) fn ask_for_chunks(&mut self, now: Now) {
+        let patience = self.node.settings().election_micros() / 4;
+        let leader = self.node.leader();
+        let Some(receiving) = self.receiving.as_mut().filter(|_| !self.is_at_files) else { return };
+        if Some(receiving.from) == leader && receiving.should_ask(now.boot_micros, patience) {
+            let id = receiving.meta.id();
+            let window = if self.planted.has(Bug::HalfSnapshot) { 64 } else { WINDOW_CHUNKS };
+            let chunks = self.store.missing(&id, window);
+            receiving.outstanding = chunks.len();
+            receiving.asked_at = now.boot_micros;
+            let to = receiving.from;
+            self.send(to, SnapshotMessage::Fetch { id, chunks });
+        }
+    }
+
+    fn send(&mut self, to: u64, message: SnapshotMessage) {
+        self.messages.push(Message { from: self.node.id(), to, body: Body::Snapshot(message) });
+    }
+}
