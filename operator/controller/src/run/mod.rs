@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource as _, ResourceExt as _};
@@ -44,7 +44,7 @@ pub use observe::whole_record;
 use observe::{existing, observe};
 use perform::Stage;
 use references::{References, dereference};
-use step::{Step, View, decide};
+use step::{LEFT_OVER_MAX, Step, View, decide};
 
 /// Holds a run until everything that was made for it is gone, so that the next one has the machine for itself.
 const FINALIZER: &str = "storebench.dev/clean-up";
@@ -59,9 +59,7 @@ const STALLED_INTERVAL: Duration = Duration::from_secs(30);
 /// Whether a run whose time has come is still to be kept by a baseline is asked this often.
 const AWAITED_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long the turn waits for what is left of a run that ended because something was refused.
-const LEFT_OVER_MAX: SignedDuration = SignedDuration::from_mins(10);
-
+const CANNOT_BE_DELETED: &str = "what is left of it cannot be deleted: the next run begins all the same";
 const SUSPENDED: &str = "suspended: set spec.suspend to false to go on";
 
 impl Kind for BenchmarkRun {
@@ -206,7 +204,7 @@ async fn outlived_by(run: &BenchmarkRun, context: &Context) -> Option<Duration> 
         return None;
     }
     if is_held_up_too_long(run, &context.statuses.latest(run)) {
-        tracing::warn!(run = run.name_any(), "what is left of it cannot be deleted: the next run begins all the same");
+        tracing::warn!(run = run.name_any(), "{CANNOT_BE_DELETED}");
         return None;
     }
     let existing = existing(&context.client, &owner.namespace, &run.name_any(), &[]).await.ok()?;
@@ -271,8 +269,8 @@ async fn advance(
                 None => Ok(Action::requeue(CLEAN_UP_INTERVAL)),
             };
         }
-        let now = Timestamp::now();
-        let view = View { spec: &run.spec, trials: &record.trials, existing: &observed.existing, now };
+        let (spec, now) = (&run.spec, Timestamp::now());
+        let view = View { spec, trials: &record.trials, existing: &observed.existing, now };
         let step = match outcome::is_worth_measuring(&head.record, head.baseline.as_ref()) {
             true => decide(
                 &view,
@@ -282,15 +280,6 @@ async fn advance(
             ),
             // Nothing was made for it.
             false => Step::Finish,
-        };
-        let is_stuck =
-            || observed.existing.stopping_since().is_some_and(|since| now.duration_since(since) > LEFT_OVER_MAX);
-        let step = match step {
-            Step::CleanUp { keep: None } if run.spec.suspend && is_stuck() => {
-                tracing::warn!(run = name, "what is left of it cannot be deleted: the next run begins all the same");
-                Step::Hold
-            }
-            step => step,
         };
         tracing::debug!(run = name, ?step, "decided");
         let state = if step == Step::Hold { RunState::Suspended } else { RunState::Running };
@@ -304,6 +293,9 @@ async fn advance(
                 return Ok(Action::requeue(Duration::ZERO));
             }
             Step::Hold => {
+                if !observed.existing.is_empty() {
+                    tracing::warn!(run = name, "{CANNOT_BE_DELETED}");
+                }
                 let entries = outcome::entries(&record, &observed.existing);
                 let status = progress(&run.spec, entries, SUSPENDED.into());
                 outcome::patch(run, status, state, context).await?;

@@ -293,9 +293,7 @@ pub async fn delete_others(
     let stores = deployed.filter(|one| other(&one.name));
     let is_deleting = |job: &&Job| job.metadata.deletion_timestamp.is_some();
     let fresh = jobs.clone().any(|job| !is_deleting(&job)) || stores.clone().any(|store| !store.is_stopping);
-    let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
-    let pods =
-        existing.pods.iter().filter(own).any(|pod| pod.labels().get(INSTANCE_LABEL).is_none_or(|name| other(name)));
+    let pods = existing.own_pods().any(|pod| pod.labels().get(INSTANCE_LABEL).is_none_or(|name| other(name)));
     let remains = pods || jobs.count() + stores.count() > 0;
     if fresh || keep.is_none() {
         let mut labels = format!(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use storebench_core::ledger::{Next, next};
 use storebench_core::reason::PodReason;
@@ -31,6 +31,9 @@ const CLUSTER_PATIENCE: Duration = Duration::from_secs(300);
 const STAYS: &str = "; the trials of a run stay on the nodes of its first, so that pairs are pairs";
 /// How long pods may be refused that something else made room for: those of the trial before may still count.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long others wait for what is left of a run that ended, was deleted or suspended, before it is taken for what cannot be deleted.
+pub const LEFT_OVER_MAX: SignedDuration = SignedDuration::from_mins(10);
 
 /// One trial of one arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,19 +66,22 @@ pub struct Existing {
 impl Existing {
     /// Whether nothing of the run's own is left. Pods count: a store that is stopping still uses the machine.
     pub fn is_empty(&self) -> bool {
-        let Self { jobs, stores, companions, control_planes, pods, refusals: _ } = self;
-        let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
+        let Self { jobs, stores, companions, control_planes, pods: _, refusals: _ } = self;
         jobs.is_empty()
             && stores.is_empty()
             && companions.is_empty()
             && control_planes.is_empty()
-            && pods.iter().filter(own).count() == 0
+            && self.own_pods().next().is_none()
+    }
+
+    /// Its own pods: not those of services.
+    pub fn own_pods(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().filter(|pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL))
     }
 
     /// Since when the first of it should have been gone.
-    pub fn stopping_since(&self) -> Option<Timestamp> {
-        let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
-        let pods = self.pods.iter().filter(own).map(|pod| &pod.metadata);
+    fn stopping_since(&self) -> Option<Timestamp> {
+        let pods = self.own_pods().map(|pod| &pod.metadata);
         let all = pods.chain(self.jobs.iter().map(|job| &job.metadata));
         all.filter_map(|metadata| metadata.deletion_timestamp.as_ref()).map(|deleted| deleted.0).min()
     }
@@ -175,7 +181,7 @@ pub enum Step {
         /// When a look is due although nothing changed.
         at_most: Duration,
     },
-    /// `spec.suspend` holds the run between two trials.
+    /// `spec.suspend` holds the run between two trials. What is still there cannot be deleted.
     Hold,
     /// Every trial that was to run has run, and nothing is left.
     Finish,
@@ -203,7 +209,7 @@ pub fn decide(
 ) -> Step {
     let arms: Vec<&str> = view.spec.arm_names().collect();
     let Next::Run { index, arm } = next(view.spec, &arms, view.trials, half_widths) else {
-        return if view.exists_besides(None) { Step::CleanUp { keep: None } } else { Step::Finish };
+        return if view.exists_besides(None) { view.cleaning_up() } else { Step::Finish };
     };
     let trial = Trial { name: name_of(index, &arm), index, arm };
     if view.exists_besides(Some(&trial.name)) {
@@ -221,12 +227,18 @@ impl View<'_> {
     /// Whether anything exists that is not of this trial. Pods count: a store that is stopping still uses the machine.
     fn exists_besides(&self, trial: Option<&str>) -> bool {
         let other = |name: &str| trial != Some(name);
-        let Existing { jobs, stores, companions, control_planes, pods, refusals: _ } = self.existing;
-        let own = |pod: &&Pod| pod.labels().contains_key(storebench_core::archive::RUN_LABEL);
+        let Existing { jobs, stores, companions, control_planes, pods: _, refusals: _ } = self.existing;
         let instance = |pod: &Pod| pod.labels().get(crate::objects::INSTANCE_LABEL).cloned().unwrap_or_default();
         jobs.iter().any(|job| other(&job.name_any()))
             || stores.iter().chain(companions).chain(control_planes).any(|one| one.is_stopping || other(&one.name))
-            || pods.iter().filter(own).any(|pod| other(&instance(pod)))
+            || self.existing.own_pods().any(|pod| other(&instance(pod)))
+    }
+
+    /// Everything goes. A run that is suspended does not hold up the others for what cannot be deleted.
+    fn cleaning_up(&self) -> Step {
+        let stopping = self.existing.stopping_since().map(|since| self.now.duration_since(since));
+        let is_stuck = stopping.is_some_and(|stopping| stopping > LEFT_OVER_MAX);
+        if self.spec.suspend && is_stuck { Step::Hold } else { Step::CleanUp { keep: None } }
     }
 
     fn deploying(&self, trial: Trial, members: &Members) -> Step {
@@ -236,7 +248,7 @@ impl View<'_> {
         let is_between = !self.trials.iter().any(|measured| measured.index == trial.index);
         if self.spec.suspend && is_between {
             // Between two trials nothing runs; a store that was just started is taken back.
-            return if self.existing.is_empty() { Step::Hold } else { Step::CleanUp { keep: None } };
+            return if self.existing.is_empty() { Step::Hold } else { self.cleaning_up() };
         }
         let companions: Vec<&Deployed> =
             self.existing.companions.iter().filter(|companion| companion.name == trial.name).collect();

@@ -122,34 +122,24 @@ impl World {
     /// Does what a step asks for, as the operator and the cluster would.
     fn perform(&mut self, step: Step) {
         self.seconds += 1;
+        let created = self.now();
+        let deployed = |trial: &Trial| Deployed { name: trial.name.clone(), created, is_stopping: false };
+        let ready = |trial: &Trial, name: &str, component: &str| {
+            let ready = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
+            pod(&format!("{}{name}", trial.name), component, &trial.name, ready)
+        };
         match step {
             Step::Deploy(trial) => {
-                self.existing.stores.push(Deployed {
-                    name: trial.name.clone(),
-                    created: self.now(),
-                    is_stopping: false,
-                });
-                let ready = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
-                self.existing.pods.push(pod(&format!("{}-0", trial.name), STORE, &trial.name, ready));
+                self.existing.stores.push(deployed(&trial));
+                self.existing.pods.push(ready(&trial, "-0", STORE));
             }
             Step::DeployCompanions(trial) => {
-                self.existing.companions.push(Deployed {
-                    name: trial.name.clone(),
-                    created: self.now(),
-                    is_stopping: false,
-                });
-                let ready = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
-                let name = format!("{}-object-store-0", trial.name);
-                self.existing.pods.push(pod(&name, COMPANION, &trial.name, ready));
+                self.existing.companions.push(deployed(&trial));
+                self.existing.pods.push(ready(&trial, "-object-store-0", COMPANION));
             }
             Step::DeployControlPlane(trial) => {
-                self.existing.control_planes.push(Deployed {
-                    name: trial.name.clone(),
-                    created: self.now(),
-                    is_stopping: false,
-                });
-                let ready = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
-                self.existing.pods.push(pod(&format!("{}-k8s-0", trial.name), CONTROL_PLANE, &trial.name, ready));
+                self.existing.control_planes.push(deployed(&trial));
+                self.existing.pods.push(ready(&trial, "-k8s-0", CONTROL_PLANE));
             }
             Step::Load(trial) => {
                 assert!(!self.jobs_created.contains(&trial.name), "{} runs twice", trial.name);
@@ -569,7 +559,13 @@ fn a_suspended_run_gives_its_turn_back_only_when_its_last_pod_is_gone() {
     world.spec.suspend = true;
     // The StatefulSet is gone; its pod is still stopping.
     world.existing.stores.clear();
-    assert!(matches!(world.decide(), Step::CleanUp { keep: None }), "{:?}", world.decide());
+    world.existing.pods[0].metadata.deletion_timestamp = Some(Time(world.now()));
+    assert_eq!(world.decide(), Step::CleanUp { keep: None });
+    // Of a node that is lost nothing goes: others wait for a while.
+    for (seconds, step) in [(600, Step::CleanUp { keep: None }), (1, Step::Hold)] {
+        world.seconds += seconds;
+        assert_eq!(world.decide(), step);
+    }
     world.existing.pods.clear();
     assert_eq!(world.decide(), Step::Hold);
 }
