@@ -153,7 +153,7 @@ fn waiting(runs: &[Arc<Guarded>], left: &HashSet<String>) -> Vec<Entry> {
 struct Entry {
     /// Something of it may be deployed.
     is_under_way: bool,
-    has_begun: bool,
+    has_trials: bool,
     /// Sorts the runs of a namespace: by age, then by name.
     age: (i64, String),
     namespace: String,
@@ -175,11 +175,6 @@ fn entry(run: &BenchmarkRun) -> Option<Entry> {
     place(run)
 }
 
-/// Whether anything of a run was measured, or may be deployed.
-fn has_begun(status: &BenchmarkRunStatus) -> bool {
-    !status.trials.is_empty() || is_under_way(status)
-}
-
 /// Whether something of a run may be deployed: its status says that it is running before the first of it is made, and until the last of it
 /// is gone. So whoever takes over from an operator that was killed in between knows it, too.
 pub fn is_under_way(status: &BenchmarkRunStatus) -> bool {
@@ -191,7 +186,7 @@ fn place(run: &BenchmarkRun) -> Option<Entry> {
     let created = run.meta().creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second());
     Some(Entry {
         is_under_way: run.status.as_ref().is_some_and(is_under_way),
-        has_begun: run.status.as_ref().is_some_and(has_begun),
+        has_trials: run.status.as_ref().is_some_and(|status| !status.trials.is_empty()),
         age: (created, run.name_any()),
         namespace: run.namespace().unwrap_or_default(),
         pool: run.spec.node_pool.clone(),
@@ -216,7 +211,7 @@ fn order(mut waiting: Vec<Entry>, served: &HashMap<String, u64>) -> Vec<Entry> {
     let mut order = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {
         // The first of equals is the oldest: a namespace that never had a turn before one that had.
-        let rank = |entry: &Entry| (!entry.is_under_way, !entry.has_begun, served.get(&entry.namespace).copied());
+        let rank = |entry: &Entry| (!entry.is_under_way, !entry.has_trials, served.get(&entry.namespace).copied());
         let next = (0..waiting.len()).min_by_key(|index| rank(&waiting[*index])).unwrap_or_default();
         let next = waiting.remove(next);
         served.insert(next.namespace.clone(), turns);
