@@ -111,7 +111,8 @@ fn run_all(
             continue;
         }
         let objects = Objects::of(run);
-        // The first has its turn first. Hours after the check a store's program may be another, and the record says which was measured.
+        // What was checked is good for the first, which begins now. Later runs begin hours after the check: a store's program may be another by
+        // then, and the record says which was measured.
         let prepared = checked.map_or_else(|| Prepared::new(run, options), Prepared::begins);
         let progress = Progress::new(run, arguments.quiet);
         // Whoever did not mean it need not wait for the report.
