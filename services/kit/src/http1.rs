@@ -29,6 +29,9 @@ use patient::Patient;
 /// How long a client may take for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long it may be, bytes; as on connections of gRPC. It counts nowhere.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+
 /// Speaks HTTP/1.1 until the client or `stop` ends it. What the service does not serve is answered with status 404. `memory` is what answers on
 /// all connections take theirs from.
 pub async fn serve<S: Service, T>(
@@ -41,8 +44,7 @@ pub async fn serve<S: Service, T>(
     T: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     let io = Patient::new(io, limits.answer_patience);
-    let memory =
-        memory.of_connection(limits.connection_messages_bytes_max.max(limits.message_bytes_max), &peer.origin());
+    let memory = memory.of_connection(limits.messages_bytes_max(), &peer.origin());
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let (service, peer, presence, memory) =
             (Rc::clone(&service), Rc::clone(&peer), presence.clone(), memory.clone());
@@ -83,6 +85,7 @@ pub async fn serve<S: Service, T>(
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
         // What is copied would count no more.
         .writev(true)
         .serve_connection(TokioIo::new(io), service);

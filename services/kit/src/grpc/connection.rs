@@ -92,6 +92,13 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// What messages under way on a connection may take together.
+    pub(crate) fn messages_bytes_max(&self) -> usize {
+        self.connection_messages_bytes_max.max(self.message_bytes_max)
+    }
+}
+
 /// How much frames of a few bytes may cost while nobody has read them, as `h2` counts it: 256 bytes each, less what they hold. About
 /// 33,000 frames, of which h2's own choice for our window would be 2,200: a client that renews so many leases at once is no attacker.
 const SMALL_FRAMES_BUDGET_BYTES: usize = 8 << 20;
@@ -130,8 +137,7 @@ pub async fn serve<S: Service, T>(
     let Some(mut connection) = handshake.await else { return };
     let mut pulse = Pulse::new(&mut connection, &limits);
     let mut pong = Pong::default();
-    let memory =
-        memory.of_connection(limits.connection_messages_bytes_max.max(limits.message_bytes_max), &peer.origin());
+    let memory = memory.of_connection(limits.messages_bytes_max(), &peer.origin());
     let running = FuturesUnordered::new();
     let asked = Rc::new(Asked::default());
     let mut calls = Calls { service, peer, limits, memory, stop: stop.clone(), running, asked: Rc::clone(&asked) };

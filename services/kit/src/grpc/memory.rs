@@ -5,12 +5,14 @@
 //! and all together cannot take more than the server may use: beyond, calls are refused. The first [`OWN_BYTES`] of each
 //! connection are its own, so that small calls are served whatever others hold. Where all is taken, a message that has held much for long and
 //! is still not whole makes room: see [`crate::grpc::coming`]. While a client does not take its answers no more
-//! are made for it: see [`Share::turn`]; and answers together take half at most, so that requests have room whoever takes no answer.
+//! are made for it: see [`Share::turn`]; and answers together take half at most, so that requests have room whoever takes no answer, and those
+//! for one [origin](crate::grpc::Peer::origin) three quarters of that, so that others are answered.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use http::{HeaderName, HeaderValue, request};
@@ -30,6 +32,8 @@ struct Shared {
     taken: AtomicUsize,
     /// Of it, answers that wait for clients.
     answers: AtomicUsize,
+    /// The same, of each origin that is connected.
+    answers_of: Mutex<HashMap<Arc<str>, Weak<AtomicUsize>>>,
     /// Messages whose end has not come.
     coming: Coming,
     /// For messages that are unpacked on threads of their own: one processor in two, so that the others go on to serve.
@@ -47,6 +51,9 @@ const STREAMED_WAITING_BYTES: usize = 4 << 20;
 
 /// Answers that wait for clients may take such a part of all.
 const ANSWERS_PART: usize = 2;
+
+/// Of what answers may take, those that wait for one origin may take so many quarters.
+const ORIGIN_QUARTERS: usize = 3;
 
 /// Of what messages hold that were told to make room, such a part of all may be taken before they are gone.
 const LEAVING_PART: usize = 8;
@@ -68,6 +75,7 @@ impl Memory {
             own_bytes,
             taken: AtomicUsize::new(0),
             answers: AtomicUsize::new(0),
+            answers_of: Mutex::default(),
             coming: Coming::default(),
             unpacking: Arc::new(Semaphore::new((processors / 2).max(1))),
         }))
@@ -97,9 +105,11 @@ impl Memory {
 
     /// The part of one connection, of this [origin](crate::grpc::Peer::origin).
     pub(crate) fn of_connection(&self, bytes_max: usize, origin: &str) -> Share {
+        let origin: Arc<str> = origin.into();
         Share(Rc::new(Connection {
             memory: self.clone(),
-            origin: origin.into(),
+            answers_of_origin: self.0.answers_of(&origin),
+            origin,
             bytes_max,
             taken: Cell::new(0),
             answers: Cell::new(0),
@@ -113,14 +123,34 @@ impl Memory {
     }
 }
 
+/// Takes so much of `bytes_max`, if there is; also a little more than there is, if `may_exceed`.
+fn take(taken: &AtomicUsize, bytes: usize, bytes_max: usize, may_exceed: bool) -> bool {
+    let add = |taken: usize| {
+        let after = taken.checked_add(bytes)?;
+        (after <= bytes_max || may_exceed && taken < bytes_max).then_some(after)
+    };
+    bytes == 0 || taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+}
+
 impl Shared {
     /// Takes so much, if there is; also a little more than there is, if `may_exceed`.
     fn take(&self, bytes: usize, may_exceed: bool) -> bool {
-        let add = |taken: usize| {
-            let after = taken.checked_add(bytes)?;
-            (after <= self.bytes_max || may_exceed && taken < self.bytes_max).then_some(after)
-        };
-        bytes == 0 || self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+        take(&self.taken, bytes, self.bytes_max, may_exceed)
+    }
+
+    /// What answers for an origin take, which all of its connections count in.
+    fn answers_of(&self, origin: &Arc<str>) -> Arc<AtomicUsize> {
+        let mut answers_of = self.answers_of.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answers) = answers_of.get(origin).and_then(Weak::upgrade) {
+            return answers;
+        }
+        // Now and then, those that are not connected any more are forgotten.
+        if answers_of.len() == answers_of.capacity() {
+            answers_of.retain(|_, answers| answers.strong_count() > 0);
+        }
+        let answers = Arc::default();
+        answers_of.insert(Arc::clone(origin), Arc::downgrade(&answers));
+        answers
     }
 
     /// The same; where there is not enough, messages make room, if others have held more for longer than who asks.
@@ -224,6 +254,8 @@ struct Connection {
     taken: Cell<usize>,
     /// Of it, answers that wait for the client.
     answers: Cell<usize>,
+    /// The same, of all connections of its origin.
+    answers_of_origin: Arc<AtomicUsize>,
     /// Of it, messages of streams that wait for the client.
     streamed: Cell<usize>,
     /// The client does not read what was written.
@@ -278,18 +310,23 @@ impl Share {
 
     /// Takes room for an answer that waits for the client; the first is only refused when others have taken everything.
     pub(crate) fn take_answer(&self, bytes: usize) -> Result<Waiting, Status> {
-        let Shared { answers, bytes_max, .. } = &*self.0.memory.0;
+        let Connection { memory: Memory(shared), answers_of_origin: of_origin, .. } = &*self.0;
         let is_first = self.0.answers.get() == 0;
-        let bytes_max = bytes_max / ANSWERS_PART;
-        let one_more = |before: usize| {
-            let after = before.checked_add(bytes)?;
-            (after <= bytes_max || is_first && before < bytes_max).then_some(after)
-        };
-        if answers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
+        let bytes_max = shared.bytes_max / ANSWERS_PART;
+        let of_origin_max = bytes_max / 4 * ORIGIN_QUARTERS;
+        let no_room = |clients: &str, bytes_max: usize| {
             let what = format!(
-                "grpc: no room for an answer of {bytes} bytes: answers that clients do not take may take {bytes_max}"
+                "grpc: no room for an answer of {bytes} bytes: answers that {clients} not take may take {bytes_max}"
             );
-            return Err(Status::new(Code::ResourceExhausted, what));
+            Err(Status::new(Code::ResourceExhausted, what))
+        };
+        if !take(of_origin, bytes, of_origin_max, is_first) {
+            return no_room("clients of this host do", of_origin_max);
+        }
+        let give_back = |answers: &AtomicUsize| answers.fetch_sub(bytes, Ordering::Relaxed);
+        if !take(&shared.answers, bytes, bytes_max, is_first) {
+            give_back(of_origin);
+            return no_room("clients do", bytes_max);
         }
         match self.take_or_exceed(bytes, is_first) {
             Ok(taken) => {
@@ -297,7 +334,8 @@ impl Share {
                 Ok(Waiting(taken))
             }
             Err(status) => {
-                answers.fetch_sub(bytes, Ordering::Relaxed);
+                give_back(of_origin);
+                give_back(&shared.answers);
                 Err(status)
             }
         }
@@ -455,6 +493,7 @@ impl Drop for Waiting {
         let share = &self.0.share;
         share.0.answers.set(share.0.answers.get() - self.0.bytes);
         share.0.memory.0.answers.fetch_sub(self.0.bytes, Ordering::Relaxed);
+        share.0.answers_of_origin.fetch_sub(self.0.bytes, Ordering::Relaxed);
         if share.is_open() {
             share.0.opened.notify_one();
         }

@@ -101,6 +101,27 @@ fn answers_that_nobody_takes_leave_room_for_requests() {
     assert_eq!((memory.taken(), memory.0.answers.load(Ordering::Relaxed)), (0, 0));
 }
 
+/// One client that read none of its answers kept those above a connection's own from everybody.
+#[test]
+fn answers_that_one_host_does_not_take_leave_a_quarter_of_their_room_to_others() {
+    let memory = Memory::with_own(160, 0);
+    let connections = [(); 10].map(|()| memory.of_connection(50, "a"));
+    let mut held: Vec<_> = connections.iter().filter_map(|connection| connection.take_answer(20).ok()).collect();
+    assert_eq!((held.len(), memory.taken()), (3, 60));
+    let refused = connections[9].take_answer(20).err().unwrap();
+    assert_eq!(
+        refused.message,
+        "grpc: no room for an answer of 20 bytes: answers that clients of this host do not take may take 60"
+    );
+    let other = memory.of_connection(50, "b").take_answer(20);
+    assert!(other.is_ok());
+    held.pop();
+    assert!(connections[9].take_answer(20).is_ok(), "what is taken makes room");
+    drop((held, other, connections));
+    assert_eq!((memory.taken(), memory.0.answers.load(Ordering::Relaxed)), (0, 0));
+    assert!(memory.0.answers_of.lock().unwrap().values().all(|answers| answers.strong_count() == 0));
+}
+
 #[test]
 fn a_call_whose_turn_is_not_yet_takes_no_wake_up_from_an_answer_that_goes_on() {
     let share = Memory::new(ANSWERS_WAITING_BYTES * 2).of_connection(ANSWERS_WAITING_BYTES * 2, "a");

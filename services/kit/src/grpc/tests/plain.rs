@@ -38,21 +38,20 @@ fn answers_that_are_no_grpc_count_until_the_client_takes_them() {
             heads.push(get(&client, "/").await.await.unwrap());
         }
         let (taken, refused): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.status() == StatusCode::OK);
-        // All have 4 MiB, and answers half of it.
-        assert_eq!(taken.len(), 2);
+        // All have 4 MiB, answers half of it, and those for one host three quarters of that.
+        assert_eq!(taken.len(), 1);
         assert!(refused.iter().all(|head| head.status() == StatusCode::TOO_MANY_REQUESTS));
-        assert!(client.memory.taken() > 3 * MEBIBYTE / 2, "{} bytes", client.memory.taken());
-        // At once: what is not read of one keeps the window of their connection from the other.
-        let read = taken.into_iter().map(|head| async {
-            let (mut body, mut bytes) = (head.into_body(), 0);
+        assert!(client.memory.taken() > MEBIBYTE * 3 / 4, "{} bytes", client.memory.taken());
+        let mut bytes = 0;
+        for head in taken {
+            let mut body = head.into_body();
             while let Some(piece) = body.data().await {
                 let piece = piece.unwrap();
                 let _ = body.flow_control().release_capacity(piece.len());
                 bytes += piece.len();
             }
-            bytes
-        });
-        assert_eq!(futures::future::join_all(read).await, [MEBIBYTE; 2]);
+        }
+        assert_eq!(bytes, MEBIBYTE);
         while client.memory.taken() > 0 {
             tokio::task::yield_now().await;
         }
