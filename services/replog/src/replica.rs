@@ -12,7 +12,7 @@ use bytes::Bytes;
 use wal::files::Directory;
 
 use crate::applying::{Applied, Applying, LongStep, LongStepDone, Next, Progress};
-use crate::bugs::{Bug, Planted};
+use crate::bugs::Planted;
 use crate::clock::Now;
 use crate::entry::EntryKind;
 use crate::machine::{RestoreError, StateMachine};
@@ -154,7 +154,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         recovered: Recovered,
         snapshots: D,
         (seed, now): (u64, Now),
-        bugs: [Option<Bug>; 2],
+        bugs: [Option<crate::bugs::Bug>; 2],
     ) -> Result<Self, Fatal> {
         Self::planted(id, settings, machine, recovered, snapshots, (seed, now), Planted::both(bugs))
     }
