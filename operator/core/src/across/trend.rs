@@ -86,7 +86,7 @@ pub struct Trend {
     pub runs: Vec<String>,
     /// Runs that do not count: when they began, and why not.
     pub set_aside: Vec<(String, String)>,
-    /// The arms that the newest run asks for and no run that counts has measured.
+    /// The arms that the newest run asks for and no run that counts has measured; `arm in workload` where it has measured others of the arm.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub never_measured: Vec<String>,
     /// What was followed.
@@ -94,7 +94,7 @@ pub struct Trend {
     /// What became of the gates.
     pub gates: Vec<GateCourse>,
     /// Regressed where a recent level is worse; else Inconclusive where the newest run does not count or lacks what was measured before it, where
-    /// no run has measured an arm, the loader is the limit now, or runs are too few; else Passed.
+    /// no run has measured an arm in a workload, the loader is the limit now, or runs are too few; else Passed.
     pub verdict: Verdict,
     /// Why, in one line.
     pub message: String,
@@ -233,11 +233,26 @@ fn show_as_reported(points: &mut [Point], reports: &[&Report], workload: &str, a
     }
 }
 
-/// The arms of the newest run of which these have no figure at all. Where no run counts, nothing is said of arms.
+/// The arms of the newest run of which these have no figure at all, and of other arms the workloads, as `arm in workload`. Where no run counts,
+/// nothing is said of arms.
 fn never_measured(newest: &RunRecord, runs: &[Figures]) -> Vec<String> {
-    let is_measured = |arm: &ArmRecord| runs.iter().flat_map(|run| &run.series).any(|one| one.arm == arm.name);
-    let never = arms(newest).filter(|arm| !runs.is_empty() && !is_measured(arm));
-    never.map(|arm| arm.name.clone()).collect()
+    if runs.is_empty() {
+        return Vec::new();
+    }
+    let told = runs.iter().flat_map(|run| &run.series).map(|one| (one.arm.as_str(), one.workload.as_str()));
+    let withheld = runs.iter().flat_map(|run| run.withheld.iter().flatten());
+    let measured: BTreeSet<(&str, &str)> =
+        told.chain(withheld.map(|one| (one.arm.as_str(), one.workload.as_str()))).collect();
+    let of_arm = |arm: &ArmRecord| -> Vec<String> {
+        let workloads = newest.spec.workloads.iter().map(|workload| workload.name.as_str());
+        let missing: Vec<&str> =
+            workloads.filter(|workload| !measured.contains(&(arm.name.as_str(), *workload))).collect();
+        match missing.len() == newest.spec.workloads.len() {
+            true => vec![arm.name.clone()],
+            false => missing.iter().map(|workload| format!("{} in {workload}", arm.name)).collect(),
+        }
+    };
+    arms(newest).flat_map(of_arm).collect()
 }
 
 /// What decides and has no figure in the newest run that counts. What is not asked for any more is missed for [`RECENT_RUNS`]: it may have been

@@ -142,6 +142,23 @@ fn an_arm_that_no_run_has_ever_measured_is_no_good_news_and_is_named() {
     assert_eq!(Trend::of(&reports, false).unwrap().verdict, Verdict::Passed);
 }
 
+/// It was said only of arms of which no workload at all was measured.
+#[test]
+fn a_workload_that_no_run_has_ever_measured_of_one_arm_is_no_good_news_and_is_named() {
+    let mut reports: Vec<Report> = nights(&[(12, 1.0)]).into_iter().map(with_third).collect();
+    let workload = reports[0].record.spec.workloads[0].name.clone();
+    for report in &mut reports {
+        let of_third = report.record.trials.iter_mut().filter(|trial| trial.arm == "third");
+        of_third.for_each(|trial| drop(trial.workloads.remove(0)));
+    }
+    let trend = Trend::of(&reports, false).unwrap();
+    let what = format!("third in {workload}");
+    assert_eq!((trend.verdict, trend.never_measured.as_slice()), (Verdict::Inconclusive, &[what.clone()][..]));
+    assert!(trend.message.ends_with(&format!("no figure of arm {what}")), "{}", trend.message);
+    let page = document_text(trends(std::slice::from_ref(&trend)), 120, false);
+    assert!(page.contains(&format!("{what} was never measured in 12 runs")), "{page}");
+}
+
 #[test]
 fn what_is_shown_as_now_is_of_the_newest_run() {
     let mut reports: Vec<Report> = nights(&[(5, 1.0)]).into_iter().map(with_third).collect();
