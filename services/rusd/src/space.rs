@@ -45,8 +45,12 @@ pub struct Disk {
 impl Disk {
     /// How much writes may still take; nothing or less: they may not.
     pub fn room(&self) -> i64 {
-        let log_room = self.log_free_bytes.map(|free_bytes| beyond(self.segment_bytes + SLACK_BYTES, free_bytes));
-        self.data_room().min(log_room.unwrap_or(i64::MAX))
+        self.data_room().min(self.log_room())
+    }
+
+    /// How much writes may take on the disk that the log has for itself, if it has one.
+    fn log_room(&self) -> i64 {
+        self.log_free_bytes.map_or(i64::MAX, |free_bytes| beyond(self.segment_bytes + SLACK_BYTES, free_bytes))
     }
 
     /// How much may still be taken where the data are, by whoever has no part in the log.
@@ -64,6 +68,11 @@ impl Disk {
     }
 }
 
+/// What a write of so many bytes takes: itself, and its part of the next snapshot.
+fn cost(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX).saturating_mul(2)
+}
+
 /// What is free beyond a reserve; below 0 what is missing of that.
 fn beyond(reserve_bytes: u64, free_bytes: u64) -> i64 {
     i64::try_from(free_bytes).unwrap_or(i64::MAX).saturating_sub_unsigned(reserve_bytes)
@@ -75,6 +84,8 @@ pub struct Space {
     log_directory: PathBuf,
     segment_bytes: u64,
     room: AtomicI64,
+    /// Of it, what the log's own disk had at the last look.
+    log_room: AtomicI64,
     /// Taken since the last look, as bytes of the log.
     unseen: AtomicU64,
     /// When it was looked at last, and the room that there was.
@@ -165,6 +176,7 @@ impl Space {
             log_directory: log_directory.to_owned(),
             segment_bytes: segment_bytes.into(),
             room: AtomicI64::new(0),
+            log_room: AtomicI64::new(i64::MAX),
             unseen: AtomicU64::new(0),
             looked: Mutex::new(None),
             reserved: Arc::default(),
@@ -181,7 +193,7 @@ impl Space {
 
     /// Takes room for a write of so many bytes, if there is so much, for who has just looked.
     pub fn take_looked(&self, bytes: u64) -> bool {
-        let cost = i64::try_from(bytes).unwrap_or(i64::MAX).saturating_mul(2);
+        let cost = cost(bytes);
         let take = |room: i64| (room >= cost).then(|| room - cost);
         let is_taken = self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
         if is_taken {
@@ -207,6 +219,9 @@ impl Space {
         let beside = |disk: &Disk| disk.data_room().saturating_sub_unsigned(reserved).min(disk.room());
         let room = found.as_ref().map_or_else(|_| self.room.load(Ordering::Relaxed), beside);
         self.room.store(room, Ordering::Relaxed);
+        if let Ok(disk) = &found {
+            self.log_room.store(disk.log_room(), Ordering::Relaxed);
+        }
         self.unseen.store(0, Ordering::Relaxed);
         *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), room));
         found.inspect_err(|error| tracing::warn!(%error, "the disk of --data-dir cannot be looked at")).ok()
@@ -224,9 +239,11 @@ impl Space {
         (disk.data_room() >= needed).then_some(reserved)
     }
 
-    /// Wants the room back that copies for clients take; whether there are any. It comes as soon as they hear of it.
-    pub fn take_back_copies(&self) -> bool {
-        let are_there = self.wanted_back.receiver_count() > 0;
+    /// Wants the room back that copies for clients take, for a write of so many bytes; whether there are any. It comes as soon as they hear of
+    /// it. Where the log's own disk has no room they have none that helps, and stay.
+    pub fn take_back_copies(&self, bytes: u64) -> bool {
+        let log_room = self.log_room.load(Ordering::Relaxed);
+        let are_there = log_room > 0 && log_room >= cost(bytes) && self.wanted_back.receiver_count() > 0;
         if are_there {
             self.wanted_back.send_replace(());
         }
@@ -374,19 +391,35 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("member/snap")).unwrap();
         let space = Space::new(directory.path(), directory.path(), 1);
-        assert!(!space.take_back_copies(), "there are none");
+        assert!(!space.take_back_copies(0), "there are none");
         let (mut file, mut room) = (tempfile::tempfile().unwrap(), space.reserve(1000).unwrap());
         let mut copy = CopyFile { file: &mut file, room: &mut room };
         copy.write_all(&[7; 400]).unwrap();
         assert_eq!(space.reserved.load(Ordering::Relaxed), 600, "what is written is missing on the disk already");
-        assert!(space.take_back_copies());
+        assert!(space.take_back_copies(0));
         assert_eq!(copy.write_all(&[7; 400]).map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
         assert_eq!(file.metadata().unwrap().len(), 400);
         room.finish();
         assert_eq!(space.reserved.load(Ordering::Relaxed), 0);
         drop(room);
-        assert!(!space.take_back_copies(), "nobody has any more");
+        assert!(!space.take_back_copies(0), "nobody has any more");
         assert!(!space.reserve(1000).unwrap().is_wanted_back(), "who comes later was not meant");
+    }
+
+    /// They were given up, and there was no more room for writes than before.
+    #[test]
+    fn copies_stay_where_only_the_logs_own_disk_is_full() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("member/snap")).unwrap();
+        let space = Space::new(directory.path(), directory.path(), 1);
+        let room = space.reserve(1000).unwrap();
+        for (log_room, bytes, is_wanted_back) in [(0, 0, false), (-1, 0, false), (99, 50, false), (100, 50, true)] {
+            space.log_room.store(log_room, Ordering::Relaxed);
+            assert_eq!(space.take_back_copies(bytes), is_wanted_back, "{log_room}");
+            assert_eq!(room.is_wanted_back(), is_wanted_back, "{log_room}");
+        }
+        space.look(0).unwrap();
+        assert!(space.take_back_copies(1 << 40), "the log has no disk of its own");
     }
 
     #[test]
