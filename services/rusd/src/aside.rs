@@ -51,6 +51,17 @@ impl Aside {
         self.turn().await?.run(work).await
     }
 
+    /// The same, with what is taken when it is its turn and not before: who waits keeps nothing of the state from being freed.
+    pub async fn run_with<S: Send + 'static, T: Send + 'static>(
+        &self,
+        take: impl FnOnce() -> Result<S, Status>,
+        work: impl FnOnce(S) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let turn = self.turn().await?;
+        let taken = take()?;
+        turn.run(move || work(taken)).await
+    }
+
     /// Does such work when it is its turn, for who waits on no runtime: a thread waits. Who calls this sees to it that there are few.
     pub fn begin(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let turns = Arc::clone(&self.turns);
@@ -131,5 +142,23 @@ mod tests {
         tokio::select! { biased; _ = first => {} _ = others => {} }
         slow().await.unwrap();
         assert!(done.load(SeqCst) < 10, "{done:?} were done, and 100 had given up");
+    }
+
+    /// Two hundred that asked for the keys of a lease and waited kept each state that was the newest when they asked.
+    #[tokio::test]
+    async fn what_work_needs_is_taken_when_it_is_its_turn() {
+        let aside = Aside::new("test", 1);
+        let newest = AtomicUsize::new(1);
+        let take = || Ok(newest.load(SeqCst));
+        let turn = aside.turn().await.unwrap();
+        let waits = aside.run_with(take, |taken| taken);
+        let goes_on = async {
+            newest.store(2, SeqCst);
+            turn.run(|| {}).await
+        };
+        let (taken, done) = futures::join!(waits, goes_on);
+        assert_eq!((taken.unwrap(), done.is_ok()), (2, true));
+        let refused = aside.run_with(|| Err::<(), _>(interrupted("it")), |()| {}).await;
+        assert!(refused.is_err() && aside.run(|| {}).await.is_ok(), "the turn of who is refused is another's");
     }
 }

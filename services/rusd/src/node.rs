@@ -150,15 +150,6 @@ impl Node {
         }
     }
 
-    /// Looks at what may be much: aside if it is, for other connections of the thread would wait.
-    pub async fn aside_if<T: Send + 'static>(
-        &self,
-        is_much: bool,
-        look: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Status> {
-        if is_much { self.long_reads.run(look).await } else { Ok(look()) }
-    }
-
     /// On whose behalf a call is made: of whom its token or its certificate names. From etcd's `AuthInfoFromCtx`.
     pub fn caller(&self, call: &grpc::Caller, view: &View) -> Result<Caller, Error> {
         if !view.auth.is_enabled() {
@@ -197,7 +188,7 @@ impl Node {
             return Ok(());
         }
         // There is room as soon as these have gone: no reason for an alarm.
-        if is_within && self.space.take_back_copies() {
+        if is_within && self.space.take_back_copies(cost) {
             return Err(Error::TooManyRequests);
         }
         self.raise_no_space();
@@ -239,7 +230,7 @@ impl Node {
             let bytes = self.reader.view().bytes();
             self.measured.allocated_bytes.fetch_max(bytes, Ordering::Relaxed);
             if let Some(disk) = self.space.look(bytes) {
-                if disk.room() <= 0 && !self.space.take_back_copies() {
+                if disk.room() <= 0 && !self.space.take_back_copies(0) {
                     self.raise_no_space();
                 }
                 if self.space.wants_snapshot(&disk, self.handle.status().wal_bytes) {

@@ -162,14 +162,28 @@ impl Api {
             let mut request: pb::RangeRequest = decode(requests.only().await?)?;
             check::range_stream(&request)?;
             let (view, term) = newest(&node, request.serializable).await?;
-            let caller = node.caller(&call, &view)?;
-            view.check(&caller, Access::Read(Keys::new(&request.key, &request.range_end)))?;
+            let keys = request.clone();
+            let may_read = |view: &View| {
+                view.check(&node.caller(&call, view)?, Access::Read(Keys::new(&keys.key, &keys.range_end)))
+            };
+            may_read(&view)?;
             let target = SortTarget::try_from(request.sort_target).unwrap_or(SortTarget::Key);
             // What is sorted by its value needs one until then.
             let drops_values = target == SortTarget::Value && std::mem::take(&mut request.keys_only);
             let is_much = view.keys_looked_at_by_chunks(&request) > QUICK_KEYS;
-            // The view goes with it: a client that does not read holds nothing of what was.
-            let mut chunks = node.aside_if(is_much, move || view.chunks(request)).await??;
+            // The view goes with it: a client that does not read holds nothing of what was, nor does one that waits for its turn.
+            let mut chunks = match is_much {
+                false => view.chunks(request)?,
+                true => {
+                    drop(view);
+                    let newest = || {
+                        let view = node.reader.view();
+                        may_read(&view)?;
+                        Ok(view)
+                    };
+                    node.long_reads.run_with(newest, move |view| view.chunks(request)).await??
+                }
+            };
             Counts::add(&node.reader.counts().ranges, 1);
             let mut keys = FIRST_CHUNK_KEYS;
             loop {

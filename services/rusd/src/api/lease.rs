@@ -11,7 +11,7 @@ use crate::api::Api;
 use crate::api::kv::{QUICK_KEYS, fill, header_of};
 use crate::proto::etcdserverpb as pb;
 use crate::store::command::Kind;
-use crate::store::{Access, Error, quota};
+use crate::store::{Access, Error, View, quota};
 
 impl Api {
     pub(super) fn lease_grant(&self, call: &grpc::Caller, message: Bytes) -> Result<Unary, Status> {
@@ -43,25 +43,39 @@ impl Api {
         let (node, call) = (Arc::clone(&self.node), call.clone());
         Ok(Unary::Later(Box::pin(async move {
             let (view, ticket) = node.view().await?;
-            let access = if request.keys { Access::SeeLease(request.id) } else { Access::Authenticated };
-            view.check(&node.caller(&call, &view)?, access)?;
+            let may_see = |view: &View| {
+                let access = if request.keys { Access::SeeLease(request.id) } else { Access::Authenticated };
+                view.check(&node.caller(&call, view)?, access)
+            };
+            may_see(&view)?;
             let header = Some(node.header(view.revision(), ticket.term));
             let mut response = pb::LeaseTimeToLiveResponse { header, id: request.id, ttl: -1, ..Default::default() };
             let Some(lease) = view.leases.get(request.id) else { return Ok(grpc::encode(&response)) };
             response.granted_ttl = lease.ttl_seconds;
+            let is_much = view.leases.count_keys(request.id) > QUICK_KEYS;
+            // Who waits, here or for his turn, keeps nothing of it from being freed.
+            drop(view);
             let left = timeout(node.patience(), node.group.remaining_seconds(request.id));
             response.ttl = left.await.map_err(|_| Error::Timeout)??;
             if !request.keys {
                 return Ok(grpc::encode(&response));
             }
-            // Last: who waits for the leader holds no copies, and from here to the client the answer counts.
-            let is_much = view.leases.count_keys(request.id) > QUICK_KEYS;
-            node.aside_if(is_much, move || {
-                response.keys = view.leases.keys(request.id).map(|key| Bytes::copy_from_slice(key)).collect();
+            let newest = || {
+                let view = node.reader.view();
+                may_see(&view)?;
+                Ok(view)
+            };
+            // Last: from here to the client the answer counts.
+            let with_keys = move |view: View| {
+                let keys = view.leases.keys(request.id).map(|key| Bytes::copy_from_slice(key)).collect();
+                let response = pb::LeaseTimeToLiveResponse { keys, ..response };
                 grpc::check_answer(response.encoded_len())?;
                 Ok::<_, Status>(grpc::encode(&response))
-            })
-            .await?
+            };
+            match is_much {
+                true => node.long_reads.run_with(newest, with_keys).await?,
+                false => with_keys(newest()?),
+            }
         })))
     }
 
