@@ -165,7 +165,7 @@ struct Entry {
 fn entry(run: &BenchmarkRun) -> Option<Entry> {
     let conditions = run.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let is_under_way = run.status.as_ref().is_some_and(is_under_way);
-    let is_over = is_true(conditions, "Complete");
+    let is_over = is_true(conditions, "Complete") && !is_under_way;
     // What was true of an earlier generation says nothing of this one.
     let is_stalled = is_true(conditions, "Stalled") && observed(conditions) == run.metadata.generation;
     let is_deleted = run.meta().deletion_timestamp.is_some();
@@ -176,9 +176,10 @@ fn entry(run: &BenchmarkRun) -> Option<Entry> {
 }
 
 /// Whether something of a run may be deployed: its status says that it is running before the first of it is made, and until the last of it
-/// is gone. So whoever takes over from an operator that was killed in between knows it, too.
+/// is gone; and one that is complete without a report was ended before what it had was removed. So whoever takes over from an operator that was
+/// killed in between knows it, too.
 pub fn is_under_way(status: &BenchmarkRunStatus) -> bool {
-    is_running(&status.conditions)
+    is_running(&status.conditions) || (is_true(&status.conditions, "Complete") && status.report_ref.is_none())
 }
 
 /// The place of a run that wants a turn.
@@ -281,6 +282,13 @@ mod tests {
         }] })
     }
 
+    /// The status of a run that has a report.
+    fn over() -> serde_json::Value {
+        let mut over = condition("Complete", 1);
+        over["reportRef"] = json!({ "name": "report" });
+        over
+    }
+
     #[test]
     fn a_stalled_run_that_asks_again_takes_its_turn() {
         let (reader, mut writer) = kube::runtime::reflector::store();
@@ -317,7 +325,7 @@ mod tests {
         queue.leave("fast");
         assert_eq!(queue.take("fast-too"), Ok(()));
         // A pool that no run names any more is forgotten, but for its holder.
-        known("fast", 2, Some("fast"), condition("Complete", 1));
+        known("fast", 2, Some("fast"), over());
         assert_eq!(queue.take("anywhere"), Ok(()));
         assert_eq!(lock(&queue.turns).of_pool.len(), 3);
     }
@@ -371,11 +379,27 @@ mod tests {
         assert_eq!(first(&entries(&deleted(RunState::Queued))), Some("next"));
     }
 
+    /// The next run began beside what was still being removed, where the operator was killed meanwhile.
+    #[test]
+    fn a_run_that_was_refused_has_its_turn_until_what_it_deployed_is_gone() {
+        let (reader, mut writer) = kube::runtime::reflector::store();
+        for run in [run("closed", 20, false, condition("Complete", 1)), run("next", 10, false, json!({}))] {
+            writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(DeserializeGuard(Ok(run))));
+        }
+        let (queue, mut woken) = Queue::new(reader);
+        assert_eq!(queue.take("next"), Err(1));
+        queue.leave("closed");
+        assert!(std::iter::from_fn(|| woken.try_recv().ok()).any(|run| run.name == "next"));
+        queue.leave("closed");
+        assert!(woken.try_recv().is_err(), "nothing has changed since");
+        assert_eq!(queue.take("next"), Ok(()));
+    }
+
     /// Whoever ends what an operator before it began may never have taken the turn.
     #[test]
     fn who_leaves_without_having_held_the_turn_wakes_those_that_wait_though_the_watch_knows_that_it_is_over() {
         let (reader, mut writer) = kube::runtime::reflector::store();
-        for run in [run("over", 1, false, condition("Complete", 1)), run("next", 2, false, json!({}))] {
+        for run in [run("over", 1, false, over()), run("next", 2, false, json!({}))] {
             writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(DeserializeGuard(Ok(run))));
         }
         let (queue, mut woken) = Queue::new(reader);
@@ -401,7 +425,7 @@ mod tests {
     #[test]
     fn who_wants_no_turn_holds_up_nobody() {
         let waiting = entries(&[
-            run("over", 1, false, condition("Complete", 1)),
+            run("over", 1, false, over()),
             run("invalid", 2, false, condition("Stalled", 1)),
             run("suspended", 3, true, json!({})),
             run("held", 4, true, measured(RunState::Suspended)),

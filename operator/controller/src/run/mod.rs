@@ -200,10 +200,11 @@ async fn end(run: &BenchmarkRun, error: &Error, context: &Context) -> Result<Act
 /// What cannot be deleted, as where a policy forbids it or a node is lost, must not hold up every run in every namespace.
 async fn outlived_by(run: &BenchmarkRun, context: &Context) -> Option<Duration> {
     let owner = Owner::of(run, RUN_LABEL)?;
-    if !context.queue.is_held_by(&owner.reference.uid) {
+    let latest = context.statuses.latest(run);
+    if !context.queue.is_held_by(&owner.reference.uid) && !is_under_way(&latest) {
         return None;
     }
-    if is_held_up_too_long(run, &context.statuses.latest(run)) {
+    if is_held_up_too_long(run, &latest) {
         tracing::warn!(run = run.name_any(), "{CANNOT_BE_DELETED}");
         return None;
     }
