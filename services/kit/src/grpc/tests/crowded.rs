@@ -131,10 +131,14 @@ fn a_message_that_becomes_long_keeps_no_other_call_waiting() {
 #[test]
 fn what_nobody_waits_for_is_not_unpacked_to_its_end() {
     with_client(limits(), |mut client| async move {
-        let request = with_encoding("Say", Some("20m"), "endless");
-        let (_, trailers) = client.call(request, compressed(b"short")).await;
-        assert_eq!(trailers["grpc-status"], "4");
-        while !WAS_GIVEN_UP.load(Ordering::SeqCst) || client.memory.taken() > 0 {
+        // On a busy machine nobody may wait any more before it is begun.
+        while !WAS_GIVEN_UP.load(Ordering::SeqCst) {
+            let request = with_encoding("Say", Some("20m"), "endless");
+            let (_, trailers) = client.call(request, compressed(b"short")).await;
+            assert_eq!(trailers["grpc-status"], "4");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        while client.memory.taken() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });
