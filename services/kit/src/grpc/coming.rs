@@ -46,9 +46,13 @@ impl Message {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// So much of it is here; 0: none has begun.
+    /// So much of it is here; 0: none has begun. One that became whole as it was told to go stays, and the next one of its stream was not meant.
     pub(crate) fn holds(&self, bytes: usize) {
-        if self.bytes.swap(bytes, Ordering::Relaxed) == 0 && bytes > 0 {
+        let is_another = self.bytes.swap(bytes, Ordering::Relaxed) == 0;
+        if bytes == 0 || is_another {
+            self.must_go.store(false, Ordering::Release);
+        }
+        if bytes > 0 && is_another {
             self.since_micros.store(now_micros(), Ordering::Relaxed);
         }
     }
@@ -56,7 +60,7 @@ impl Message {
     /// Ready when it must make room.
     pub(crate) fn poll_must_go(&self, context: &Context<'_>) -> Poll<()> {
         self.waker.register(context.waker());
-        if self.must_go() { Poll::Ready(()) } else { Poll::Pending }
+        if self.must_go() && self.bytes() > 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
     fn must_go(&self) -> bool {
@@ -200,6 +204,24 @@ mod tests {
         let another = begun(&coming, "b", 80);
         assert_eq!(who_goes(&coming, &older, 1, &all), Some("other"));
         drop(another);
+    }
+
+    /// A stream of JSON ended at its next value.
+    #[test]
+    fn who_was_told_to_go_as_it_became_whole_stays_and_so_does_what_follows_it() {
+        let coming = Coming::default();
+        let message = begun(&coming, "a", 100);
+        let must_go = || message.poll_must_go(&Context::from_waker(Waker::noop())).is_ready();
+        let make_room = || coming.make_room(Asker { origin: "b", message: None }, 10, 1_000, || 10, |_| true);
+        assert!(make_room() && must_go());
+        message.holds(0);
+        assert!(!must_go() && !make_room(), "nothing of it waits for anything");
+        // Told too late.
+        message.go();
+        assert!(!must_go());
+        message.holds(100);
+        assert!(!must_go());
+        assert!(make_room() && must_go());
     }
 
     #[test]
