@@ -172,8 +172,9 @@ impl Api {
             let drops_values = target == SortTarget::Value && std::mem::take(&mut request.keys_only);
             let is_much = view.keys_looked_at_by_chunks(&request) > QUICK_KEYS;
             // The view goes with it: a client that does not read holds nothing of what was, nor does one that waits for its turn.
+            let begin = move |view: View| view.chunks(request);
             let mut chunks = match is_much {
-                false => view.chunks(request)?,
+                false => begin(view)?,
                 true => {
                     drop(view);
                     let newest = || {
@@ -181,7 +182,7 @@ impl Api {
                         may_read(&view)?;
                         Ok(view)
                     };
-                    node.long_reads.run_with(newest, move |view| view.chunks(request)).await??
+                    node.long_reads.run_with(newest, begin).await??
                 }
             };
             Counts::add(&node.reader.counts().ranges, 1);
