@@ -80,6 +80,11 @@ async fn let_in(Served { api, metrics }: &Served, head: &request::Parts, body: I
     let node = api.node();
     let path = head.uri.path();
     let query = head.uri.query().unwrap_or_default();
+    let asked = Probe::of(path);
+    // Where whoever may scrape comes without a certificate there is nothing else, as with etcd.
+    if !door::is_for_clients(node, peer) && asked.is_none() && !matches!(path, "/health" | "/metrics") {
+        return not_found();
+    }
     if node.settings.gateway && gateway::is_mine(path) {
         let is_named = peer.common_name.as_ref().is_some_and(|name| !name.is_empty());
         let names_count = node.settings.client_cert_auth;
@@ -90,7 +95,6 @@ async fn let_in(Served { api, metrics }: &Served, head: &request::Parts, body: I
         let body_bytes_max = 2 * (node.settings.request_bytes_max + (512 << 10));
         return gateway::answer(api, head, (body, peer.origin().as_str()), body_bytes_max).await;
     }
-    let asked = Probe::of(path);
     if asked.is_none() && !matches!(path, "/version" | "/health" | "/metrics" | "/debug/vars") {
         return not_found();
     }

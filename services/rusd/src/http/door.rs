@@ -40,7 +40,7 @@ pub(super) fn allow(node: &Node, asked: &HeaderMap, peer: &Peer, answer: &mut He
 }
 
 /// Not for monitoring, which has ports of its own.
-fn is_for_clients(node: &Node, peer: &Peer) -> bool {
+pub(super) fn is_for_clients(node: &Node, peer: &Peer) -> bool {
     peer.listener < node.settings.client_sockets()
 }
 
