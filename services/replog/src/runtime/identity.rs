@@ -121,6 +121,11 @@ impl Place {
         }
     }
 
+    /// Whether there is such a file.
+    pub fn is_written(&self) -> bool {
+        self.file().exists()
+    }
+
     /// Whether the log has files; what they have in them shows when it is opened.
     pub fn has_log_files(&self) -> Result<bool, IdentityError> {
         wal::is_begun(&self.log).map_err(|error| IdentityError::File(self.log.clone(), error))

@@ -6,7 +6,7 @@
 //! which etcd does not, before it speaks to any.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use prost::Message;
@@ -150,9 +150,14 @@ impl Identity {
         self.numbers().unwrap_or_default().1
     }
 
+    /// Whether a member has written down here who it is.
+    pub fn is_in(data_directory: &Path) -> bool {
+        place(data_directory).is_written()
+    }
+
     /// What was written down, or what follows from the flags, which is written down then, and from what is taken over, if anything is.
     pub fn find(settings: &Settings, tls: Option<&Tls>, taken: Option<u32>) -> Result<Known, IdentityError> {
-        let place = Place { folder: settings.data_directory.join("member"), log: settings.log_directory() };
+        let place = Place { log: settings.log_directory(), ..place(&settings.data_directory) };
         place.make()?;
         let founders = settings.founders.iter().map(|founder| member(founder, &settings.token)).collect();
         let is_new = match place.standing(place.read::<Self>()?)? {
@@ -261,6 +266,12 @@ fn decode(introduction: &[u8]) -> io::Result<(u64, Vec<pb::Member>)> {
         Some(header) if header.cluster_id != 0 => Ok((header.cluster_id, list.members)),
         _ => Err(io::Error::other("it does not know its group yet")),
     }
+}
+
+/// Where a member's data lie whose log is with them.
+fn place(data_directory: &Path) -> Place {
+    let folder = data_directory.join("member");
+    Place { log: folder.join("wal"), folder }
 }
 
 #[cfg(test)]

@@ -226,3 +226,26 @@ fn an_import_in_place_that_was_killed_goes_on() {
     is_there(&server, &before);
     assert!(server.directory().join("data/member.etcd/snap/db").exists());
 }
+
+/// It was taken for etcd's: rusd's own advice failed, or founded an empty store in the place of the data.
+#[test]
+fn an_etcd_that_was_started_on_rusds_data_is_named_and_nothing_is_imported() {
+    let server = Rusd::start(&[]);
+    server.etcdctl(&["put", "k", "v"]);
+    let (directory, _) = server.kill();
+    let data = directory.path().join("data");
+    let mut etcd = Command::new(peer("etcd", "etcd"));
+    let urls = ["--listen-client-urls=http://127.0.0.1:0", "--advertise-client-urls=http://127.0.0.1:0"];
+    etcd.arg("--data-dir").arg(&data).args(urls).arg("--listen-peer-urls=http://127.0.0.1:0");
+    assert!(!etcd.output().unwrap().status.success());
+    let left = data.join("member/snap/db");
+    assert!(left.exists(), "etcd has left nothing");
+    for flags in [&[][..], &["--import-in-place"]] {
+        let refused = at_start(&data, flags);
+        let stderr = said(&refused.stderr);
+        assert!(stderr.contains(&format!("nothing of rusd's is lost; remove {}", left.display())), "{stderr}");
+        assert!(!data.join("member.etcd").exists());
+    }
+    std::fs::remove_file(left).unwrap();
+    assert_eq!(Rusd::start_on(directory, &[]).etcdctl(&["get", "k", "--print-value-only"]), "v\n");
+}
