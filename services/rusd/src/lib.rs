@@ -23,6 +23,7 @@ pub mod server;
 pub mod settings;
 pub mod space;
 pub mod store;
+mod systemd;
 pub mod tls;
 pub mod tokens;
 pub mod watches;

@@ -213,9 +213,9 @@ impl Node {
     }
 
     /// What the data have taken at most since they were defragmented last, bytes: what is free inside of etcd's database file is still
-    /// in it. At a start nothing is free.
+    /// in it. At a start nothing is free. Never 0: `etcdctl endpoint status` divides by it.
     pub fn allocated_bytes(&self) -> u64 {
-        let bytes = self.reader.view().bytes();
+        let bytes = self.reader.view().bytes().max(1);
         self.measured.allocated_bytes.fetch_max(bytes, Ordering::Relaxed).max(bytes)
     }
 

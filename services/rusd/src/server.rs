@@ -62,6 +62,12 @@ pub enum ServerError {
          it over with rusd import {0} --data-dir=NEW, and start with that"
     )]
     Foreign(PathBuf),
+    /// It is rusd's, and etcd's are beside it.
+    #[error(
+        "--data-dir: {0} has data of rusd, and an etcd was started in it as well: nothing of rusd's is lost; remove {1}, which that etcd left, \
+         and start again"
+    )]
+    ForeignBeside(PathBuf, PathBuf),
     /// The data directory.
     #[error("--data-dir: {0}")]
     Data(io::Error),
@@ -208,6 +214,7 @@ pub fn found(settings: Settings, taken: State) -> Result<(), ServerError> {
 
 /// Opens the log and the store of a member. `taken` is what its group is founded with, if not with nothing.
 fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError> {
+    refuse_database_beside(&settings.data_directory)?;
     if database_in(&settings.data_directory).exists() {
         return Err(ServerError::Foreign(settings.data_directory));
     }
@@ -324,10 +331,21 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     Ok(Joined { member, node: Arc::new(node), founding, signals })
 }
 
+/// An etcd that is started on rusd's data, as on the way back, ends, and leaves a database in which nothing is.
+pub(crate) fn refuse_database_beside(data_directory: &Path) -> Result<(), ServerError> {
+    let database = database_in(data_directory);
+    match Identity::is_in(data_directory) && database.exists() {
+        true => Err(ServerError::ForeignBeside(data_directory.to_owned(), database)),
+        false => Ok(()),
+    }
+}
+
 /// Where values go that are too many for the memory, as long as the disk has more room than the log and snapshots may want.
 fn values_on_disk(settings: &Settings) -> Result<Spill, ServerError> {
     let limits = spill::Limits { memory_bytes: settings.values_memory_bytes, ..spill::Limits::default() };
     let directory = settings.data_directory.join("member");
+    // Each by itself: one that was there before may be open to others.
+    make_private(&settings.data_directory).map_err(ServerError::Data)?;
     make_private(&directory).map_err(ServerError::Data)?;
     let space = Space::new(&settings.data_directory, &settings.log_directory(), wal::Options::default().segment_bytes);
     let create = move || match space.spares(4 * u64::from(limits.file_bytes)) {
@@ -423,6 +441,7 @@ async fn announce(node: &Node, addresses: &str) {
             if is_known && has_version {
                 let (cluster_id, member_id) = (format!("{:x}", node.cluster_id), format!("{:x}", node.member_id));
                 tracing::info!(%addresses, %cluster_id, %member_id, "ready to serve client requests");
+                crate::systemd::tell_ready();
                 return std::future::pending().await;
             }
             let member = pb::Member {

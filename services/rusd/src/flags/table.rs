@@ -225,7 +225,7 @@ const FLAGS: &[Flag] = &[
     idle("raft-write-timeout", Kind::Duration),
     used("self-signed-cert-validity", Kind::Number, Group::Security, "years that a made certificate is valid: 1"),
     used("snapshot-catchup-entries", Kind::Number, Group::Member, "entries kept behind a snapshot: 5000"),
-    used("snapshot-count", Kind::Number, Group::Member, "a snapshot after so many entries: 10000"),
+    used("snapshot-count", Kind::Number, Group::Member, "a snapshot after so many entries; less than 100000 means that"),
     idle("socket-reuse-address", Kind::Bool),
     idle("socket-reuse-port", Kind::Bool),
     used("strict-reconfig-check", Kind::Bool, Group::Clustering, "refuse changes of members that could cost the majority: true"),

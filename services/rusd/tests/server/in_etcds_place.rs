@@ -35,6 +35,56 @@ fn variables_for_debugging_are_those_of_etcd_but_for_gos_memory() {
     assert_eq!(ours["cmdline"][0].as_str().unwrap(), env!("CARGO_BIN_EXE_rusd"));
 }
 
+/// Whoever may scrape, without a certificate, read and wrote everything as JSON.
+#[test]
+fn sockets_for_monitoring_serve_what_etcds_do_and_nothing_else() {
+    let data = harness::folder();
+    let theirs = free_address().to_string();
+    let _etcd = harness::Etcd::start_with(data.path(), &[&format!("--listen-metrics-urls=http://{theirs}")]);
+    let server = Rusd::start(&["--listen-metrics-urls=http://localhost:0"]);
+    let ours = server.other_addresses()[0].clone();
+    let status = |address: &str, (verb, path): (&str, &str)| send(address, verb, path, "", "{}").0;
+    for path in ["/metrics", "/health", "/livez", "/readyz"] {
+        assert_eq!([&theirs, &ours].map(|address| status(address, ("GET", path))), [200; 2], "{path}");
+    }
+    for asked in [
+        ("POST", "/v3/kv/range"),
+        ("POST", "/v3/kv/put"),
+        ("POST", "/v3/maintenance/snapshot"),
+        ("POST", "/v3/auth/user/add"),
+        ("POST", "/v3/cluster/member/list"),
+        ("GET", "/debug/vars"),
+        ("GET", "/version"),
+        ("GET", "/"),
+    ] {
+        assert_eq!([&theirs, &ours].map(|address| status(address, asked)), [404; 2], "{asked:?}");
+    }
+    assert_eq!(status(server.address(), ("POST", "/v3/cluster/member/list")), 200, "clients have their own");
+}
+
+/// `etcdctl` divides by the size of the database.
+#[test]
+fn the_status_of_a_member_in_which_nothing_is_can_be_asked_for() {
+    let server = Rusd::start(&[]);
+    assert!(server.etcdctl(&["endpoint", "status", "-w", "table"]).contains("true"));
+}
+
+/// etcd's own unit has `Type=notify`.
+#[test]
+fn systemd_is_told_when_clients_are_served() {
+    let directory = harness::folder();
+    let path = directory.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(harness::LONG)).unwrap();
+    let mut command = rusd();
+    command.env("NOTIFY_SOCKET", &path).arg("--data-dir").arg(directory.path().join("data"));
+    command.args(["--listen-client-urls=http://127.0.0.1:0", "--advertise-client-urls=http://127.0.0.1:0"]);
+    let _server = Process::start(command.arg("--listen-peer-urls=http://127.0.0.1:0").stderr(Stdio::null()));
+    let mut heard = [0; 16];
+    let bytes = socket.recv(&mut heard).unwrap();
+    assert_eq!(&heard[..bytes], b"READY=1");
+}
+
 /// The lines on stderr of a server with these arguments that are about requests, as objects, once it has been given some.
 fn slow_requests(mut command: Command, endpoint: &str) -> Vec<Value> {
     let mut process = Process::start(command.stderr(Stdio::piped()).stdout(Stdio::null()));

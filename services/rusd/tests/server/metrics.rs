@@ -229,7 +229,7 @@ fn the_size_and_what_is_in_use_differ_until_defragmentation() {
     assert!(sizes().0 >= full);
     server.etcdctl(&["defrag"]);
     let (size, in_use) = sizes();
-    assert_eq!(size, in_use);
+    assert_eq!(size, in_use.max(1), "nothing is left, and clients divide by the size");
 }
 
 #[test]
