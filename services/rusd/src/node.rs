@@ -150,6 +150,22 @@ impl Node {
         }
     }
 
+    /// Looks at the newest state once more, if this still may be done; what may be much aside, for other connections of the thread would wait. Who
+    /// waits for his turn keeps nothing of the state from being freed, and nor does who has looked.
+    pub async fn look_again<T: Send + 'static>(
+        &self,
+        is_much: bool,
+        may: impl Fn(&View) -> Result<(), Error>,
+        look: impl FnOnce(View) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let newest = || {
+            let view = self.reader.view();
+            may(&view)?;
+            Ok(view)
+        };
+        if is_much { self.long_reads.run_with(newest, look).await } else { Ok(look(newest()?)) }
+    }
+
     /// On whose behalf a call is made: of whom its token or its certificate names. From etcd's `AuthInfoFromCtx`.
     pub fn caller(&self, call: &grpc::Caller, view: &View) -> Result<Caller, Error> {
         if !view.auth.is_enabled() {

@@ -171,20 +171,9 @@ impl Api {
             // What is sorted by its value needs one until then.
             let drops_values = target == SortTarget::Value && std::mem::take(&mut request.keys_only);
             let is_much = view.keys_looked_at_by_chunks(&request) > QUICK_KEYS;
-            // The view goes with it: a client that does not read holds nothing of what was, nor does one that waits for its turn.
-            let begin = move |view: View| view.chunks(request);
-            let mut chunks = match is_much {
-                false => begin(view)?,
-                true => {
-                    drop(view);
-                    let newest = || {
-                        let view = node.reader.view();
-                        may_read(&view)?;
-                        Ok(view)
-                    };
-                    node.long_reads.run_with(newest, begin).await??
-                }
-            };
+            drop(view);
+            // The view goes with it: a client that does not read holds nothing of what was.
+            let mut chunks = node.look_again(is_much, may_read, move |view| view.chunks(request)).await??;
             Counts::add(&node.reader.counts().ranges, 1);
             let mut keys = FIRST_CHUNK_KEYS;
             loop {

@@ -53,18 +53,13 @@ impl Api {
             let Some(lease) = view.leases.get(request.id) else { return Ok(grpc::encode(&response)) };
             response.granted_ttl = lease.ttl_seconds;
             let is_much = view.leases.count_keys(request.id) > QUICK_KEYS;
-            // Who waits, here or for his turn, keeps nothing of it from being freed.
+            // Who waits keeps nothing of it from being freed.
             drop(view);
             let left = timeout(node.patience(), node.group.remaining_seconds(request.id));
             response.ttl = left.await.map_err(|_| Error::Timeout)??;
             if !request.keys {
                 return Ok(grpc::encode(&response));
             }
-            let newest = || {
-                let view = node.reader.view();
-                may_see(&view)?;
-                Ok(view)
-            };
             // Last: from here to the client the answer counts.
             let with_keys = move |view: View| {
                 let keys = view.leases.keys(request.id).map(|key| Bytes::copy_from_slice(key)).collect();
@@ -72,10 +67,7 @@ impl Api {
                 grpc::check_answer(response.encoded_len())?;
                 Ok::<_, Status>(grpc::encode(&response))
             };
-            match is_much {
-                true => node.long_reads.run_with(newest, with_keys).await?,
-                false => with_keys(newest()?),
-            }
+            node.look_again(is_much, may_see, with_keys).await?
         })))
     }
 
