@@ -214,8 +214,8 @@ pub fn found(settings: Settings, taken: State) -> Result<(), ServerError> {
 
 /// Opens the log and the store of a member. `taken` is what its group is founded with, if not with nothing.
 fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError> {
-    refuse_database_beside(&settings.data_directory)?;
     if database_in(&settings.data_directory).exists() {
+        refuse_beside_own(&settings.data_directory)?;
         return Err(ServerError::Foreign(settings.data_directory));
     }
     let peer_tls = settings.peer_tls.clone().filter(|_| settings.listen_peer.iter().any(|url| url.is_tls));
@@ -331,11 +331,11 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
     Ok(Joined { member, node: Arc::new(node), founding, signals })
 }
 
-/// An etcd that is started on rusd's data, as on the way back, ends, and leaves a database in which nothing is.
-pub(crate) fn refuse_database_beside(data_directory: &Path) -> Result<(), ServerError> {
-    let database = database_in(data_directory);
-    match Identity::is_in(data_directory) && database.exists() {
-        true => Err(ServerError::ForeignBeside(data_directory.to_owned(), database)),
+/// Where there is a database of etcd: whether it is beside rusd's own data. An etcd that is started on these, as on the way back, ends, and leaves one in
+/// which nothing is.
+pub(crate) fn refuse_beside_own(data_directory: &Path) -> Result<(), ServerError> {
+    match Identity::is_in(data_directory) {
+        true => Err(ServerError::ForeignBeside(data_directory.to_owned(), database_in(data_directory))),
         false => Ok(()),
     }
 }

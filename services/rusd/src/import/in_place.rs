@@ -12,7 +12,7 @@ use service_kit::directory::sync_name;
 
 use super::{CannotImport, Imported, found, read};
 use crate::etcd_file::database_in;
-use crate::server::refuse_database_beside;
+use crate::server::refuse_beside_own;
 use crate::settings::Settings;
 
 /// Where the new member is made.
@@ -39,7 +39,7 @@ pub fn in_place(settings: &Settings) -> Result<Option<Imported>, CannotImport> {
     if !database_in(data).exists() {
         return Ok(None);
     }
-    refuse_database_beside(data)?;
+    refuse_beside_own(data)?;
     if kept.exists() {
         return Err(CannotImport::Exists(kept));
     }

@@ -7,14 +7,16 @@ use harness::{Etcd, output, peer};
 
 use crate::process::{Rusd, rusd};
 
+const CLIENT_URLS: [&str; 2] =
+    ["--listen-client-urls=http://127.0.0.1:0", "--advertise-client-urls=http://127.0.0.1:0"];
+
 fn import(source: &Path, data: &Path) -> Output {
     rusd().arg("import").arg(source).arg("--data-dir").arg(data).output().unwrap()
 }
 
 /// What a start comes to that is refused.
 fn at_start(data: &Path, flags: &[&str]) -> Output {
-    let urls = ["--listen-client-urls=http://127.0.0.1:0", "--advertise-client-urls=http://127.0.0.1:0"];
-    rusd().arg("--data-dir").arg(data).args(urls).args(flags).output().unwrap()
+    rusd().arg("--data-dir").arg(data).args(CLIENT_URLS).args(flags).output().unwrap()
 }
 
 fn said(output: &[u8]) -> String {
@@ -235,8 +237,7 @@ fn an_etcd_that_was_started_on_rusds_data_is_named_and_nothing_is_imported() {
     let (directory, _) = server.kill();
     let data = directory.path().join("data");
     let mut etcd = Command::new(peer("etcd", "etcd"));
-    let urls = ["--listen-client-urls=http://127.0.0.1:0", "--advertise-client-urls=http://127.0.0.1:0"];
-    etcd.arg("--data-dir").arg(&data).args(urls).arg("--listen-peer-urls=http://127.0.0.1:0");
+    etcd.arg("--data-dir").arg(&data).args(CLIENT_URLS).arg("--listen-peer-urls=http://127.0.0.1:0");
     assert!(!etcd.output().unwrap().status.success());
     let left = data.join("member/snap/db");
     assert!(left.exists(), "etcd has left nothing");
