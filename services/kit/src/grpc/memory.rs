@@ -138,6 +138,18 @@ impl Shared {
         take(&self.taken, bytes, self.bytes_max, may_exceed)
     }
 
+    /// The same; where there is not enough, messages make room, if others have held more for longer than who asks.
+    fn take_or_make_room(&self, bytes: usize, asker: Asker<'_>) -> bool {
+        self.take(bytes, false) || {
+            let missing = || (self.taken.load(Ordering::Relaxed) + bytes).saturating_sub(self.bytes_max);
+            let take = |leaving| {
+                let add = |taken: usize| taken.checked_add(bytes).filter(|after| *after <= self.bytes_max + leaving);
+                self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+            };
+            self.coming.make_room(asker, bytes, self.bytes_max / LEAVING_PART, missing, take)
+        }
+    }
+
     /// What answers for an origin take, which all of its connections count in.
     fn answers_of(&self, origin: &Arc<str>) -> Arc<AtomicUsize> {
         let mut answers_of = self.answers_of.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,18 +163,6 @@ impl Shared {
         let answers = Arc::default();
         answers_of.insert(Arc::clone(origin), Arc::downgrade(&answers));
         answers
-    }
-
-    /// The same; where there is not enough, messages make room, if others have held more for longer than who asks.
-    fn take_or_make_room(&self, bytes: usize, asker: Asker<'_>) -> bool {
-        self.take(bytes, false) || {
-            let missing = || (self.taken.load(Ordering::Relaxed) + bytes).saturating_sub(self.bytes_max);
-            let take = |leaving| {
-                let add = |taken: usize| taken.checked_add(bytes).filter(|after| *after <= self.bytes_max + leaving);
-                self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
-            };
-            self.coming.make_room(asker, bytes, self.bytes_max / LEAVING_PART, missing, take)
-        }
     }
 
     /// What of so much is not a connection's own.
