@@ -270,8 +270,8 @@ async fn advance(
                 None => Ok(Action::requeue(CLEAN_UP_INTERVAL)),
             };
         }
-        let (spec, now) = (&run.spec, Timestamp::now());
-        let view = View { spec, trials: &record.trials, existing: &observed.existing, now };
+        let now = Timestamp::now();
+        let view = View { spec: &run.spec, trials: &record.trials, existing: &observed.existing, now };
         let step = match outcome::is_worth_measuring(&head.record, head.baseline.as_ref()) {
             true => decide(
                 &view,
