@@ -2,7 +2,8 @@
 //!
 //! An argument overrules a variable; a configuration file overrules both, as in etcd. A flag that is neither etcd's nor one of the three
 //! that are rusd's own (`table.rs`) is an error, and so is one that asks for what rusd does not do; one that tunes what rusd does not have is
-//! taken and has no effect.
+//! taken and has no effect, as are settings of a configuration file that etcd has dropped. etcd passes over all that it does not know in
+//! that file; here what was never a setting of etcd is a slip, and refused.
 
 mod table;
 mod values;
@@ -29,9 +30,14 @@ fn did_you_mean(name: &str, dashes: &str) -> String {
     )
 }
 
-/// What was given, by name of the flag.
+/// What was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Flags(BTreeMap<&'static str, String>);
+pub struct Flags {
+    /// By name of the flag.
+    given: BTreeMap<&'static str, String>,
+    /// Variables that are no flag's, and settings of a configuration file that etcd has no more.
+    strangers: Vec<String>,
+}
 
 impl Flags {
     /// Reads arguments (without the program's name), variables and the configuration file, if one is named. `read` reads it.
@@ -55,11 +61,12 @@ impl Flags {
         for (name, value) in variables {
             let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
             // Empty means not given, as in etcd, whatever kind of flag it is.
-            let Some(name) = name.strip_prefix("ETCD_").filter(|_| !value.is_empty()) else { continue };
-            let name = name.to_ascii_lowercase().replace('_', "-");
-            // Others use the prefix as well: ETCD_UNSUPPORTED_ARCH, ETCD_VERIFY.
-            if let Some(flag) = table::find(&name) {
-                self.set(flag, value)?;
+            let Some(of_flag) = name.strip_prefix("ETCD_").filter(|_| !value.is_empty()) else { continue };
+            match table::find(&of_flag.to_ascii_lowercase().replace('_', "-")) {
+                Some(flag) => self.set(flag, value)?,
+                // Others use the prefix as well, so it is told of and no more, as in etcd: the Service "etcd" of a cluster has
+                // ETCD_SERVICE_HOST in every pod.
+                None => self.strangers.push(name.to_owned()),
             }
         }
         Ok(())
@@ -69,7 +76,13 @@ impl Flags {
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             let Some(text) = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')) else {
-                return Err(Mistake::of_argument(&argument, "is not a flag"));
+                let what = match argument.as_str() {
+                    "gateway" | "grpc-proxy" => {
+                        "is a program of etcd's, which works in front of rusd as it is: use etcd's"
+                    }
+                    _ => "is not a flag",
+                };
+                return Err(Mistake::of_argument(&argument, what));
             };
             let (name, value) = match text.split_once('=') {
                 Some((name, value)) => (name, Some(value.to_owned())),
@@ -113,11 +126,14 @@ impl Flags {
     }
 
     fn set_from_file(&mut self, key: &str, value: &Value) -> Result<(), Mistake> {
-        let unknown = || {
-            let meant = did_you_mean(key, "");
-            Mistake::new("config-file", format!("{key} is not a setting of etcd 3.7{meant}"))
+        let Some(flag) = table::find(key) else {
+            if !table::was_in_etcd(key) {
+                let meant = did_you_mean(key, "");
+                return Err(Mistake::new("config-file", format!("{key} is not a setting of etcd 3.7{meant}")));
+            }
+            self.strangers.push(format!("{key} in --config-file"));
+            return Ok(());
         };
-        let flag = table::find(key).ok_or_else(unknown)?;
         match value {
             Value::Null => Ok(()),
             // etcd has lists for a few: `log-outputs`, `cipher-suites`.
@@ -142,13 +158,13 @@ impl Flags {
         if flag.effect == Effect::Refused && !is_idle {
             return Err(Mistake::new(flag.name, "is not supported by rusd; leave it out"));
         }
-        self.0.insert(flag.name, value.to_owned());
+        self.given.insert(flag.name, value.to_owned());
         Ok(())
     }
 
     /// What was given, if anything.
     pub fn given(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.given.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// What `--help` prints, if it was asked for.
@@ -181,10 +197,11 @@ impl Flags {
         values::client_urls(name, self.given(name).unwrap_or(default))
     }
 
-    /// Flags that were given and have no effect.
-    pub fn without_effect(&self) -> impl Iterator<Item = &'static str> {
+    /// What was given and has no effect: flags, variables, and settings of a configuration file.
+    pub fn without_effect(&self) -> impl Iterator<Item = String> {
         let idle = |name: &&&'static str| table::find(name).is_some_and(|flag| flag.effect == Effect::None);
-        self.0.keys().filter(idle).copied()
+        let flags = self.given.keys().filter(idle).map(|name| format!("--{name}"));
+        flags.chain(self.strangers.iter().cloned())
     }
 }
 
@@ -255,7 +272,27 @@ mod tests {
         }
         let mistake = parse(&["--config-file=f"], &[], "nmae: x").unwrap_err();
         assert_eq!(mistake, "--config-file: nmae is not a setting of etcd 3.7; did you mean name?");
+        let proxy = parse(&["grpc-proxy", "start"], &[], "").unwrap_err();
+        assert_eq!(proxy, "grpc-proxy is a program of etcd's, which works in front of rusd as it is: use etcd's");
         assert!(parse(&["--config-file=f"], &[], ": : :").unwrap_err().starts_with("--config-file: "));
+    }
+
+    /// etcd's own sample of a file has them to this day, and did not start rusd.
+    #[test]
+    fn settings_that_etcd_has_dropped_are_taken_and_told_of() {
+        let file = "name: a\ndiscovery:\ndiscovery-proxy:\nproxy: 'off'\nproxy-failure-wait: 5000\nenable-v2: true\n\
+                    experimental-initial-corrupt-check: true\nmax-wals: 5\n";
+        let flags = parse(&["--config-file=f"], &[("ETCD_PROXY", "off")], file).unwrap();
+        let without = flags.without_effect().collect::<Vec<_>>();
+        let dropped = ["discovery", "discovery-proxy", "enable-v2", "experimental-initial-corrupt-check", "proxy"];
+        let expected = dropped.iter().chain(&["proxy-failure-wait"]).map(|name| format!("{name} in --config-file"));
+        assert_eq!(without, ["--max-wals".to_owned()].into_iter().chain(expected).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_variable_that_is_no_flags_is_told_of() {
+        let flags = parse(&[], &[("ETCD_DATADIR", "/a"), ("ETCD_NAME", "a"), ("ETCDCTL_API", "3")], "").unwrap();
+        assert_eq!(flags.without_effect().collect::<Vec<_>>(), ["ETCD_DATADIR"]);
     }
 
     #[test]

@@ -42,8 +42,8 @@ fn main() -> ExitCode {
     logs::start(Format::Json, level(&settings.log_level));
     panics::end_the_process();
     open_files::raise();
-    for flag in flags.without_effect() {
-        tracing::warn!("--{flag} has no effect in rusd");
+    for given in flags.without_effect() {
+        tracing::warn!("{given} has no effect in rusd");
     }
     if settings.imports_in_place {
         match rusd::import::in_place(&settings) {

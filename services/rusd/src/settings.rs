@@ -56,6 +56,16 @@ pub fn cluster_id(founders: &[Founder], token: &str, taken: Option<u32>) -> u64 
     hash(&ids.iter().flat_map(|id| id.to_be_bytes()).collect::<Vec<_>>())
 }
 
+/// Whether both have the same URLs, in whatever order.
+fn has_same(one: &[Url], other: &[Url]) -> bool {
+    let [one, other] = [one, other].map(|urls| urls.iter().map(Url::to_string).collect::<BTreeSet<_>>());
+    one == other
+}
+
+fn with_commas(urls: &[Url]) -> String {
+    urls.iter().map(Url::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// Never 0.
 fn hash(bytes: &[u8]) -> u64 {
     let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes);
@@ -97,8 +107,10 @@ pub struct Settings {
     pub advertise_client: Vec<Url>,
     /// Where other members are served.
     pub listen_peer: Vec<Url>,
-    /// Who founds the group, or belongs to the one that exists already.
+    /// Who founds the group, or belongs to the one that exists already. Means nothing where there are data, and may lack this member there.
     pub founders: Vec<Founder>,
+    /// Where other members find this one, if a flag of its own says so.
+    pub advertise_peer: Option<Vec<Url>>,
     /// Whether the group exists already, and has this member among those it has added.
     pub joins: bool,
     /// Whether this member goes on with its data as the only one: the others are lost for good.
@@ -181,6 +193,27 @@ impl Settings {
         addresses.into_iter().find(is_suitable).filter(|_| self.features.is_open("SetMemberLocalAddr"))
     }
 
+    /// This member among the founders, where it begins: what the flags say of it must not contradict each other. `is_one_place` says whether
+    /// two lists of URLs that are not written alike mean the same.
+    pub fn founder(&self, is_one_place: impl FnOnce(&[Url], &[Url]) -> bool) -> Result<&Founder, Mistake> {
+        let missing = || {
+            let what = format!("has no member {:?}, which is the --name of this one", self.name);
+            Mistake::new("initial-cluster", what)
+        };
+        let own = self.founders.iter().find(|founder| founder.name == self.name).ok_or_else(missing)?;
+        match &self.advertise_peer {
+            Some(urls) if !has_same(urls, &own.peer_urls) && !is_one_place(urls, &own.peer_urls) => {
+                let [advertised, named] = [urls, &own.peer_urls].map(|urls| with_commas(urls));
+                let what = format!(
+                    "is {advertised}, and --initial-cluster has {:?} at {named}: give both the same",
+                    self.name
+                );
+                Err(Mistake::new("initial-advertise-peer-urls", what))
+            }
+            _ => Ok(own),
+        }
+    }
+
     /// Where its log is.
     pub fn log_directory(&self) -> PathBuf {
         self.wal_directory.clone().unwrap_or_else(|| self.data_directory.join("member").join("wal"))
@@ -197,7 +230,7 @@ impl Settings {
         let name = flags.given("name").unwrap_or("default").to_owned();
         let peer_default = "http://localhost:2380";
         let advertise_peer = flags.urls("initial-advertise-peer-urls", peer_default)?;
-        let founders = founders(flags, &name, advertise_peer)?;
+        let founders = founders(flags, &name, &advertise_peer)?;
         if flags.given("listen-client-urls").is_some() && flags.given("advertise-client-urls").is_none() {
             return Err(Mistake::new("advertise-client-urls", "is required when --listen-client-urls is set"));
         }
@@ -251,6 +284,7 @@ impl Settings {
             advertise_client: flags.client_urls("advertise-client-urls", client_default)?,
             listen_peer,
             founders,
+            advertise_peer: flags.given("initial-advertise-peer-urls").map(|_| advertise_peer),
             joins,
             force_new_cluster: flags.boolean("force-new-cluster", false)?,
             strict_reconfig_check: flags.boolean("strict-reconfig-check", true)?,
@@ -319,6 +353,17 @@ impl Settings {
                         import one snapshot into a new --data-dir of each";
             return Err(Mistake::new("import-in-place", what));
         }
+        // As in etcd, which cannot bind it twice; and what it serves to clients is more than metrics. A socket of port 0 is one of many.
+        let serves_clients = |url: &&Url| {
+            let mut clients = self.listen_client.iter().chain(&self.listen_client_http);
+            (url.is_unix || url.port != 0) && clients.any(|of| (&of.host, of.port) == (&url.host, url.port))
+        };
+        if let Some(url) = self.listen_metrics.iter().find(serves_clients) {
+            let what = format!(
+                "{url} is for clients already, who find metrics and health there: leave it out, or give another"
+            );
+            return Err(Mistake::new("listen-metrics-urls", what));
+        }
         for (flag, urls) in secured {
             if self.tls.is_none() && urls.iter().any(|url| url.is_tls) {
                 return Err(Mistake::new(flag, "has an https URL: give --cert-file and --key-file, or --auto-tls"));
@@ -335,10 +380,10 @@ impl Settings {
 }
 
 /// Reads `NAME=URL,NAME=URL`: a name may stand several times.
-fn founders(flags: &Flags, own_name: &str, own_urls: Vec<Url>) -> Result<Vec<Founder>, Mistake> {
+fn founders(flags: &Flags, own_name: &str, own_urls: &[Url]) -> Result<Vec<Founder>, Mistake> {
     const FLAG: &str = "initial-cluster";
     let Some(text) = flags.given(FLAG) else {
-        return Ok(vec![Founder { name: own_name.to_owned(), peer_urls: own_urls }]);
+        return Ok(vec![Founder { name: own_name.to_owned(), peer_urls: own_urls.to_vec() }]);
     };
     let mut founders: Vec<Founder> = Vec::new();
     for part in text.split(',') {
@@ -350,10 +395,7 @@ fn founders(flags: &Flags, own_name: &str, own_urls: Vec<Url>) -> Result<Vec<Fou
             None => founders.push(Founder { name: name.to_owned(), peer_urls: vec![url] }),
         }
     }
-    match founders.iter().any(|founder| founder.name == own_name) {
-        true => Ok(founders),
-        false => Err(Mistake::new(FLAG, format!("has no member {own_name:?}, which is the --name of this one"))),
-    }
+    Ok(founders)
 }
 
 /// Where bcrypt knows no such cost, etcd takes its default.
@@ -474,6 +516,25 @@ mod tests {
         assert!(settings.joins && !settings.strict_reconfig_check);
     }
 
+    /// They are looked at where a member begins: where it has data they mean nothing, as in etcd.
+    #[test]
+    fn a_member_that_begins_is_told_of_flags_that_contradict_each_other() {
+        let own = |arguments: &[&str], is_one_place: bool| {
+            let settings = settings(arguments).unwrap();
+            settings.founder(|_, _| is_one_place).map(|own| own.name.clone()).map_err(|mistake| mistake.to_string())
+        };
+        let missing = "--initial-cluster: has no member \"default\", which is the --name of this one";
+        assert_eq!(own(&["--initial-cluster=b=http://a:1"], true).unwrap_err(), missing);
+        let flags =
+            ["--initial-cluster=default=http://a:1,default=http://b:1", "--initial-advertise-peer-urls=http://c:1"];
+        let contradiction = "--initial-advertise-peer-urls: is http://c:1, and --initial-cluster has \"default\" at \
+                             http://a:1,http://b:1: give both the same";
+        assert_eq!(own(&flags, false).unwrap_err(), contradiction);
+        assert_eq!(own(&flags, true).unwrap(), "default", "names of one address");
+        assert_eq!(own(&[flags[0], "--initial-advertise-peer-urls=http://b:1,http://a:1"], false).unwrap(), "default");
+        assert_eq!(own(&flags[..1], false).unwrap(), "default", "what is not given contradicts nothing");
+    }
+
     #[test]
     fn mistakes_name_the_flag() {
         let mistakes = [
@@ -482,8 +543,9 @@ mod tests {
                 "--advertise-client-urls: is required when --listen-client-urls is set",
             ),
             (
-                &["--initial-cluster=b=http://a:1"],
-                "--initial-cluster: has no member \"default\", which is the --name of this one",
+                &["--listen-metrics-urls=http://localhost:2379"],
+                "--listen-metrics-urls: http://localhost:2379 is for clients already, who find metrics and health there: leave it out, \
+                 or give another",
             ),
             (&["--initial-cluster=b"], "--initial-cluster: expected NAME=URL with commas between them, found \"b\""),
             (&["--cert-file=c"], "--key-file: is required with --cert-file"),

@@ -74,6 +74,21 @@ pub(super) fn find(name: &str) -> Option<&'static Flag> {
     FLAGS.binary_search_by(|flag| flag.name.cmp(name)).ok().map(|place| &FLAGS[place])
 }
 
+/// Whether etcd has had a setting of this name, before 3.7: those of API v2, of its proxy and of discovery by it, and what was tried out.
+pub(super) fn was_in_etcd(name: &str) -> bool {
+    const DROPPED: [&str; 8] = [
+        "debug",
+        "discovery",
+        "discovery-proxy",
+        "enable-v2",
+        "enable-v2v3",
+        "log-output",
+        "log-package-levels",
+        "proxy",
+    ];
+    DROPPED.contains(&name) || ["experimental-", "proxy-"].iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// The flag that was probably meant.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
     command_line::nearest(name, FLAGS.iter().map(|flag| flag.name))

@@ -1,11 +1,13 @@
 //! Who a member is: founded with numbers that follow from the flags, or learned from the group that it joins. Written down before
-//! anything else, so that flags no longer matter once there are data.
+//! anything else, with whom it began with, so that flags no longer matter once there are data.
 //!
 //! What a directory that lost its log is told by, and why it is refused, is in [`replog::runtime::identity`]. Another member says that this one has
 //! served already, as etcd asks its peers at bootstrap (`server/etcdserver/bootstrap.go`, `isMemberBootstrapped`); who founds the group asks on,
 //! which etcd does not, before it speaks to any.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use replog::runtime::tcp::{self, Tls};
 use serde::{Deserialize, Serialize};
 use service_kit::url::Url;
 
+use crate::flags::Mistake;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::{Founder, Settings, cluster_id};
 
@@ -33,6 +36,9 @@ pub enum IdentityError {
     /// The content of its file.
     #[error("{0}: {1}; it was changed by somebody else: restore it, or remove this member and add a new one")]
     Content(PathBuf, String),
+    /// What the flags say of a member that begins.
+    #[error(transparent)]
+    Flags(#[from] Mistake),
     /// The group that it shall join.
     #[error("--initial-cluster-state=existing: {0}")]
     Join(String),
@@ -78,16 +84,39 @@ pub struct Identity {
     member_id: String,
     /// It is among those that founded the group.
     pub is_founder: bool,
-    /// How many found the group with it, by the flags of its first start.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    other_founders: usize,
+    /// Whom it began with, itself included: the founders, or who belonged to the group that it joined. Earlier releases did not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    began_with: Vec<Companion>,
     /// There has been a log. Where nothing is said, an earlier release wrote it, and had one.
     #[serde(default = "yes")]
     has_log: bool,
 }
 
-fn is_zero(count: &usize) -> bool {
-    *count == 0
+/// A member as it was when another one began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Companion {
+    /// Its number, hexadecimal.
+    id: String,
+    #[serde(default)]
+    name: String,
+    peer_urls: Vec<String>,
+}
+
+impl Companion {
+    fn of(member: &pb::Member) -> Self {
+        Self { id: format!("{:x}", member.id), name: member.name.clone(), peer_urls: member.peer_ur_ls.clone() }
+    }
+
+    /// `None`: it was written by somebody else.
+    fn member(&self) -> Option<pb::Member> {
+        let (name, peer_ur_ls) = (self.name.clone(), self.peer_urls.clone());
+        Some(pb::Member { id: number(&self.id)?, name, peer_ur_ls, ..Default::default() })
+    }
+}
+
+/// A number that is written down.
+fn number(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok().filter(|number| *number != 0)
 }
 
 fn yes() -> bool {
@@ -97,7 +126,7 @@ fn yes() -> bool {
 impl identity::Identity for Identity {
     fn decode(bytes: &[u8]) -> Result<Self, String> {
         let identity: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        identity.numbers().ok_or("a number is not hexadecimal")?;
+        identity.numbers().and(identity.members()).ok_or("a number is not hexadecimal")?;
         Ok(identity)
     }
 
@@ -131,13 +160,17 @@ pub struct Known {
 impl Identity {
     fn new(cluster_id: u64, member_id: u64, is_founder: bool) -> Self {
         let [cluster_id, member_id] = [cluster_id, member_id].map(|number| format!("{number:x}"));
-        Self { cluster_id, member_id, is_founder, other_founders: 0, has_log: false }
+        Self { cluster_id, member_id, is_founder, began_with: Vec::new(), has_log: false }
     }
 
     /// The group's number and its own; `None`: it was written by somebody else.
     fn numbers(&self) -> Option<(u64, u64)> {
-        let number = |text: &str| u64::from_str_radix(text, 16).ok().filter(|number| *number != 0);
         Some((number(&self.cluster_id)?, number(&self.member_id)?))
+    }
+
+    /// Whom it began with; `None`: that was written by somebody else.
+    fn members(&self) -> Option<Vec<pb::Member>> {
+        self.began_with.iter().map(Companion::member).collect()
     }
 
     /// The group's number.
@@ -163,14 +196,19 @@ impl Identity {
         let is_new = match place.standing(place.read::<Self>()?)? {
             Standing::Member(kept) => {
                 let founding = founding(&kept);
-                return Ok(Known { identity: kept.identity(), kept, members: founders, was_here: true, founding });
+                let identity = kept.identity();
+                // What an earlier release wrote does not say with whom it began: there the flags do, as they did.
+                let members = identity.members().filter(|members| !members.is_empty()).unwrap_or(founders);
+                return Ok(Known { identity, kept, members, was_here: true, founding });
             }
             Standing::Unnamed => false,
             Standing::New(_) => true,
         };
         // One that was killed before it had a log begins again; and whose a log is that says nothing, shows when it is opened.
-        let (identity, members) =
-            if settings.joins { join(settings, tls)? } else { found_group(settings, founders, taken) };
+        let own = settings.founder(is_one_place)?;
+        let (mut identity, members) =
+            if settings.joins { join(settings, own, tls)? } else { found_group(settings, own, founders, taken) };
+        identity.began_with = members.iter().map(Companion::of).collect();
         let id = identity.member_id();
         if is_new && let Some(by) = who_knows(settings, id, tls) {
             return Err(IdentityError::Emptied { id, by, directory: settings.data_directory.clone() });
@@ -192,7 +230,9 @@ fn founding(kept: &Kept<Identity>) -> Option<Founding> {
         Ok((_, members)) => Some(said_by(&members, numbers.1)),
         Err(error) => Some(Said::CannotTell(error.to_string())),
     };
-    identity.is_founder.then(|| kept.founding(identity.other_founders, read)).flatten()
+    // Flags of later starts may name fewer, or nobody, and mean nothing.
+    let others = identity.began_with.len().saturating_sub(1);
+    identity.is_founder.then(|| kept.founding(others, read)).flatten()
 }
 
 /// What others say of a member who have these: that its clients know where it is was in the log.
@@ -223,19 +263,35 @@ fn member(founder: &Founder, token: &str) -> pb::Member {
     pb::Member { id: founder.id(token), name: founder.name.clone(), peer_ur_ls, ..Default::default() }
 }
 
-fn found_group(settings: &Settings, members: Vec<pb::Member>, taken: Option<u32>) -> (Identity, Vec<pb::Member>) {
-    let own = settings.founders.iter().find(|founder| founder.name == settings.name);
-    let member_id = own.map_or(0, |founder| founder.id(&settings.token));
-    let mut identity = Identity::new(cluster_id(&settings.founders, &settings.token, taken), member_id, true);
-    // Flags of later starts may name fewer, or nobody, and mean nothing.
-    identity.other_founders = settings.founders.iter().filter(|founder| founder.name != settings.name).count();
-    (identity, members)
+/// Whether the same sockets are meant: names are looked up, as etcd does at bootstrap. One that is not known is no other's.
+fn is_one_place(one: &[Url], other: &[Url]) -> bool {
+    let places = |urls: &[Url]| urls.iter().map(addresses).collect::<Option<Vec<_>>>();
+    let (Some(one), Some(other)) = (places(one), places(other)) else { return false };
+    // A name may have addresses of both families.
+    let is_in = |place: &BTreeSet<_>, places: &[BTreeSet<_>]| places.iter().any(|other| !place.is_disjoint(other));
+    one.iter().all(|place| is_in(place, &other)) && other.iter().all(|place| is_in(place, &one))
+}
+
+/// Where a URL leads to; `None`: nobody knows its name.
+fn addresses(url: &Url) -> Option<BTreeSet<(bool, SocketAddr)>> {
+    let addresses = (url.host.trim_matches(['[', ']']), url.port).to_socket_addrs().ok()?;
+    Some(addresses.map(|address| (url.is_tls, address)).collect())
+}
+
+fn found_group(
+    settings: &Settings,
+    own: &Founder,
+    members: Vec<pb::Member>,
+    taken: Option<u32>,
+) -> (Identity, Vec<pb::Member>) {
+    let cluster_id = cluster_id(&settings.founders, &settings.token, taken);
+    (Identity::new(cluster_id, own.id(&settings.token), true), members)
 }
 
 /// Asks the members that the flags name, until one of them knows this one.
-fn join(settings: &Settings, tls: Option<&Tls>) -> Result<(Identity, Vec<pb::Member>), IdentityError> {
-    let (own, others): (Vec<_>, Vec<_>) = settings.founders.iter().partition(|founder| founder.name == settings.name);
-    let own = own.iter().flat_map(|founder| &founder.peer_urls).map(ToString::to_string).collect::<Vec<_>>();
+fn join(settings: &Settings, own: &Founder, tls: Option<&Tls>) -> Result<(Identity, Vec<pb::Member>), IdentityError> {
+    let others = settings.founders.iter().filter(|founder| founder.name != own.name).collect::<Vec<_>>();
+    let own = own.peer_urls.iter().map(ToString::to_string).collect::<Vec<_>>();
     if others.is_empty() {
         return Err(IdentityError::Join("--initial-cluster names no other member to ask".into()));
     }
@@ -290,12 +346,13 @@ mod tests {
             b"{\n  \"cluster_id\": \"a\",\n  \"member_id\": \"b\",\n  \"is_founder\": true,\n  \"has_log\": true\n}";
         assert_eq!(Identity::decode(before).unwrap(), identity);
         assert_eq!(identity.encode().unwrap(), before, "an earlier release reads it");
-        let founder = Identity { other_founders: 2, ..identity };
-        assert_eq!(
-            Identity::decode(&founder.encode().unwrap()).unwrap(),
-            founder,
-            "flags of later starts mean nothing"
-        );
+        let other =
+            pb::Member { id: 12, name: "m".into(), peer_ur_ls: vec!["http://a:1".into()], ..Default::default() };
+        let founder = Identity { began_with: vec![Companion::of(&other)], ..identity };
+        let read = Identity::decode(&founder.encode().unwrap()).unwrap();
+        assert_eq!((read.members(), read), (Some(vec![other]), founder));
+        let wrong = br#"{"cluster_id": "a", "member_id": "b", "is_founder": true, "began_with": [{"id": "x", "peer_urls": []}]}"#;
+        assert_eq!(Identity::decode(wrong).unwrap_err(), "a number is not hexadecimal");
         assert_eq!(
             Identity::decode(br#"{"cluster_id": "a", "member_id": "x", "is_founder": true}"#).unwrap_err(),
             "a number is not hexadecimal"

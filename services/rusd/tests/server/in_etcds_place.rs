@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::gateway::send;
 use crate::metrics::{metrics, sum};
-use crate::process::{Rusd, rusd};
+use crate::process::{Rusd, Starting, rusd};
 
 fn body(address: &str, path: &str) -> Value {
     let (status, mut body) = send(address, "GET", path, "", "");
@@ -211,7 +211,8 @@ fn a_configuration_file_means_what_it_means_to_etcd() {
              initial-cluster-state: 'new'\nsnapshot-count: 12345\nheartbeat-interval: 50\nelection-timeout: 500\n\
              quota-backend-bytes: 123456789\nauto-compaction-mode: periodic\nauto-compaction-retention: '1'\nlogger: zap\n\
              log-outputs: [stderr]\nlog-level: warn\nenable-grpc-gateway: true\nmax-txn-ops: 3\n\
-             watch-progress-notify-interval: 5000000000\npre-vote: true\n",
+             watch-progress-notify-interval: 5000000000\npre-vote: true\ndiscovery:\ndiscovery-fallback: 'proxy'\ndiscovery-proxy:\n\
+             discovery-srv:\nproxy: 'off'\nproxy-failure-wait: 5000\n",
             folder.path().join(data).display()
         );
         std::fs::write(&path, text).unwrap();
@@ -245,6 +246,43 @@ fn a_configuration_file_means_what_it_means_to_etcd() {
     };
     let theirs = told(harness::command(peer("etcd", "etcd")), "etcd");
     assert_eq!(told(rusd(), "rusd"), theirs);
+}
+
+/// As with etcd, which looks at them where there is no log yet: rusd called members of other numbers, or did not start.
+#[test]
+fn flags_of_the_beginning_mean_nothing_where_there_are_data() {
+    let servers = crate::group::group(3, "http", &[]);
+    servers[0].etcdctl(&["put", "k", "v"]);
+    let members = servers[0].etcdctl(&["member", "list"]);
+    let later = |(directory, mut flags): (tempfile::TempDir, Vec<String>)| {
+        flags.retain(|flag| !flag.starts_with("--initial-"));
+        flags.extend(
+            ["cluster=stranger=http://127.0.0.1:1", "cluster-token=t", "advertise-peer-urls=http://127.0.0.1:2"]
+                .map(|flag| format!("--initial-{flag}")),
+        );
+        Rusd::spawn(directory, flags)
+    };
+    let killed = servers.into_iter().map(Rusd::kill).collect::<Vec<_>>();
+    let started = killed.into_iter().map(later).collect::<Vec<_>>();
+    for server in started.into_iter().map(Starting::ready).collect::<Vec<_>>() {
+        assert_eq!(server.etcdctl(&["get", "k", "--print-value-only"]), "v\n");
+        assert_eq!(server.etcdctl(&["member", "list"]), members);
+    }
+}
+
+/// As with etcd, which compares what names mean.
+#[test]
+fn a_member_begins_where_its_flags_say_the_same_of_it_only() {
+    let port = free_address().port();
+    let flags = |host: &str| {
+        let flags = ["listen-peer-urls", "initial-cluster=default", "initial-advertise-peer-urls"];
+        let hosts = ["127.0.0.1", "127.0.0.1", host];
+        flags.iter().zip(hosts).map(|(flag, host)| format!("--{flag}=http://{host}:{port}")).collect::<Vec<_>>()
+    };
+    let said = Rusd::spawn(harness::folder(), flags("127.0.0.2")).refusal();
+    assert!(said.contains("--initial-advertise-peer-urls: is http://127.0.0.2:"), "{said}");
+    let server = Rusd::spawn(harness::folder(), flags("localhost")).ready();
+    server.etcdctl(&["put", "k", "v"]);
 }
 
 /// They are not part of rusd, and need not be.

@@ -8,6 +8,7 @@ mod concurrency;
 mod corruption;
 mod differential;
 mod flood;
+mod from_etcd;
 mod full_disk;
 mod gateway;
 mod group;
