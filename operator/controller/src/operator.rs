@@ -1,6 +1,8 @@
 //! Puts everything together: waits for the CRDs, then for the Lease, then runs the controllers until told to stop.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -213,11 +215,27 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
 
 /// Tells this build from every other: a version may have several. Without /proc there is only the version.
 fn build() -> String {
-    let executable = std::fs::read("/proc/self/exe").unwrap_or_else(|error| {
+    let digest = digest_of("/proc/self/exe").unwrap_or_else(|error| {
         tracing::warn!(%error, "the operator's own executable cannot be read");
-        env!("CARGO_PKG_VERSION").into()
+        Sha256::digest(env!("CARGO_PKG_VERSION"))
     });
-    fingerprint::shortened(Sha256::digest(executable).as_ref())
+    fingerprint::shortened(digest.as_ref())
+}
+
+/// Of a file's content, read in parts: a program that has once freed as much memory as an executable takes has glibc keep as much of all that
+/// it frees later (`M_MMAP_THRESHOLD` in mallopt(3)).
+fn digest_of(path: &str) -> io::Result<sha2::digest::Output<Sha256>> {
+    let mut file = BufReader::with_capacity(64 << 10, File::open(path)?);
+    let mut hash = Sha256::new();
+    loop {
+        let part = file.fill_buf()?;
+        if part.is_empty() {
+            return Ok(hash.finalize());
+        }
+        hash.update(part);
+        let bytes = part.len();
+        file.consume(bytes);
+    }
 }
 
 /// Objects of a kind that users write, and the changes worth a look: a status that the operator wrote itself is none.
