@@ -1,5 +1,7 @@
 //! Logs: a line for each event on stderr, as text or as JSON.
 
+mod zap;
+
 use std::fmt;
 use std::io::{IsTerminal, Stderr};
 use std::str::FromStr;
@@ -11,6 +13,7 @@ use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{self, DefaultFields, Writer};
 use tracing_subscriber::fmt::{FormatFields, SubscriberBuilder};
+use zap::Zap;
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +23,10 @@ pub enum Format {
     Text,
     /// An object on each line, with `timestamp`, `level`, `target` and the event's fields, `message` among them.
     Json,
+    /// An object on each line with the keys of zap, Go's logger: `level` in lower case, `ts` (UTC, microseconds), `caller`, `msg`, and the event's
+    /// other fields. `caller` is the module that says it: zap's file and line change with every release. For a server in whose place another
+    /// one was, whose lines are read by programs; no flag chooses it.
+    Zap,
 }
 
 /// It is no format.
@@ -45,6 +52,7 @@ pub fn start(format: Format, level: Level) {
     match format {
         Format::Text => logs.fmt_fields(OneLineEach).with_ansi(has_colours()).init(),
         Format::Json => logs.json().flatten_event(true).init(),
+        Format::Zap => logs.event_format(Zap).init(),
     }
 }
 
@@ -90,6 +98,7 @@ mod tests {
         match std::env::var(STARTED_BY).as_deref() {
             Ok("text") => start(Format::Text, Level::INFO),
             Ok("json") => start(Format::Json, Level::INFO),
+            Ok("zap") => start(Format::Zap, Level::INFO),
             Ok(_) => start_by_environment(),
             Err(_) => return,
         }
@@ -98,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_server_whose_log_cannot_be_written_lives_on() {
-        for how in ["text", "json", "environment"] {
+        for how in ["text", "json", "zap", "environment"] {
             // Each write says that the disk is full.
             let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
             let status = std::process::Command::new(std::env::current_exe().unwrap())
@@ -112,18 +121,27 @@ mod tests {
         }
     }
 
+    /// What is written.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Kept {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     #[test]
     fn a_value_with_line_breaks_forges_no_event() {
-        #[derive(Clone, Default)]
-        struct Kept(Arc<Mutex<Vec<u8>>>);
-        impl Write for Kept {
-            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                self.0.lock().unwrap().write(bytes)
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
         let kept = Kept::default();
         let of_logs = kept.clone();
         let logs = tracing_subscriber::fmt().fmt_fields(OneLineEach).with_writer(move || of_logs.clone()).finish();
@@ -131,10 +149,67 @@ mod tests {
             tracing::info!(path = %"/a\n2026 INFO forged\r\x1b[31m", "what\never");
             tracing::info!("next");
         });
-        let written = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let written = kept.text();
         let lines: Vec<&str> = written.lines().collect();
         assert_eq!(lines.len(), 2, "{written}");
         assert!(lines[0].contains("what\\never path=/a\\n2026 INFO forged\\r\\u{1b}[31m"), "{written}");
         assert!(lines[1].ends_with("next"), "{written}");
+    }
+
+    /// Who reads etcd's lines found neither time nor text in those of a server in its place.
+    #[test]
+    fn a_line_with_zaps_keys_has_level_time_caller_text_and_fields() {
+        let kept = Kept::default();
+        let of_logs = kept.clone();
+        let logs = tracing_subscriber::fmt()
+            .event_format(Zap)
+            .with_max_level(Level::TRACE)
+            .with_writer(move || of_logs.clone())
+            .finish();
+        tracing::subscriber::with_default(logs, || {
+            let took = std::time::Duration::from_micros(1500);
+            let nothing: Option<u64> = None;
+            tracing::warn!(
+                "local-member-id" = %format!("{:x}", 0x8e9e_05c5_2164_694d_u64),
+                "compact-revision" = -7_i64,
+                bytes = u64::MAX,
+                part = 0.5,
+                is_new = true,
+                ?took,
+                nothing,
+                path = "a\"b\nforged",
+                "finished {}\n\"so\"",
+                "scheduled compaction"
+            );
+            tracing::error!("e");
+            tracing::info!("i");
+            tracing::debug!("d");
+            tracing::trace!("t");
+        });
+        let written = kept.text();
+        assert!(written.starts_with("{\"level\":\"warn\",\"ts\":\""), "as zap orders them: {written}");
+        let lines = written.lines().map(|line| serde_json::from_str(line).unwrap());
+        let mut lines = lines.collect::<Vec<serde_json::Value>>();
+        let levels = lines.iter().map(|line| line["level"].as_str().unwrap()).collect::<Vec<_>>();
+        assert_eq!(levels, ["warn", "error", "info", "debug", "debug"]);
+        assert_eq!(lines[1]["msg"], "e");
+        let first = lines[0].as_object_mut().unwrap();
+        let time = first.remove("ts").unwrap();
+        // 2026-11-29T09:52:51.123456Z
+        let digits_as_zeros = time.as_str().unwrap().replace(|c: char| c.is_ascii_digit(), "0");
+        assert_eq!(digits_as_zeros, "0000-00-00T00:00:00.000000Z");
+        let expected = serde_json::json!({
+            "level": "warn",
+            "caller": module_path!(),
+            "msg": "finished scheduled compaction\n\"so\"",
+            "local-member-id": "8e9e05c52164694d",
+            "compact-revision": -7,
+            "bytes": u64::MAX,
+            "part": 0.5,
+            "is_new": true,
+            "took": "1.5ms",
+            "path": "a\"b\nforged",
+        });
+        assert_eq!(lines[0], expected);
     }
 }

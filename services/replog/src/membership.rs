@@ -29,6 +29,11 @@ pub enum Change {
     Remove(u64),
 }
 
+/// A member's number in lines of the log and in messages: hexadecimal, as etcd and its `raft` write it.
+pub(crate) fn hex(id: u64) -> String {
+    format!("{id:x}")
+}
+
 impl Membership {
     /// Members that vote from the beginning.
     pub fn of(voters: impl IntoIterator<Item = u64>) -> Self {

@@ -5,7 +5,7 @@
 
 mod transfer;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 use bytes::Bytes;
@@ -104,6 +104,10 @@ pub struct ReplicatedLog<S: StateMachine, D: Directory> {
     installed: Option<u64>,
     store: Store<D>,
     receiving: Option<Receiving>,
+    /// All of it has come, and is looked at.
+    received: Option<Receiving>,
+    /// Who was said to be sent which snapshot, and is not known to have it.
+    sending: BTreeMap<u64, SnapshotMeta>,
     /// What is to be done with files, and whether that is under way.
     files_job: Option<FilesJob<D>>,
     is_at_files: bool,
@@ -196,6 +200,8 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             installed: None,
             store,
             receiving: None,
+            received: None,
+            sending: BTreeMap::new(),
             files_job: None,
             is_at_files: false,
             proposed: VecDeque::new(),
@@ -240,6 +246,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     pub fn tick(&mut self, now: Now) {
         self.node.tick(now);
         self.ask_for_chunks(now);
+        self.tell_sent();
     }
 
     /// Another member's connection to this one has closed: see [`Node::link_closed`].

@@ -13,6 +13,7 @@ use futures::future::join_all;
 use prost::Message;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::events::hex;
 use crate::group::PeerHash;
 use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
@@ -61,10 +62,6 @@ async fn ask_all(node: &Node, revision: i64) -> Answers {
         (id, said)
     }))
     .await
-}
-
-fn hex(id: u64) -> String {
-    format!("{id:x}")
 }
 
 /// This member's own.

@@ -7,6 +7,7 @@ pub mod bolt;
 pub mod compactor;
 pub mod corruption;
 pub mod etcd_file;
+mod events;
 pub mod flags;
 pub mod gateway;
 pub mod group;

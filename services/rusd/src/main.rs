@@ -38,8 +38,8 @@ fn main() -> ExitCode {
         Err(mistake) => return usage(&mistake),
     };
     settings.logs_headers = std::env::var("GODEBUG").is_ok_and(|godebug| header_log::is_wanted(&godebug));
-    // Lines of JSON on stderr, as etcd's.
-    logs::start(Format::Json, level(&settings.log_level));
+    // Lines on stderr, for who reads etcd's.
+    logs::start(Format::Zap, level(&settings.log_level));
     panics::end_the_process();
     open_files::raise();
     for given in flags.without_effect() {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 use std::io::Read;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use replog::{Entry, RestoreError, SnapshotView, StateMachine};
@@ -31,6 +31,19 @@ pub struct Measured {
     pub allocated_bytes: AtomicU64,
     /// Learners that were made voters by a call here.
     pub learners_promoted: AtomicU64,
+    /// The last compaction whose work is done.
+    compaction: Mutex<Option<Compaction>>,
+}
+
+/// A compaction whose work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compaction {
+    /// Of its entry in the log.
+    pub index: u64,
+    /// Its revision.
+    pub revision: i64,
+    /// From when it was applied until what it frees was free.
+    pub took: Duration,
 }
 
 impl Default for Measured {
@@ -45,6 +58,7 @@ impl Default for Measured {
             read_indexes_failed: zero(),
             allocated_bytes: zero(),
             learners_promoted: zero(),
+            compaction: Mutex::default(),
         }
     }
 }
@@ -53,6 +67,11 @@ impl Measured {
     /// Counts one more.
     pub fn add(count: &AtomicU64) {
         count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The last compaction whose work is done, since the start.
+    pub fn compaction(&self) -> Option<Compaction> {
+        *self.compaction.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,12 +85,36 @@ pub struct Timed {
     begun: Option<Instant>,
     /// When the last command ended.
     last: Option<Instant>,
+    /// The compacted revision that was seen last.
+    compacted: i64,
+    /// A compaction that has left work: the index of its entry, and when that was applied.
+    compaction: Option<(u64, Instant)>,
 }
 
 impl Timed {
     /// Commands that take longer than `slow_after` are logged, as etcd does.
     pub fn new(store: Store, measured: Arc<Measured>, slow_after: Duration) -> Self {
-        Self { store, measured, slow_after, begun: None, last: None }
+        let compacted = store.keyspace().compacted();
+        Self { store, measured, slow_after, begun: None, last: None, compacted, compaction: None }
+    }
+
+    /// To be called after each command. Of compactions that follow one another while there is work left the last one counts, from when the first
+    /// one was applied.
+    fn see_compaction(&mut self, index: u64, applied: Instant) {
+        let compacted = self.store.keyspace().compacted();
+        if compacted != self.compacted {
+            self.compacted = compacted;
+            let since = self.compaction.map_or(applied, |(_, since)| since);
+            self.compaction = Some((index, since));
+        }
+    }
+
+    /// To be called after the store has done work that compaction left.
+    fn finish_compaction(&mut self) {
+        if let Some((index, since)) = self.compaction.take_if(|_| self.store.keyspace().is_swept()) {
+            let done = Compaction { index, revision: self.compacted, took: since.elapsed() };
+            *self.measured.compaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+        }
     }
 
     fn timed<T>(&mut self, entry: &Entry, apply: impl FnOnce(&mut Store) -> T) -> T {
@@ -80,6 +123,7 @@ impl Timed {
         let applied = apply(&mut self.store);
         let end = Instant::now();
         self.last = Some(end);
+        self.see_compaction(entry.index, start);
         let took = end.saturating_duration_since(start);
         if took > self.slow_after {
             Measured::add(&self.measured.slow_applies);
@@ -135,6 +179,7 @@ impl StateMachine for Timed {
 
     fn applied(&mut self, index: u64) {
         self.store.applied(index);
+        self.finish_compaction();
         self.last = None;
         if let Some(begun) = self.begun.take() {
             self.measured.commits.record(begun.elapsed());
@@ -151,6 +196,7 @@ impl StateMachine for Timed {
 
     fn idle(&mut self) {
         self.store.idle();
+        self.finish_compaction();
     }
 
     fn goes_on_alone(&mut self, id: u64) {
@@ -162,10 +208,52 @@ impl StateMachine for Timed {
     }
 
     fn restore(&mut self, snapshot: &mut dyn Read) -> Result<(), RestoreError> {
-        self.store.restore(snapshot)
+        self.store.restore(snapshot)?;
+        (self.compacted, self.compaction) = (self.store.keyspace().compacted(), None);
+        Ok(())
     }
 
     fn restored(&mut self, time_millis: u64) {
         self.store.restored(time_millis);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use replog::EntryKind;
+
+    use super::*;
+    use crate::proto::etcdserverpb as pb;
+    use crate::store::Caller;
+
+    #[test]
+    fn a_compaction_is_done_when_its_work_is() {
+        let measured = Arc::new(Measured::default());
+        let mut timed = Timed::new(Store::default(), Arc::clone(&measured), Duration::from_secs(60));
+        let apply = |timed: &mut Timed, index, request| {
+            let data = Command { caller: Caller::Server, request }.encode();
+            timed.apply_unasked(&Entry { index, term: 1, kind: EntryKind::Command, time_millis: 0, data });
+            timed.applied(index);
+        };
+        for index in 1..=2_000 {
+            let put = pb::PutRequest { key: "k".into(), value: "v".into(), ..Default::default() };
+            apply(&mut timed, index, Request::Put(put));
+        }
+        let compact = |revision| Request::Compaction(pb::CompactionRequest { revision, physical: false });
+        apply(&mut timed, 2_001, compact(1_800));
+        assert_eq!(measured.compaction(), None, "its work goes on");
+        apply(&mut timed, 2_002, compact(1_900));
+        for _ in 0..20 {
+            timed.idle();
+        }
+        let done = measured.compaction().unwrap();
+        assert_eq!((done.index, done.revision), (2_002, 1_900));
+        let mut snapshot = Vec::new();
+        timed.snapshot()(&mut snapshot).unwrap();
+        let measured = Arc::new(Measured::default());
+        let mut other = Timed::new(Store::default(), Arc::clone(&measured), Duration::from_secs(60));
+        other.restore(&mut &snapshot[..]).unwrap();
+        other.applied(2_002);
+        assert_eq!(measured.compaction(), None, "nobody compacted anything here");
     }
 }

@@ -26,6 +26,7 @@ use crate::aside::Aside;
 use crate::compactor;
 use crate::corruption::{self, Inconsistent};
 use crate::etcd_file::database_in;
+use crate::events::{self, hex};
 use crate::group::{Door, Group, Identity, IdentityError, peer_address};
 use crate::hashes::Hashes;
 use crate::http::Served;
@@ -169,6 +170,7 @@ impl Server {
             () = revoke_ended_leases(&node) => {}
             () = node.group.keep_members() => {}
             () = node.group.watch_leader(node.settings.election) => {}
+            () = events::tell(&node) => {}
             () = node.group.removed() => outcome = Err(ServerError::Removed),
             by = known_to(founding.as_ref()) => outcome = Err(ServerError::Identity(emptied(&node, by))),
             () = compactor::run(&node) => {}
@@ -439,8 +441,12 @@ async fn announce(node: &Node, addresses: &str) {
             // A downgrade that is under way says another.
             let has_version = view.cluster.version == CLUSTER_VERSION || view.cluster.downgrade.enabled;
             if is_known && has_version {
-                let (cluster_id, member_id) = (format!("{:x}", node.cluster_id), format!("{:x}", node.member_id));
-                tracing::info!(%addresses, %cluster_id, %member_id, "ready to serve client requests");
+                tracing::info!(
+                    %addresses,
+                    "cluster-id" = hex(node.cluster_id),
+                    "local-member-id" = hex(node.member_id),
+                    "ready to serve client requests"
+                );
                 crate::systemd::tell_ready();
                 return std::future::pending().await;
             }

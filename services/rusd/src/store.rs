@@ -136,6 +136,11 @@ impl Store {
         self.reader.clone()
     }
 
+    /// The keys as they are now, published or not.
+    pub fn keyspace(&self) -> &Keyspace {
+        &self.state.keyspace
+    }
+
     /// Moves values to files when they are too many. Before anybody has a [`Reader`].
     pub fn spill_to(&mut self, spill: Spill) {
         self.reader = Reader::of(self.state.clone(), spill.shown());

@@ -1,6 +1,7 @@
-//! Snapshots between members, as one of them sends and takes them: see [`crate::snapshot`].
+//! Snapshots between members, as one of them sends and takes them: see [`crate::snapshot`]. They are told of in etcd's words.
 
 use std::io;
+use std::time::Duration;
 
 use wal::files::Directory;
 
@@ -8,6 +9,7 @@ use super::{Fatal, ReplicatedLog};
 use crate::bugs::Bug;
 use crate::clock::Now;
 use crate::machine::StateMachine;
+use crate::membership::hex;
 use crate::message::{Body, Message};
 use crate::snapshot::{
     FilesJob, FilesJobDone, Receiving, SnapshotId, SnapshotMessage, SnapshotMeta, Store, WINDOW_CHUNKS, is_without_room,
@@ -45,6 +47,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             return Ok(());
         }
         self.node.snapshot_is_fetched(to, now);
+        self.tell_sending(to, &meta);
         for chunk in chunks.into_iter().filter(|chunk| *chunk < meta.chunks()).take(WINDOW_CHUNKS) {
             match self.store.chunk(&meta, chunk) {
                 Ok((checksum, data)) => self.send(to, SnapshotMessage::Chunk { id, chunk, checksum, data }),
@@ -60,6 +63,39 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             }
         }
         Ok(())
+    }
+
+    /// Says once for each snapshot and member that it is sent.
+    fn tell_sending(&mut self, to: u64, meta: &SnapshotMeta) {
+        let lacks_it = self.node.progress().get(&to).is_some_and(|matched| *matched < meta.index);
+        if lacks_it && self.sending.insert(to, meta.clone()).as_ref() != Some(meta) {
+            tracing::info!(
+                "snapshot-index" = meta.index,
+                "remote-peer-id" = hex(to),
+                bytes = meta.bytes,
+                "sending database snapshot"
+            );
+        }
+    }
+
+    /// Says so when who was sent a snapshot has all that is in it. Who leads no more does not learn of it.
+    pub(super) fn tell_sent(&mut self) {
+        if self.sending.is_empty() {
+            return;
+        }
+        let progress = self.node.progress();
+        self.sending.retain(|to, meta| {
+            let has_it = progress.get(to).map(|matched| *matched >= meta.index);
+            if has_it == Some(true) {
+                tracing::info!(
+                    "snapshot-index" = meta.index,
+                    "remote-peer-id" = hex(*to),
+                    bytes = meta.bytes,
+                    "sent database snapshot"
+                );
+            }
+            has_it == Some(false)
+        });
     }
 
     /// This one does not have what was asked for.
@@ -81,8 +117,18 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         if self.is_at_files {
             return Ok(());
         }
+        // Once, while there is no room for it.
+        if !self.lacks_room {
+            tracing::info!(
+                "local-member-id" = hex(self.node.id()),
+                "remote-snapshot-sender-id" = hex(from),
+                "incoming-snapshot-index" = meta.index,
+                "incoming-snapshot-size-bytes" = meta.bytes,
+                "receiving database snapshot"
+            );
+        }
         self.start_files_job(|store| store.begin(&meta));
-        self.receiving = Some(Receiving { from, meta, outstanding: 0, asked_at: 0 });
+        self.receiving = Some(Receiving { from, meta, outstanding: 0, asked_at: 0, begun_at: now.boot_micros });
         self.advance_receiving(now);
         Ok(())
     }
@@ -96,12 +142,28 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     pub fn files_job_done(&mut self, done: FilesJobDone<D>, now: Now) -> Result<(), Fatal> {
         self.is_at_files = false;
         match self.store.job_done(done) {
-            Ok(Some(meta)) => self.node.snapshot_received(&meta),
+            Ok(Some(meta)) => {
+                self.tell_received(&meta, now);
+                self.node.snapshot_received(&meta);
+            }
             Ok(None) => {}
             Err(error) => return self.put_off_receiving(error),
         }
         self.advance_receiving(now);
         Ok(())
+    }
+
+    fn tell_received(&mut self, meta: &SnapshotMeta, now: Now) {
+        let Some(received) = self.received.take_if(|received| received.meta == *meta) else { return };
+        let took = Duration::from_micros(now.boot_micros.saturating_sub(received.begun_at));
+        tracing::info!(
+            "local-member-id" = hex(self.node.id()),
+            "remote-snapshot-sender-id" = hex(received.from),
+            "incoming-snapshot-index" = meta.index,
+            "incoming-snapshot-size-bytes" = meta.bytes,
+            "download-took" = ?took,
+            "received and saved database snapshot"
+        );
     }
 
     /// A snapshot that found no room on the disk is tried again when the leader offers it again.
@@ -123,7 +185,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         if !self.store.missing(&id, 1).is_empty() {
             self.ask_for_chunks(now);
         } else {
-            (self.receiving, self.lacks_room) = (None, false);
+            (self.received, self.lacks_room) = (self.receiving.take(), false);
             self.start_files_job(|store| store.finish(&id));
         }
     }

@@ -189,7 +189,7 @@ impl<R: Send + 'static> Member<R> {
         let core = Core::new(log, writer, transport, Arc::clone(&shared), limits, begun);
         let end = Arc::new(End::default());
         let (of_thread, shown) = (Arc::clone(&end), Arc::clone(&shared));
-        let name = format!("member-{id}");
+        let name = format!("member-{id:x}");
         let thread = thread::Builder::new().name(name).spawn(move || {
             let outcome = run(core);
             shown.board.update(|status| (status.has_ended, status.role, status.leader) = (true, Role::Follower, None));

@@ -154,7 +154,7 @@ impl Shared {
             address.to_owned(),
         );
         let of_thread = Arc::clone(&sender);
-        let thread = thread::Builder::new().name(format!("to-{to}")).spawn(move || of_thread.run())?;
+        let thread = thread::Builder::new().name(format!("to-{to:x}")).spawn(move || of_thread.run())?;
         Ok((sender, thread))
     }
 

@@ -27,6 +27,7 @@ pub(crate) struct Receiving {
     /// Chunks that were asked for and have not come.
     pub(crate) outstanding: usize,
     pub(crate) asked_at: u64,
+    pub(crate) begun_at: u64,
 }
 
 impl Receiving {

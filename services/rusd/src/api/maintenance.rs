@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Seek};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use replog::runtime::Handle;
@@ -16,7 +16,8 @@ use tokio::time::{sleep, timeout};
 use crate::api::kv::fill;
 use crate::api::{Api, refuse};
 use crate::backup;
-use crate::node::ETCD_VERSION;
+use crate::events::size;
+use crate::node::{ETCD_VERSION, Node};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::alarm_request::AlarmAction;
 use crate::space::{CopyFile, Reserved};
@@ -85,11 +86,7 @@ impl Api {
         self.permit(call, Access::Administrate)?;
         let node = Arc::clone(&self.node);
         Ok(Unary::Later(Box::pin(async move {
-            let compacted = node.reader.view().keyspace.compacted();
-            node.swept(compacted).await?;
-            replace_log(&node.handle).await?;
-            node.look_at_disk();
-            node.measured.allocated_bytes.store(node.reader.view().bytes(), Ordering::Relaxed);
+            defragment(&node).await?;
             Ok(grpc::encode(&pb::DefragmentResponse::default()))
         })))
     }
@@ -118,7 +115,7 @@ impl Api {
         &self,
         call: &grpc::Caller,
         revision: i64,
-        answer: impl FnOnce(&crate::node::Node, KeyValueHash) -> Bytes + 'static,
+        answer: impl FnOnce(&Node, KeyValueHash) -> Bytes + 'static,
     ) -> Result<Unary, Status> {
         self.permit(call, Access::Administrate)?;
         let node = Arc::clone(&self.node);
@@ -199,10 +196,17 @@ impl Api {
                 io::ErrorKind::StorageFull => given_up(),
                 _ => failed(&error),
             })?;
-            let mut remaining_bytes = file.metadata().map_err(|error| failed(&error))?.len();
+            let total_bytes = file.metadata().map_err(|error| failed(&error))?.len();
+            let (begun, total, version) = (Instant::now(), size(total_bytes), STORAGE_VERSION.to_owned());
+            tracing::info!(
+                "total-bytes" = total_bytes,
+                size = total,
+                "storage-version" = version,
+                "sending database snapshot to client"
+            );
+            let mut remaining_bytes = total_bytes;
             let mut file = tokio::fs::File::from_std(file);
             let mut digest = Sha256::new();
-            let version = STORAGE_VERSION.to_owned();
             while remaining_bytes > 0 {
                 let mut blob = vec![0; SNAPSHOT_CHUNK_BYTES.min(remaining_bytes as usize)];
                 file.read_exact(&mut blob).await.map_err(|error| failed(&error))?;
@@ -224,11 +228,58 @@ impl Api {
             }
             drop((file, room));
             let blob = Bytes::copy_from_slice(&digest.finalize());
-            let trailer = pb::SnapshotResponse { blob, version, ..Default::default() };
-            let _ = responses.send(grpc::encode(&trailer)).await;
+            let trailer = pb::SnapshotResponse { blob, version: version.clone(), ..Default::default() };
+            if responses.send(grpc::encode(&trailer)).await.is_ok() {
+                tracing::info!(
+                    "total-bytes" = total_bytes,
+                    size = total,
+                    took = ?begun.elapsed(),
+                    "storage-version" = version,
+                    "successfully sent database snapshot to client"
+                );
+            }
             Ok(())
         }
     }
+}
+
+/// Has what was compacted gone, and a snapshot in the place of the log; says so in etcd's words.
+async fn defragment(node: &Node) -> Result<(), Status> {
+    let path = node.settings.data_directory.join("member");
+    let sizes = || (node.allocated_bytes(), node.reader.view().bytes());
+    let (begun, (before, in_use_before)) = (Instant::now(), sizes());
+    tracing::info!(
+        path = %path.display(),
+        "current-db-size-bytes" = before,
+        "current-db-size" = size(before),
+        "current-db-size-in-use-bytes" = in_use_before,
+        "current-db-size-in-use" = size(in_use_before),
+        "starting defragment"
+    );
+    let compacted = node.reader.view().keyspace.compacted();
+    let done = async {
+        node.swept(compacted).await?;
+        replace_log(&node.handle).await
+    };
+    if let Err(status) = done.await {
+        tracing::warn!(error = %status.message, took = ?begun.elapsed(), "failed to defragment");
+        return Err(status);
+    }
+    node.look_at_disk();
+    node.measured.allocated_bytes.store(node.reader.view().bytes(), Ordering::Relaxed);
+    let (after, in_use) = sizes();
+    tracing::info!(
+        path = %path.display(),
+        "current-db-size-bytes-diff" = after as i64 - before as i64,
+        "current-db-size-bytes" = after,
+        "current-db-size" = size(after),
+        "current-db-size-in-use-bytes-diff" = in_use as i64 - in_use_before as i64,
+        "current-db-size-in-use-bytes" = in_use,
+        "current-db-size-in-use" = size(in_use),
+        took = ?begun.elapsed(),
+        "finished defragmenting directory"
+    );
+    Ok(())
 }
 
 /// Has a snapshot put in the place of the log, and waits until it is. What there is no room for is not waited for.

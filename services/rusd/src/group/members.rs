@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Group;
 use super::safety::Safety;
+use crate::events::hex;
 use crate::flags;
 use crate::proto::etcdserverpb::Member;
 use crate::settings::Settings;
@@ -44,6 +45,16 @@ fn steps(cluster: &Cluster, membership: &Membership, own: u64) -> Vec<Step> {
     leave.chain(come).collect()
 }
 
+/// What a change is, and of whom, as etcd's lines have it.
+fn described(change: Change) -> (&'static str, String) {
+    let (kind, id) = match change {
+        Change::AddLearner(id) => ("ConfChangeAddLearnerNode", id),
+        Change::Promote(id) => ("ConfChangeAddNode", id),
+        Change::Remove(id) => ("ConfChangeRemoveNode", id),
+    };
+    (kind, hex(id))
+}
+
 /// Where other members reach one, `host:port`.
 pub fn peer_address(member: &Member) -> Option<String> {
     let url = member.peer_ur_ls.iter().find_map(|url| flags::url("", url).ok())?;
@@ -75,7 +86,7 @@ impl Group {
             let Some(address) = peer_address(member) else { continue };
             if let Err(problem) = self.peers.set(member.id, Some(&address)) {
                 is_complete = false;
-                tracing::warn!(%problem, member = %format!("{:x}", member.id), "cannot be sent to");
+                tracing::warn!(%problem, "remote-peer-id" = hex(member.id), "cannot be sent to");
             }
         }
         is_complete
@@ -94,14 +105,25 @@ impl Group {
     async fn carry_out(&self, steps: Vec<Step>) {
         for step in steps {
             match step {
-                Step::Change(change) => match self.handle.change_membership(vec![change]).await {
-                    Ok(_) => tracing::info!(?change, "the membership has changed"),
-                    // It is tried again.
-                    Err(RequestError::Rejected(Rejected::NotCaughtUp(_) | Rejected::Busy | Rejected::NotNow)) => {}
-                    Err(error) => {
-                        tracing::warn!(?change, %error, "the membership cannot be changed; it is tried again")
+                Step::Change(change) => {
+                    let (kind, of) = described(change);
+                    match self.handle.change_membership(vec![change]).await {
+                        Ok(_) => tracing::info!(
+                            "local-member-id" = hex(self.id),
+                            "raft-conf-change" = kind,
+                            "raft-conf-change-node-id" = of,
+                            "applied a configuration change through raft"
+                        ),
+                        // It is tried again.
+                        Err(RequestError::Rejected(Rejected::NotCaughtUp(_) | Rejected::Busy | Rejected::NotNow)) => {}
+                        Err(error) => tracing::warn!(
+                            "raft-conf-change" = kind,
+                            "raft-conf-change-node-id" = of,
+                            %error,
+                            "the membership cannot be changed; it is tried again"
+                        ),
                     }
-                },
+                }
                 Step::Resign => {
                     let status = self.handle.status();
                     let is_other = |id: &u64| *id != self.id && status.membership.voters.contains(id);

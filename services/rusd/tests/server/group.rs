@@ -11,7 +11,7 @@ use harness::{free_address, output, peer};
 
 use crate::gateway::send;
 use crate::hostile::{call_of, connect, run};
-use crate::process::{Rusd, Starting, rusd};
+use crate::process::{Log, Rusd, Starting, rusd};
 
 const LONG: Duration = Duration::from_secs(120);
 
@@ -72,6 +72,11 @@ pub fn peer_url(server: &Rusd) -> String {
 fn ids(server: &Rusd) -> (u64, u64) {
     let status = status(server);
     (status["header"]["member_id"].as_u64().unwrap(), status["leader"].as_u64().unwrap_or(0))
+}
+
+/// Its own number, as lines of the log have it.
+fn hex(server: &Rusd) -> String {
+    format!("{:x}", ids(server).0)
 }
 
 /// Whether it knows of a leader.
@@ -227,9 +232,12 @@ fn leadership_moves_where_it_is_told() {
 /// A member that was away for longer than the log goes back gets a snapshot.
 #[test]
 fn a_member_far_behind_catches_up() {
-    let mut servers = group(3, "http", &["--snapshot-catchup-entries=5".into()]);
+    let members = flags("http", &free_addresses(3), &["--snapshot-catchup-entries=5".into()]);
+    let starting = members.into_iter().map(spawn).collect::<Vec<_>>();
+    let (mut servers, mut logs): (Vec<_>, Vec<_>) = starting.into_iter().map(Starting::ready_with_log).unzip();
     let follower = (leader_of(&servers) + 1) % 3;
     let (directory, flags) = servers.remove(follower).kill();
+    logs.remove(follower);
     // Snapshots are made every 100,000 entries.
     let mut benchmark = Command::new(peer("etcd", "benchmark"));
     benchmark.arg(format!("--endpoints={}", servers[0].endpoint().trim_start_matches("http://")));
@@ -240,9 +248,43 @@ fn a_member_far_behind_catches_up() {
         let files = std::fs::read_dir(servers[0].directory().join("data/member/snap")).unwrap();
         files.flatten().any(|file| is_newer(&file.file_name().to_string_lossy()))
     });
-    let back = Rusd::spawn(directory, flags).ready();
+    let (back, mut log) = Rusd::spawn(directory, flags).ready_with_log();
     harness::until("it to have what the others have", || hash(&back) == hash(&servers[0]));
     assert_eq!(back.etcdctl(&["put", "after", "v"]), "OK\n");
+    let begun = log.line("receiving database snapshot");
+    let received = log.line("received and saved database snapshot");
+    let id = hex(&back);
+    assert_eq!([&begun, &received].map(|line| line["local-member-id"].clone()), [&*id, &*id]);
+    // Who leads may have changed since.
+    for text in ["sending database snapshot", "sent database snapshot"] {
+        let said = harness::eventually(text, || logs.iter_mut().find_map(|log| log.find(|said| said == text)));
+        assert_eq!(said["remote-peer-id"], *id, "{said}");
+        assert_eq!(said["snapshot-index"], received["incoming-snapshot-index"], "{said}");
+        assert_eq!(said["bytes"], received["incoming-snapshot-size-bytes"], "{said}");
+    }
+}
+
+/// A new leader was told of by nobody.
+#[test]
+fn each_member_says_who_leads_when_that_changes() {
+    let starting = flags_of_three().into_iter().map(spawn).collect::<Vec<_>>();
+    let (mut servers, mut logs): (Vec<_>, Vec<_>) = starting.into_iter().map(Starting::ready_with_log).unzip();
+    let leader = leader_of(&servers);
+    let gone = hex(&servers[leader]);
+    let says = |logs: &mut Vec<Log>, one_of: &[String]| {
+        let is_it = |said: &str| said.starts_with("raft.node: ") && one_of.iter().any(|text| said.contains(text));
+        for log in logs {
+            harness::until(&one_of.join(" or "), || log.find(is_it).is_some());
+        }
+    };
+    says(&mut logs, &[format!(" elected leader {gone} at term "), format!(" to {gone} at term ")]);
+    servers.remove(leader).kill();
+    logs.remove(leader);
+    let next = hex(&servers[leader_of(&servers)]);
+    let changed = format!(" changed leader from {gone} to {next} at term ");
+    // Who is asked for its vote may learn of the next one before anybody looks.
+    says(&mut logs, &[format!(" lost leader {gone} at term "), changed.clone()]);
+    says(&mut logs, &[format!(" elected leader {next} at term "), changed]);
 }
 
 /// A client may be told that nobody knows what became of its write while a leader is lost; then it tries again.

@@ -112,12 +112,17 @@ fn slow_requests(mut command: Command, endpoint: &str) -> Vec<Value> {
     wanted.iter().map(|method| found.iter().rfind(|line| path(line) == *method).unwrap().clone()).collect()
 }
 
+/// A text with `0` for each digit.
+fn shape(value: &Value) -> String {
+    value.as_str().unwrap().replace(|c: char| c.is_ascii_digit(), "0")
+}
+
 #[test]
 fn slow_requests_are_logged_with_etcds_words() {
     let said = |program: Command, data: &std::path::Path| {
         let [endpoint, members] = [(); 2].map(|()| format!("http://{}", free_address()));
         let mut command = program;
-        command.arg("--data-dir").arg(data).args(["--warning-unary-request-duration=1ns"]);
+        command.env("TZ", "UTC").arg("--data-dir").arg(data).args(["--warning-unary-request-duration=1ns"]);
         command.args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint]);
         command.args(["--listen-peer-urls", &members]);
         slow_requests(command, &endpoint)
@@ -127,15 +132,65 @@ fn slow_requests_are_logged_with_etcds_words() {
     let ours = said(rusd(), &folder.path().join("rusd"));
     for (theirs, ours) in theirs.iter().zip(&ours) {
         for (name, value) in theirs.as_object().unwrap() {
-            let same = ["response type", "request count", "request size", "response count"];
+            let same = ["level", "msg", "response type", "request count", "request size", "response count"];
             match name.as_str() {
-                "level" | "ts" | "caller" | "msg" => {}
+                "ts" => assert_eq!(shape(&ours[name]), shape(value), "{ours}"),
                 name if same.contains(&name) => assert_eq!(&ours[name], value, "{name} in {ours}"),
                 name => assert!(!ours[name].is_null(), "{name} in {ours}"),
             }
         }
         assert!(!ours["request content"].as_str().unwrap().contains("value\""), "{ours}");
     }
+}
+
+/// Who looks into the log for what has become of a member found nothing of it.
+#[test]
+fn what_happens_to_a_member_is_logged_with_etcds_words() {
+    let (server, mut log) = Rusd::spawn(harness::folder(), vec!["--quota-backend-bytes=65536".into()]).ready_with_log();
+    let ready = log.line("ready to serve client requests");
+    let id = ready["local-member-id"].as_str().unwrap().to_owned();
+    assert!(u64::from_str_radix(&id, 16).is_ok() && ready["cluster-id"].is_string(), "{ready}");
+    let elected = format!("raft.node: {id} elected leader {id} at term ");
+    until("who leads", || log.find(|said| said.starts_with(&elected)).is_some());
+
+    let refusal = server.refused(&["put", "large", &"v".repeat(100_000)]);
+    assert!(refusal.contains("database space exceeded"), "{refusal}");
+    let raised = log.line("alarm raised");
+    assert_eq!([&raised["level"], &raised["alarm"], &raised["from"]], ["warn", "NOSPACE", &id]);
+    server.etcdctl(&["alarm", "disarm"]);
+    let lowered = log.line("alarm disarmed");
+    assert_eq!([&lowered["alarm"], &lowered["from"]], ["NOSPACE", &id]);
+
+    for value in ["1", "2"] {
+        server.etcdctl(&["put", "k", value]);
+    }
+    server.etcdctl(&["compaction", "3"]);
+    let compacted = log.line("finished scheduled compaction");
+    assert_eq!(compacted["level"], "info");
+    assert_eq!(compacted["compact-revision"], 3);
+    assert!(compacted["took"].as_str().unwrap().ends_with('s'), "{compacted}");
+
+    // A start reads all of it from the log again.
+    let (directory, flags) = server.kill();
+    let (server, mut log) = Rusd::spawn(directory, flags).ready_with_log();
+    server.etcdctl(&["put", "k", "3"]);
+    server.etcdctl(&["compaction", "4"]);
+    assert_eq!(log.line("finished scheduled compaction")["compact-revision"], 4);
+    assert_eq!(log.find(|said| said.starts_with("alarm ")), None);
+
+    server.etcdctl(&["defrag"]);
+    log.line("starting defragment");
+    let defragmented = log.line("finished defragmenting directory");
+    assert!(defragmented["took"].as_str().unwrap().ends_with('s'), "{defragmented}");
+
+    let file = server.directory().join("snapshot");
+    server.etcdctl(&["snapshot", "save", file.to_str().unwrap()]);
+    let sending = log.line("sending database snapshot to client");
+    let sent = log.line("successfully sent database snapshot to client");
+    // What the client has is that and a checksum.
+    let bytes = std::fs::metadata(&file).unwrap().len() - 32;
+    assert_eq!([&sending, &sent].map(|line| line["total-bytes"].as_u64()), [Some(bytes); 2]);
+    assert!(sent["took"].is_string() && sent["size"].is_string(), "{sent}");
 }
 
 /// As etcd: nobody is asked for a certificate, and who is connected to shows one that the system believes.

@@ -3,9 +3,11 @@
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 use harness::{Process, TempDir, output, peer};
 use rustix::process::Signal;
+use serde_json::Value;
 
 /// The program, without arguments and without anything of ours in its environment.
 pub fn rusd() -> Command {
@@ -186,7 +188,24 @@ pub struct Starting {
 
 impl Starting {
     /// Waits until it is ready.
-    pub fn ready(mut self) -> Rusd {
+    pub fn ready(self) -> Rusd {
+        let (rusd, _, lines) = self.started();
+        // What it says later is of no interest, but must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        rusd
+    }
+
+    /// As [`Starting::ready`], with what it says from its start on.
+    pub fn ready_with_log(self) -> (Rusd, Log) {
+        let (rusd, said, lines) = self.started();
+        let (tell, told) = channel();
+        // Where nobody listens any more, the pipe is emptied all the same.
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
+        (rusd, Log { said: said.iter().map(|line| object(line)).collect(), told })
+    }
+
+    /// Waits until it is ready: it, what it has said, and what comes later.
+    fn started(mut self) -> (Rusd, Vec<String>, Lines<BufReader<ChildStderr>>) {
         let mut said = Vec::new();
         let ready = loop {
             let Some(line) = self.lines.next() else { panic!("it ended before it was ready: {said:#?}") };
@@ -196,14 +215,37 @@ impl Starting {
             }
             said.push(line);
         };
-        let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
-        let mut addresses = ready["addresses"].as_str().unwrap().split(' ').map(str::to_owned);
+        let told = object(&ready);
+        let mut addresses = told["addresses"].as_str().unwrap().split(' ').map(str::to_owned);
         self.rusd.address = addresses.next().unwrap();
         self.rusd.other_addresses = addresses.collect();
-        let lines = self.lines;
-        // What it says later is of no interest, but must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        self.rusd
+        said.push(ready);
+        (self.rusd, said, self.lines)
+    }
+}
+
+/// A line of the log.
+fn object(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+/// What a server says, from its start on.
+pub struct Log {
+    said: Vec<Value>,
+    told: Receiver<String>,
+}
+
+impl Log {
+    /// The first line whose text is so, if it was said by now.
+    pub fn find(&mut self, is_it: impl Fn(&str) -> bool) -> Option<Value> {
+        self.said.extend(self.told.try_iter().map(|line| object(&line)));
+        self.said.iter().find(|line| line["msg"].as_str().is_some_and(&is_it)).cloned()
+    }
+
+    /// Waits for a line with this text.
+    #[track_caller]
+    pub fn line(&mut self, text: &str) -> Value {
+        harness::eventually(text, || self.find(|said| said == text))
     }
 }
 

@@ -94,9 +94,10 @@ impl Hello {
             return Some(other_log(self.log, log));
         }
         if self.to != own {
-            return Some(format!("it wants member {}, this is {own}: check the addresses of members", self.to));
+            return Some(format!("it wants member {:x}, this is {own:x}: check the addresses of members", self.to));
         }
-        (self.from == own).then(|| format!("it says that it is member {own} itself: every member needs its own number"))
+        (self.from == own)
+            .then(|| format!("it says that it is member {own:x} itself: every member needs its own number"))
     }
 }
 

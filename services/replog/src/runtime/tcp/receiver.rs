@@ -20,6 +20,7 @@ use super::frame::{self, Greeting, HEAD_BYTES, HELLO_BYTES_MAX, Head, Hello, Obj
 use super::sender::give_up_soon;
 use super::tls::{self, Impatient};
 use super::traffic::{Counted, add};
+use crate::membership::hex;
 use crate::message::{Body, Message};
 use crate::runtime::transport::{Closed, Deliver};
 
@@ -81,7 +82,7 @@ impl Receiver {
                 Err(_) if self.lock().is_closed => return,
                 Err(problem) => {
                     // Too many open files, for example: it may pass.
-                    warn!(member = self.id, %problem, "a connection cannot be accepted");
+                    warn!("local-member-id" = hex(self.id), %problem, "a connection cannot be accepted");
                     thread::sleep(Duration::from_millis(100));
                 }
             }
@@ -108,7 +109,7 @@ impl Receiver {
                 && !open.is_closed
                 && open.sockets.contains_key(&number)
             {
-                warn!(member = receiver.id, %from, %problem, "a connection ends");
+                warn!("local-member-id" = hex(receiver.id), "remote-addr" = %from, %problem, "a connection ends");
             }
             open.forget(number);
             // Not of one that another has replaced.
@@ -127,7 +128,9 @@ impl Receiver {
                 open.strangers.insert(number);
                 open.threads.insert(number, thread);
             }
-            Err(problem) => warn!(member = self.id, %from, %problem, "a thread cannot be started"),
+            Err(problem) => {
+                warn!("local-member-id" = hex(self.id), "remote-addr" = %from, %problem, "a thread cannot be started");
+            }
         }
     }
 
@@ -141,7 +144,7 @@ impl Receiver {
         open.cut += 1;
         if open.cut_told.is_none_or(|told| told.elapsed() >= LINE_PAUSE) {
             warn!(
-                member = self.id,
+                "local-member-id" = hex(self.id),
                 connections = open.cut,
                 "too many connect and do not say who they are: the oldest are closed"
             );
@@ -187,7 +190,7 @@ impl Receiver {
             // It became known meanwhile which log this member has.
             return Err(io::Error::new(ErrorKind::PermissionDenied, format!("refused: {text}")));
         }
-        info!(member = self.id, from = hello.from, "a member has connected");
+        info!("local-member-id" = hex(self.id), "remote-peer-id" = hex(hello.from), "a member has connected");
         // A member that follows says nothing for long.
         socket.set_read_timeout(None)?;
         let traffic = self.shared.traffic(hello.from);
@@ -214,7 +217,7 @@ impl Receiver {
             add(&traffic.received_bytes, HEAD_BYTES + payload.len());
             let message = Message::decode(&payload).map_err(malformed)?;
             if message.from != hello.from || message.to != self.id {
-                let text = format!("a message from {} to {}", message.from, message.to);
+                let text = format!("a message from {:x} to {:x}", message.from, message.to);
                 return Err(io::Error::new(ErrorKind::InvalidData, text));
             }
             may_hear = may_hear || self.shared.may_hear();

@@ -21,6 +21,7 @@ use super::introduction::ask_over;
 use super::receiver::read_frame;
 use super::tls::{self, Stream, Tls};
 use super::traffic::{Counted, add};
+use crate::membership::hex;
 use crate::message::Message;
 use crate::runtime::identity::Founding;
 
@@ -139,8 +140,8 @@ impl Sender {
                 if !std::mem::replace(&mut waiting.is_overfull, true) {
                     let Hello { from, to, .. } = self.hello;
                     warn!(
-                        from,
-                        to,
+                        "local-member-id" = hex(from),
+                        "remote-peer-id" = hex(to),
                         bytes = waiting.bytes,
                         "messages to a member are lost: it does not take what waits"
                     );
@@ -204,10 +205,10 @@ impl Sender {
         let mut backoff_millis = BACKOFF_MILLIS_MIN;
         let mut last_problem = String::new();
         while let Some((address, generation)) = self.place() {
-            let Hello { from, to, .. } = self.hello;
+            let [from, to] = [self.hello.from, self.hello.to].map(hex);
             let problem = match self.connect(&address) {
                 Ok(stream) => {
-                    info!(from, to, %address, "connected to a member");
+                    info!("local-member-id" = from, "remote-peer-id" = to, %address, "connected to a member");
                     backoff_millis = BACKOFF_MILLIS_MIN;
                     last_problem.clear();
                     self.write_all(stream, generation)
@@ -220,7 +221,13 @@ impl Sender {
             // Once for each kind of problem: it may last for long.
             let text = problem.to_string();
             if text != last_problem && !self.lock().is_closed {
-                warn!(from, to, %address, problem = %text, "no connection to a member; it is tried again");
+                warn!(
+                    "local-member-id" = from,
+                    "remote-peer-id" = to,
+                    %address,
+                    problem = %text,
+                    "no connection to a member; it is tried again"
+                );
                 last_problem = text;
             }
             self.rest(backoff_millis + rand::random_range(0..=backoff_millis / 2), generation);
