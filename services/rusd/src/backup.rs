@@ -30,7 +30,7 @@ fn change(record: &Record) -> Change<'_> {
         main: revision.main.unsigned_abs(),
         sub: u64::from(revision.sub),
         is_tombstone: record.is_tombstone(),
-        key_value: record.encoded(),
+        key_value: record.stored(),
     }
 }
 

@@ -9,7 +9,7 @@
 //! | `auth` | `authEnabled`, `authRevision` | one byte; 8 bytes |
 //! | `authRoles`, `authUsers` | name | `authpb.Role`, `authpb.User` |
 //! | `cluster` | `clusterVersion` | text |
-//! | `key` | revision: 8 bytes, `_`, 8 bytes, and `t` if it is a tombstone | `mvccpb.KeyValue`; of a tombstone only the key |
+//! | `key` | revision: 8 bytes, `_`, 8 bytes, and `t` if it is a tombstone | `mvccpb.KeyValue`; of a tombstone only the key; nothing of a revision that a restore went on from ([`Change::is_bump`]) |
 //! | `lease` | 8 bytes | `leasepb.Lease` |
 //! | `members` | number as hexadecimal text | JSON |
 //! | `members_removed` | number as hexadecimal text | `removed` |
@@ -53,6 +53,14 @@ pub struct Change<'a> {
     pub is_tombstone: bool,
     /// `mvccpb.KeyValue`, encoded; of a tombstone only the key counts.
     pub key_value: Cow<'a, [u8]>,
+}
+
+impl Change<'_> {
+    /// Whether it changes no key: with an empty value `etcdutl snapshot restore --bump-revision` marks the revision that it goes on from.
+    /// Source: `go.etcd.io/etcd/etcdutl/v3`, snapshot/v3_snapshot.go, `unsafeBumpBucketsRevision`.
+    pub fn is_bump(&self) -> bool {
+        self.key_value.is_empty() && self.sub == 0 && !self.is_tombstone
+    }
 }
 
 /// Everything in the file but the keys.

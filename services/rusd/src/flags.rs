@@ -23,11 +23,34 @@ use table::{Effect, Flag, Kind};
 const HELP: &str = "help";
 
 /// What was probably meant by a name that there is not; nothing, where no name is like it.
-fn did_you_mean(name: &str, dashes: &str) -> String {
-    table::nearest(name).map_or_else(
+fn did_you_mean(nearest: Option<&str>, dashes: &str) -> String {
+    nearest.map_or_else(
         || if dashes.is_empty() { String::new() } else { "; --help has all".into() },
         |meant| format!("; did you mean {dashes}{meant}?"),
     )
+}
+
+/// Whose command line it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    Server,
+    Import,
+}
+
+impl Program {
+    fn find(self, name: &str) -> Option<&'static Flag> {
+        match self {
+            Self::Server => table::find(name),
+            Self::Import => table::find_of_import(name),
+        }
+    }
+
+    fn nearest(self, name: &str) -> Option<&'static str> {
+        match self {
+            Self::Server => table::nearest(name),
+            Self::Import => table::nearest_of_import(name),
+        }
+    }
 }
 
 /// What was given.
@@ -48,13 +71,33 @@ impl Flags {
     ) -> Result<Self, Mistake> {
         let mut flags = Self::default();
         flags.take_variables(variables)?;
-        flags.take_arguments(arguments)?;
-        if let Some(path) = flags.given("config-file") {
-            let text =
-                read(Path::new(path)).map_err(|error| Mistake::new("config-file", format!("{path}: {error}")))?;
-            flags = Self::from_file(&text)?;
+        flags.take_arguments(arguments, Program::Server)?;
+        flags.or_of_file(read)
+    }
+
+    /// Reads the arguments of `rusd import` behind its source, and the configuration file, if one is named: `--bump-revision` and
+    /// `--mark-compacted` are arguments only, and no file overrules them.
+    pub fn parse_import(
+        arguments: impl IntoIterator<Item = String>,
+        read: impl FnOnce(&Path) -> std::io::Result<String>,
+    ) -> Result<Self, Mistake> {
+        let mut flags = Self::default();
+        flags.take_arguments(arguments, Program::Import)?;
+        let own = table::OF_IMPORT.iter().filter_map(|flag| flags.given.remove_entry(flag.name)).collect::<Vec<_>>();
+        // A file says nothing of it, and must not be read for it.
+        if flags.asks_for_help() {
+            return Ok(flags);
         }
+        let mut flags = flags.or_of_file(read)?;
+        flags.given.extend(own);
         Ok(flags)
+    }
+
+    /// What the configuration file says instead, if one is named.
+    fn or_of_file(self, read: impl FnOnce(&Path) -> std::io::Result<String>) -> Result<Self, Mistake> {
+        let Some(path) = self.given("config-file") else { return Ok(self) };
+        let text = read(Path::new(path)).map_err(|error| Mistake::new("config-file", format!("{path}: {error}")))?;
+        Self::from_file(&text)
     }
 
     fn take_variables(&mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<(), Mistake> {
@@ -72,7 +115,7 @@ impl Flags {
         Ok(())
     }
 
-    fn take_arguments(&mut self, arguments: impl IntoIterator<Item = String>) -> Result<(), Mistake> {
+    fn take_arguments(&mut self, arguments: impl IntoIterator<Item = String>, program: Program) -> Result<(), Mistake> {
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             let Some(text) = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')) else {
@@ -89,9 +132,11 @@ impl Flags {
                 None => (text, None),
             };
             let name = if name == "h" { HELP } else { name };
-            let unknown =
-                || Mistake::of_argument(&argument, &format!("is not a flag of etcd 3.7{}", did_you_mean(name, "--")));
-            let flag = table::find(name).ok_or_else(unknown)?;
+            let unknown = || {
+                let meant = did_you_mean(program.nearest(name), "--");
+                Mistake::of_argument(&argument, &format!("is not a flag of etcd 3.7{meant}"))
+            };
+            let flag = program.find(name).ok_or_else(unknown)?;
             let value = match (value, flag.kind) {
                 (Some(value), _) => value,
                 (None, Kind::Bool) => "true".into(),
@@ -128,7 +173,7 @@ impl Flags {
     fn set_from_file(&mut self, key: &str, value: &Value) -> Result<(), Mistake> {
         let Some(flag) = table::find(key) else {
             if !table::was_in_etcd(key) {
-                let meant = did_you_mean(key, "");
+                let meant = did_you_mean(table::nearest(key), "");
                 return Err(Mistake::new("config-file", format!("{key} is not a setting of etcd 3.7{meant}")));
             }
             self.strangers.push(format!("{key} in --config-file"));
@@ -169,7 +214,16 @@ impl Flags {
 
     /// What `--help` prints, if it was asked for.
     pub fn help(&self) -> Option<String> {
-        self.given(HELP).is_some_and(|value| values::boolean(HELP, value) == Ok(true)).then(table::help)
+        self.asks_for_help().then(table::help)
+    }
+
+    /// What `rusd import --help` prints, if it was asked for.
+    pub fn help_of_import(&self) -> Option<String> {
+        self.asks_for_help().then(table::help_of_import)
+    }
+
+    fn asks_for_help(&self) -> bool {
+        self.given(HELP).is_some_and(|value| values::boolean(HELP, value) == Ok(true))
     }
 
     /// A flag that is on or off.
@@ -303,6 +357,29 @@ mod tests {
         for other in [&[][..], &["--help=false"], &["--name=help"]] {
             assert!(parse(other, &[], "").unwrap().help().is_none());
         }
+    }
+
+    fn parse_import(arguments: &[&str], file: &str) -> Result<Flags, String> {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+        Flags::parse_import(arguments, |_| Ok(file.to_owned())).map_err(|mistake| mistake.to_string())
+    }
+
+    /// What a file says stands for all arguments: a bump that was asked for would have been forgotten.
+    #[test]
+    fn an_import_has_flags_that_no_file_overrules_and_no_server_takes() {
+        let arguments = ["--name=argument", "--bump-revision", "5", "--mark-compacted", "--config-file=f"];
+        let flags = parse_import(&arguments, "name: file").unwrap();
+        assert_eq!(flags.given("name"), Some("file"));
+        assert_eq!((flags.number("bump-revision", 0), flags.boolean("mark-compacted", false)), (Ok(5), Ok(true)));
+        for (argument, mistake) in [
+            ("--bump-revision=-1", "--bump-revision: expected a number from 0, found \"-1\""),
+            ("--mark-compact", "--mark-compact is not a flag of etcd 3.7; did you mean --mark-compacted?"),
+        ] {
+            assert_eq!(parse_import(&[argument], "").unwrap_err(), mistake);
+        }
+        assert!(parse(&["--bump-revision=5"], &[], "").unwrap_err().contains("is not a flag of etcd 3.7"));
+        let mistake = parse_import(&["--config-file=f"], "bump-revision: 5").unwrap_err();
+        assert!(mistake.starts_with("--config-file: bump-revision is not a setting"), "{mistake}");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! `rusd import`: takes over what an etcd had, from its data directory or from a snapshot, into a new data directory.
 //!
 //! As with `etcdutl snapshot restore`, the flags say who the new group is made of; numbers of members are new. Nothing is written before
-//! the whole source was read.
+//! the whole source was read. With `--bump-revision` and `--mark-compacted` it goes on from a later revision, as `etcdutl` lets it.
 
 mod in_place;
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -81,14 +82,33 @@ impl From<EtcdFileError> for Refused {
     }
 }
 
-/// The command line behind `import`: a source among etcd's flags.
-pub fn run(arguments: &[String]) -> Result<Imported, CannotImport> {
-    let usage = || Mistake::new("import", "expected rusd import SOURCE --data-dir=NEW [flags of etcd]");
-    let (source, flags) = arguments.split_first().filter(|(source, _)| !source.starts_with('-')).ok_or_else(usage)?;
-    let flags = Flags::parse(flags.iter().cloned(), [], |path| std::fs::read_to_string(path))?;
-    if flags.given("data-dir").is_none() {
-        return Err(usage().into());
+/// What `rusd import` comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was asked for its usage: this.
+    Help(String),
+    /// It has taken a source over.
+    Imported(Imported),
+}
+
+/// The command line behind `import`: a source among flags.
+pub fn run(arguments: &[String]) -> Result<Outcome, CannotImport> {
+    let (source, flags) = match arguments.split_first() {
+        Some((source, flags)) if !source.starts_with('-') => (Some(source), flags),
+        _ => (None, arguments),
+    };
+    let usage =
+        || Mistake::new("import", "expected rusd import SOURCE --data-dir=NEW [FLAGS]; rusd import --help has all");
+    let flags = Flags::parse_import(flags.iter().cloned(), |path| std::fs::read_to_string(path));
+    // Where no source is in front, that is what is wrong first.
+    let flags = flags.map_err(|mistake| if source.is_some() { mistake } else { usage() })?;
+    if let Some(help) = flags.help_of_import() {
+        return Ok(Outcome::Help(help));
     }
+    let (Some(source), Some(_)) = (source, flags.given("data-dir")) else {
+        return Err(usage().into());
+    };
+    let bump = bump(&flags)?;
     let settings = Settings::of(&flags)?;
     if settings.joins {
         return Err(Mistake::new("initial-cluster-state", "must be new: a group is founded").into());
@@ -96,9 +116,22 @@ pub fn run(arguments: &[String]) -> Result<Imported, CannotImport> {
     if settings.data_directory.join("member").exists() {
         return Err(CannotImport::Exists(settings.data_directory));
     }
-    let (state, imported) = read(Path::new(source))?;
+    let (state, imported) = read(Path::new(source), bump)?;
     found(&settings, state)?;
-    Ok(imported)
+    Ok(Outcome::Imported(imported))
+}
+
+/// By how much the revision is bumped. `--mark-compacted` says nothing more, and as with etcdutl neither flag is without the other: clients
+/// would go on from revisions that there never were, with nothing told.
+fn bump(flags: &Flags) -> Result<Option<NonZeroU64>, Mistake> {
+    let bump = NonZeroU64::new(flags.number("bump-revision", 0)?);
+    match (bump, flags.boolean("mark-compacted", false)?) {
+        (Some(_), false) => Err(Mistake::new("mark-compacted", "is required with --bump-revision above 0; add it")),
+        (None, true) => {
+            Err(Mistake::new("bump-revision", "must be above 0 with --mark-compacted; give both, or neither"))
+        }
+        (bump, _) => Ok(bump),
+    }
 }
 
 /// Founds a group with what was read.
@@ -108,15 +141,15 @@ fn found(settings: &Settings, state: State) -> Result<(), ServerError> {
     server::found(Settings { listen_peer, ..settings.clone() }, state)
 }
 
-/// Reads all of a source.
-fn read(source: &Path) -> Result<(State, Imported), CannotImport> {
+/// Reads all of a source, and goes on from a revision that is so much higher, if it shall.
+fn read(source: &Path, bump: Option<NonZeroU64>) -> Result<(State, Imported), CannotImport> {
     let wrong = |what: String| CannotImport::Source(source.to_owned(), what);
     let database = if source.is_dir() { database_in(source) } else { source.to_owned() };
     let file = File::open(&database).map_err(|error| wrong(format!("{}: {error}", database.display())))?;
     check_sum(&file).map_err(wrong)?;
     let mut import = Import::default();
     let metadata = etcd_file::read(&file, |change| import.take(change).map_err(Refused::Content));
-    let metadata = metadata.map_err(|refused| match refused {
+    let mut metadata = metadata.map_err(|refused| match refused {
         Refused::File(error) => CannotImport::File(database.clone(), error),
         Refused::Content(error) => CannotImport::Content(database.clone(), error),
     })?;
@@ -128,8 +161,11 @@ fn read(source: &Path) -> Result<(State, Imported), CannotImport> {
             return Err(CannotImport::Killed(source.to_owned(), index, metadata.consistent_index));
         }
     }
-    let (state, imported) = import.finish(metadata).map_err(|error| CannotImport::Content(database, error))?;
-    Ok((state, imported))
+    let unfit = |error| CannotImport::Content(database.clone(), error);
+    if let Some(amount) = bump {
+        import.bump(amount.get(), &mut metadata).map_err(unfit)?;
+    }
+    import.finish(metadata).map_err(unfit)
 }
 
 /// A snapshot ends with the SHA-256 of what is before; a database of a data directory does not.
@@ -153,5 +189,51 @@ fn check_sum(mut file: &File) -> Result<(), String> {
     match digest.finalize()[..] == expected {
         true => Ok(()),
         false => Err("its checksum is wrong: the snapshot is damaged".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(arguments: &[&str]) -> Result<Outcome, String> {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect::<Vec<_>>();
+        run(&arguments).map_err(|error| error.to_string())
+    }
+
+    /// It was an error.
+    #[test]
+    fn whoever_asks_for_help_gets_it() {
+        for arguments in
+            [&["--help"][..], &["-h"], &["db", "--help"], &["db", "--data-dir=new", "--help", "--mark-compacted"]]
+        {
+            let Ok(Outcome::Help(help)) = outcome(arguments) else { panic!("{arguments:?}") };
+            assert!(help.contains("SOURCE") && help.contains("--mark-compacted"), "{help}");
+        }
+        for arguments in [&[][..], &["db"], &["--data-dir=new"], &["--help=false"], &["--data-dir=new", "db"]] {
+            let mistake = outcome(arguments).unwrap_err();
+            assert!(mistake.ends_with("rusd import --help has all"), "{mistake}");
+        }
+    }
+
+    /// etcdutl refuses the same. A revision that is bumped and not compacted would leave clients with what they have, untold.
+    #[test]
+    fn a_bump_that_does_not_compact_is_refused_and_so_is_the_opposite() {
+        let required = "--mark-compacted: is required with --bump-revision above 0; add it";
+        let above = "--bump-revision: must be above 0 with --mark-compacted; give both, or neither";
+        for (flags, expected) in [
+            (&["--bump-revision=5"][..], required),
+            (&["--bump-revision=5", "--mark-compacted=false"], required),
+            (&["--mark-compacted"], above),
+            (&["--mark-compacted", "--bump-revision=0"], above),
+        ] {
+            let arguments = [&["no-such-source", "--data-dir=no-such-folder"][..], flags].concat();
+            assert_eq!(outcome(&arguments), Err(expected.to_owned()));
+        }
+        for flags in [&["--bump-revision=0"][..], &["--bump-revision=5", "--mark-compacted"]] {
+            let arguments = [&["no-such-source", "--data-dir=no-such-folder"][..], flags].concat();
+            let mistake = outcome(&arguments).unwrap_err();
+            assert!(mistake.starts_with("no-such-source: "), "{mistake}");
+        }
     }
 }

@@ -75,8 +75,10 @@ fn failure(error: &dyn std::error::Error) -> ExitCode {
 
 /// `rusd import`.
 fn take_over(arguments: &[String]) -> ExitCode {
+    use rusd::import::{CannotImport, Outcome};
     match rusd::import::run(arguments) {
-        Ok(imported) => {
+        Ok(Outcome::Help(help)) => print(&help),
+        Ok(Outcome::Imported(imported)) => {
             let rusd::store::import::Imported { revision, compacted, keys, leases, users, loose_keys } = imported;
             println!("imported revision {revision}: {keys} keys, {leases} leases, {users} users");
             if compacted > 0 {
@@ -87,7 +89,7 @@ fn take_over(arguments: &[String]) -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Err(rusd::import::CannotImport::Usage(mistake)) => usage(&mistake),
+        Err(CannotImport::Usage(mistake)) => usage(&mistake),
         Err(error) => failure(&error),
     }
 }

@@ -88,10 +88,11 @@ fn read_keys<R: ReadAt + ?Sized, E: From<EtcdFileError>>(
     let walked = file.for_each(&bucket, |key, value| {
         let change = revision(key).and_then(|(main, sub, is_tombstone)| {
             let decoded = mvccpb::KeyValue::decode(value).map_err(|_| "it is no key and value")?;
-            if decoded.key.is_empty() || main == 0 {
+            let change = Change { main, sub, is_tombstone, key_value: value.into() };
+            if main == 0 || (decoded.key.is_empty() && !change.is_bump()) {
                 return Err("it has no key or no revision".into());
             }
-            Ok(Change { main, sub, is_tombstone, key_value: value.into() })
+            Ok(change)
         });
         let change = change.map_err(|problem| problem.at(BUCKET, key))?;
         visit(change).map_err(|error| {

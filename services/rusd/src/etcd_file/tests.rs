@@ -85,6 +85,14 @@ fn a_tombstone_has_nothing_but_its_key() {
     assert_eq!(changes, [(5, 0, true, only_key)]);
 }
 
+/// It was refused, so that a database on which `etcdutl snapshot restore --bump-revision` had ever been done could not be read.
+#[test]
+fn a_revision_that_a_restore_bumped_to_has_no_key() {
+    let changes =
+        vec![(2, 0, false, key_value("a", 2)), (1_002, 0, false, Vec::new()), (1_003, 0, false, key_value("a", 1_003))];
+    assert_eq!(read_all(&written(&full(), &changes)).unwrap(), (full(), changes));
+}
+
 #[test]
 fn changes_out_of_order_are_not_written() {
     let bytes = key_value("a", 2);
@@ -108,7 +116,10 @@ fn what_is_wrong_is_named() {
         (with(&[], &[(b"\0\x01", &value)]), "bucket `key`, key 0x0001: it is not a revision"),
         (with(&[], &[(b"\0\0\0\0\0\0\0\x02_\0\0\0\0\0\0\0\0", b"\xff\xff")]), "it is no key and value"),
         (with(&[], &[(b"\0\0\0\0\0\0\0\x02_\0\0\0\0\0\0\0\0x", &value)]), "it is not a revision"),
-        (with(&[], &[(b"\0\0\0\0\0\0\0\x02_\0\0\0\0\0\0\0\0", b"")]), "it has no key"),
+        (with(&[], &[(b"\0\0\0\0\0\0\0\x02_\0\0\0\0\0\0\0\0t", b"")]), "it has no key"),
+        (with(&[], &[(b"\0\0\0\0\0\0\0\x02_\0\0\0\0\0\0\0\x01", b"")]), "it has no key"),
+        (with(&[], &[(b"\0\0\0\0\0\0\0\0_\0\0\0\0\0\0\0\0", b"")]), "it has no key or no revision"),
+        (with(&[], &[(b"\0\0\0\0\0\0\0\x02_\0\0\0\0\0\0\0\0", b"\x0a\0")]), "it has no key"),
     ] {
         assert!(error.contains(expected), "{error}");
     }

@@ -1,5 +1,7 @@
 //! All flags of etcd 3.7, and what rusd does with them; and `import-in-place`, `linearizable-reads` and
 //! `values-memory-bytes`, which are its own. What `--help` prints is made of them.
+//!
+//! `rusd import` has two more, of `etcdutl snapshot restore`; what its `--help` prints is here, too.
 
 use service_kit::command_line;
 
@@ -89,30 +91,33 @@ pub(super) fn was_in_etcd(name: &str) -> bool {
     DROPPED.contains(&name) || ["experimental-", "proxy-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// The flag of this name, of `rusd import`.
+pub(super) fn find_of_import(name: &str) -> Option<&'static Flag> {
+    OF_IMPORT.iter().find(|flag| flag.name == name).or_else(|| find(name))
+}
+
 /// The flag that was probably meant.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
     command_line::nearest(name, FLAGS.iter().map(|flag| flag.name))
 }
 
+/// The flag that was probably meant, of `rusd import`.
+pub(super) fn nearest_of_import(name: &str) -> Option<&'static str> {
+    command_line::nearest(name, OF_IMPORT.iter().chain(FLAGS).map(|flag| flag.name))
+}
+
 /// What `--help` prints.
 pub(super) fn help() -> String {
-    const NAME_COLUMNS: usize = 42;
     let mut text = String::from(
         "rusd: a server of etcd's API. Usage:\n  rusd [FLAGS]                                   run a member\n  \
-         rusd import SOURCE --data-dir=NEW [FLAGS]      make a data directory of what etcd wrote\n\n\
+         rusd import SOURCE --data-dir=NEW [FLAGS]      make a data directory of what etcd wrote: rusd import --help\n\n\
          Flags are etcd's, and come from the command line, from variables (--data-dir is ETCD_DATA_DIR) or from --config-file.\n",
     );
     for (group, title) in Group::ALL {
         text += &format!("\n{title}:\n");
         for flag in FLAGS {
             let Some((_, words)) = flag.help.filter(|(of, _)| *of == group) else { continue };
-            let value = match flag.kind {
-                Kind::Bool => "",
-                Kind::Number => " NUMBER",
-                Kind::Duration => " DURATION",
-                Kind::Text => " TEXT",
-            };
-            text += &format!("  {:<NAME_COLUMNS$} {words}\n", format!("--{}{value}", flag.name));
+            text += &flag_row(flag, words);
         }
     }
     for (effect, title) in
@@ -132,8 +137,63 @@ pub(super) fn help() -> String {
     text
 }
 
+/// What `rusd import --help` prints.
+pub(super) fn help_of_import() -> String {
+    format!(
+        "rusd import: makes a data directory of what etcd wrote. Usage:\n  rusd import SOURCE --data-dir=NEW [FLAGS]\n\n\
+         {}{}{}\nAs of etcdutl snapshot restore, for clients that may have seen later revisions than SOURCE has:\n{}\n\
+         Of etcd's flags these matter, and are those of the start that follows. Each member of a group is made of the same\n\
+         SOURCE, with the same --initial-cluster and the same of the two flags above:\n{}\n\
+         etcd's other flags are taken and checked, and change nothing here. Variables are not looked at.\n",
+        row("SOURCE", "a data directory of etcd that was stopped gently, or a snapshot that"),
+        row("", "etcdctl snapshot save has written"),
+        row("--data-dir NEW", "where the new member's data shall be; no member's are there"),
+        rows(OF_IMPORT.iter()),
+        rows(FOR_IMPORT.iter().filter_map(|name| find(name))),
+    )
+}
+
+fn rows<'a>(flags: impl Iterator<Item = &'a Flag>) -> String {
+    flags.filter_map(|flag| flag.help.map(|(_, words)| flag_row(flag, words))).collect()
+}
+
+fn flag_row(flag: &Flag, words: &str) -> String {
+    let value = match flag.kind {
+        Kind::Bool => "",
+        Kind::Number => " NUMBER",
+        Kind::Duration => " DURATION",
+        Kind::Text => " TEXT",
+    };
+    row(&format!("--{}{value}", flag.name), words)
+}
+
+fn row(name: &str, words: &str) -> String {
+    format!("  {name:<NAME_COLUMNS$} {words}\n")
+}
+
+/// What a flag does stands behind so many columns.
+const NAME_COLUMNS: usize = 42;
+
 /// Lines of names are not longer.
 const LINE_COLUMNS: usize = 110;
+
+/// What `rusd import` has beside the flags of the server.
+#[rustfmt::skip]
+pub(super) const OF_IMPORT: &[Flag] = &[
+    used("bump-revision", Kind::Number, Group::Own, "how much higher than in SOURCE the revision begins: 0"),
+    used("mark-compacted", Kind::Bool, Group::Own, "what is before that is compacted, so that watches from there end"),
+];
+
+/// Flags of the server that `rusd import` does something with, in the order of its `--help`.
+const FOR_IMPORT: [&str; 7] = [
+    "name",
+    "initial-cluster",
+    "initial-cluster-token",
+    "initial-advertise-peer-urls",
+    "wal-dir",
+    "unsafe-no-fsync",
+    "config-file",
+];
 
 /// In alphabetical order.
 #[rustfmt::skip]
@@ -282,6 +342,21 @@ mod tests {
             );
         }
         assert!(help.lines().all(|line| line.chars().count() <= 120), "{help}");
+    }
+
+    #[test]
+    fn the_help_of_an_import_has_its_own_flags_and_those_that_matter() {
+        let help = help_of_import();
+        let names = OF_IMPORT.iter().map(|flag| flag.name).chain(FOR_IMPORT).chain(["data-dir"]);
+        for name in names {
+            let flag = find_of_import(name).unwrap();
+            assert_eq!(flag.effect, Effect::Used, "{name}");
+            assert!(help.lines().any(|line| line.trim_start().starts_with(&format!("--{name}"))), "{name}\n{help}");
+        }
+        assert!(help.contains("rusd import SOURCE --data-dir=NEW"), "{help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 120), "{help}");
+        // They are nothing to the server.
+        assert!(OF_IMPORT.iter().all(|flag| find(flag.name).is_none()));
     }
 
     /// Whether the words of another flag name it.

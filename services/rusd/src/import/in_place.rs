@@ -47,7 +47,7 @@ pub fn in_place(settings: &Settings) -> Result<Option<Imported>, CannotImport> {
     if let Some(elsewhere) = &settings.wal_directory {
         return Err(CannotImport::LogElsewhere(data.clone(), elsewhere.clone()));
     }
-    let (state, imported) = read(data)?;
+    let (state, imported) = read(data, None)?;
     found(&Settings { data_directory: made.clone(), ..settings.clone() }, state)?;
     exchange(&made.join("member"), &member).map_err(place(&member))?;
     keep(&made, &kept).map_err(place(&kept))?;

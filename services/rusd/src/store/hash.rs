@@ -1,7 +1,8 @@
 //! Hashes that equal etcd's for equal content. From etcd's `server/storage/mvcc/hash.go`.
 //!
 //! CRC-32C over the name of the bucket, `key`, and then of every revision in order: its name in etcd's database (main and sub
-//! revision as 8 bytes big endian each with `_` between, and `t` behind a tombstone's), and the key-value.
+//! revision as 8 bytes big endian each with `_` between, and `t` behind a tombstone's), and the key-value, which a [bump](Record::bump)
+//! has not.
 
 use super::error::Error;
 use super::keys::Keys;

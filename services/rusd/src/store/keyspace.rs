@@ -140,7 +140,7 @@ impl Keyspace {
         self.bytes
     }
 
-    /// How many keys exist.
+    /// How many keys exist; a [bump](Record::bump) is one, as in etcd.
     pub fn len(&self) -> usize {
         self.live.len()
     }

@@ -3,7 +3,7 @@
 //! | offset | bytes | field | |
 //! | --- | --- | --- | --- |
 //! | 0 | 4 | sub revision | little endian; the highest bit is set in a tombstone |
-//! | 4 | | `mvccpb.KeyValue` | as protobuf; a tombstone has key and mod_revision |
+//! | 4 | | `mvccpb.KeyValue` | as protobuf; a tombstone has key and mod_revision, and so has a [bump](Record::bump), of an empty key |
 //!
 //! The index, the history, the revision log, answers and watch events share it: a key-value is encoded once, when it is written,
 //! and copied as it is into every message. Fields stand in the order of their numbers and zeroes are left out, as etcd's own
@@ -116,6 +116,14 @@ impl Record {
         Self::of(scratch)
     }
 
+    /// What a restore has left that went on from a later revision, `etcdutl snapshot restore --bump-revision`: a put of the key of no
+    /// bytes, for which nobody can ask, with nothing stored under its revision. etcd keeps it for ever, and its hash counts it.
+    pub fn bump(main: i64, scratch: &mut Vec<u8>) -> Self {
+        begin(scratch, 0, &[]);
+        number(scratch, tag::MOD_REVISION, main);
+        Self::of(scratch)
+    }
+
     /// The record that [`Record::as_bytes`] gave, if it is one in every byte.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (header, _) = bytes.split_first_chunk::<HEADER_BYTES>()?;
@@ -123,14 +131,18 @@ impl Record {
         let is_tombstone = header & TOMBSTONE != 0;
         let fields = parse(bytes)?;
         let key = key_range(bytes)?;
-        let exact = if is_tombstone { fields.version == 0 } else { fields.version > 0 && fields.create_revision > 0 };
-        if fields.mod_revision <= 0 || key.is_empty() || !exact {
+        let is_bump = key.is_empty();
+        let exact = is_bump
+            || if is_tombstone { fields.version == 0 } else { fields.version > 0 && fields.create_revision > 0 };
+        if fields.mod_revision <= 0 || !exact {
             return None;
         }
         // Written anew it must be the same: no field twice, none in another order, no long form of a number.
         let revision = Revision { main: fields.mod_revision, sub: header & !TOMBSTONE };
         let mut scratch = Vec::with_capacity(bytes.len());
-        let record = if is_tombstone {
+        let record = if is_bump {
+            Self::bump(revision.main, &mut scratch)
+        } else if is_tombstone {
             Self::tombstone(revision, &bytes[key], &mut scratch)
         } else {
             let Fields { create_revision, version, lease, ref value, .. } = fields;
@@ -243,6 +255,11 @@ impl Record {
         self.header() & TOMBSTONE != 0
     }
 
+    /// Whether it is no change of a key: see [`Record::bump`].
+    pub fn is_bump(&self) -> bool {
+        self.key().is_empty()
+    }
+
     /// Whether it begins the key.
     pub fn is_create(&self) -> bool {
         self.fields().version == 1
@@ -261,6 +278,9 @@ impl Record {
 
     /// What etcd keeps in its database under this revision: the hash is over that.
     pub fn stored(&self) -> Cow<'_, [u8]> {
+        if self.is_bump() {
+            return Cow::Borrowed(&[]);
+        }
         if self.is_tombstone() {
             let end = key_range(self.in_memory()).map_or(HEADER_BYTES, |key| key.end);
             return Cow::Borrowed(&self.in_memory()[HEADER_BYTES..end]);
@@ -446,6 +466,17 @@ mod tests {
             prop_assert_eq!(&*record.stored(), KeyValue { key: key.into(), ..KeyValue::default() }.encode_to_vec());
             prop_assert_eq!((record.revision(), record.is_tombstone()), (Revision { main, sub }, true));
             prop_assert_eq!(Record::from_bytes(&record.as_bytes()), Some(record));
+        }
+
+        #[test]
+        fn a_bump_has_a_revision_and_nothing_is_stored(main in 1..i64::MAX) {
+            let record = Record::bump(main, &mut Vec::new());
+            prop_assert_eq!((record.revision(), record.is_bump()), (Revision { main, sub: 0 }, true));
+            prop_assert!(record.key().is_empty() && record.stored().is_empty() && !record.is_tombstone());
+            let mut tombstone = record.as_bytes().to_vec();
+            prop_assert_eq!(Record::from_bytes(&tombstone), Some(record));
+            tombstone[HEADER_BYTES - 1] |= 1 << 7;
+            prop_assert_eq!(Record::from_bytes(&tombstone), None);
         }
 
         #[test]

@@ -11,7 +11,17 @@ const CLIENT_URLS: [&str; 2] =
     ["--listen-client-urls=http://127.0.0.1:0", "--advertise-client-urls=http://127.0.0.1:0"];
 
 fn import(source: &Path, data: &Path) -> Output {
-    rusd().arg("import").arg(source).arg("--data-dir").arg(data).output().unwrap()
+    import_with(source, data, &[])
+}
+
+fn import_with(source: &Path, data: &Path, flags: &[&str]) -> Output {
+    rusd().arg("import").arg(source).arg("--data-dir").arg(data).args(flags).output().unwrap()
+}
+
+/// A data directory that etcdutl makes of a snapshot.
+fn restore(snapshot: &Path, data: &Path, flags: &[&str]) {
+    let mut restore = Command::new(peer("etcd", "etcdutl"));
+    output(restore.arg("snapshot").arg("restore").arg(snapshot).arg("--data-dir").arg(data).args(flags));
 }
 
 /// What a start comes to that is refused.
@@ -98,8 +108,7 @@ fn a_directory_that_etcdutl_restored_is_not_served_but_named() {
     let server = Rusd::start(&[]);
     server.etcdctl(&["put", "k", "v"]);
     server.etcdctl(&["snapshot", "save", file.to_str().unwrap()]);
-    let mut restore = Command::new(peer("etcd", "etcdutl"));
-    output(restore.arg("snapshot").arg("restore").arg(&file).arg("--data-dir").arg(&restored));
+    restore(&file, &restored, &[]);
     let output = at_start(&restored, &[]);
     let told = said(&output.stderr);
     assert!(told.contains("was written by etcd or etcdutl; start once with --import-in-place, which keeps what etcd wrote beside it, or take it over with rusd import"), "{told}");
@@ -107,6 +116,100 @@ fn a_directory_that_etcdutl_restored_is_not_served_but_named() {
     let ours = harness::folder();
     assert!(import(&restored, &ours.path().join("data")).status.success());
     assert_eq!(Rusd::start_on(ours, &[]).etcdctl(&["get", "k", "--print-value-only"]), "v\n");
+}
+
+const BUMP: [&str; 2] = ["--bump-revision=1000000", "--mark-compacted"];
+
+/// What is there of [`fill`] and [`BUMP`], and what clients of before are told.
+fn is_bumped(server: &Rusd, hash_before: &str) {
+    assert_eq!(hash(&server.etcdctl(&["endpoint", "hashkv"])), hash_before);
+    assert_eq!(server.etcdctl(&["get", "", "--prefix", "--keys-only"]), "k\n\nleased\n\n");
+    assert!(server.etcdctl(&["get", "", "--prefix", "--count-only", "-w", "fields"]).contains("\"Count\" : 2"));
+    assert!(server.refused(&["get", "k", "--rev=7"]).contains("has been compacted"));
+    // They go on from what they have seen before the restore, be it more than was restored.
+    for seen in ["--rev=8", "--rev=1000006"] {
+        assert!(server.refused(&["watch", "k", seen]).contains("has been compacted"), "{seen}");
+    }
+}
+
+/// A write and a compaction above [`BUMP`], and the hash of what is left.
+fn goes_on(ctl: impl Fn(&[&str]) -> String) -> String {
+    assert!(ctl(&["put", "k", "4", "-w", "json"]).contains("\"revision\":1000008"));
+    ctl(&["compaction", "1000008", "--physical"]);
+    hash(&ctl(&["endpoint", "hashkv"]))
+}
+
+/// The record that it leaves was refused, finished compaction or not; and what rusd had itself could not be restored so.
+#[test]
+fn a_restore_that_bumped_the_revision_is_taken_over_and_can_be_done_by_an_import() {
+    let directory = harness::folder();
+    let [file, restored] = ["snapshot", "restored"].map(|name| directory.path().join(name));
+    let etcd = Etcd::start(&directory.path().join("etcd"));
+    fill(&etcd);
+    output(&mut etcd.ctl(&["snapshot", "save", file.to_str().unwrap()]));
+    drop(etcd);
+
+    restore(&file, &restored, &BUMP);
+    let [unfinished, finished, ours] = [(); 3].map(|()| harness::folder());
+    let is_taken = |output: Output| {
+        let expected = "imported revision 1000007: 2 keys, 1 leases, 1 users\ncompacted at revision 1000007\n";
+        assert_eq!(said(&output.stdout), expected, "{}", said(&output.stderr));
+    };
+    is_taken(import(&restored, &unfinished.path().join("data")));
+    is_taken(import_with(&file, &ours.path().join("data"), &BUMP));
+    // Its first start does what is to be compacted.
+    let etcd = Etcd::start(&restored);
+    let before = hash(&output(&mut etcd.ctl(&["endpoint", "hashkv"])));
+    etcd.stop();
+    is_taken(import(&restored, &finished.path().join("data")));
+
+    let etcd = Etcd::start(&restored);
+    let after = goes_on(|arguments| output(&mut etcd.ctl(arguments)));
+    drop(etcd);
+    for folder in [unfinished, finished, ours] {
+        let server = Rusd::start_on(folder, &[]);
+        is_bumped(&server, &before);
+        let server = server.restart();
+        is_bumped(&server, &before);
+        assert_eq!(goes_on(|arguments| server.etcdctl(arguments)), after);
+        // And etcd takes it back.
+        let [back, again] = ["back", "again"].map(|name| server.directory().join(name));
+        server.etcdctl(&["snapshot", "save", back.to_str().unwrap()]);
+        restore(&back, &again, &[]);
+        let etcd = Etcd::start(&again);
+        assert_eq!(hash(&output(&mut etcd.ctl(&["endpoint", "hashkv"]))), after);
+    }
+}
+
+/// As etcdutl has it; and what is asked for in vain makes nothing.
+#[test]
+fn a_bump_is_for_imports_and_compacts() {
+    let directory = harness::folder();
+    let data = directory.path().join("data");
+    for flags in [&BUMP[..1], &BUMP[1..]] {
+        let output = import_with(&directory.path().join("nothing"), &data, flags);
+        let told = said(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains("--mark-compacted"), "{told}");
+    }
+    let output = at_start(&data, &BUMP);
+    assert!(said(&output.stderr).contains("is not a flag of etcd 3.7"), "{}", said(&output.stderr));
+    assert!(!data.exists());
+}
+
+/// It printed that this is no source, and failed.
+#[test]
+fn an_import_that_is_asked_for_help_prints_its_own() {
+    for arguments in [&["import", "--help"][..], &["import", "snapshot", "-h"]] {
+        let output = rusd().args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output.stderr));
+        let help = said(&output.stdout);
+        for part in
+            ["rusd import SOURCE", "--data-dir NEW", "--bump-revision", "--mark-compacted", "--initial-cluster "]
+        {
+            assert!(help.contains(part), "{part}: {help}");
+        }
+        assert!(!help.contains("--listen-client-urls"), "{help}");
+    }
 }
 
 #[test]
