@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -215,27 +214,10 @@ async fn controllers(client: Client, settings: Settings, signer: Signer, metrics
 
 /// Tells this build from every other: a version may have several. Without /proc there is only the version.
 fn build() -> String {
-    let digest = digest_of("/proc/self/exe").unwrap_or_else(|error| {
+    File::open("/proc/self/exe").and_then(fingerprint::of_content).unwrap_or_else(|error| {
         tracing::warn!(%error, "the operator's own executable cannot be read");
-        Sha256::digest(env!("CARGO_PKG_VERSION"))
-    });
-    fingerprint::shortened(digest.as_ref())
-}
-
-/// Of a file's content, read in parts: a program that has once freed as much memory as an executable takes has glibc keep as much of all that
-/// it frees later (`M_MMAP_THRESHOLD` in mallopt(3)).
-fn digest_of(path: &str) -> io::Result<sha2::digest::Output<Sha256>> {
-    let mut file = BufReader::with_capacity(64 << 10, File::open(path)?);
-    let mut hash = Sha256::new();
-    loop {
-        let part = file.fill_buf()?;
-        if part.is_empty() {
-            return Ok(hash.finalize());
-        }
-        hash.update(part);
-        let bytes = part.len();
-        file.consume(bytes);
-    }
+        fingerprint::shortened(Sha256::digest(env!("CARGO_PKG_VERSION")).as_ref())
+    })
 }
 
 /// Objects of a kind that users write, and the changes worth a look: a status that the operator wrote itself is none.

@@ -108,6 +108,9 @@ pub fn run(arguments: &[String]) -> Result<Outcome, CannotImport> {
     let (Some(source), Some(_)) = (source, flags.given("data-dir")) else {
         return Err(usage().into());
     };
+    for given in flags.without_effect() {
+        eprintln!("rusd: {given} has no effect in rusd");
+    }
     let bump = bump(&flags)?;
     let settings = Settings::of(&flags)?;
     if settings.joins {

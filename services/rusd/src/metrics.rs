@@ -17,6 +17,7 @@ use service_kit::{open_files, resources};
 use wal::BOUNDS_MICROS;
 
 use crate::api::calls::Calls;
+use crate::events::hex;
 use crate::node::{ETCD_VERSION, Node};
 use crate::proto::etcdserverpb::AlarmType;
 
@@ -216,7 +217,7 @@ fn store(node: &Node, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
 /// What stands in a label, with the value 1.
 fn who(node: &Node, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let version = node.reader.view().cluster.version.clone();
-    let id = format!("{:x}", node.member_id);
+    let id = hex(node.member_id);
     let told = [
         (
             "etcd_server_version",
@@ -267,7 +268,7 @@ fn disk(node: &Node, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
 }
 
 fn network(node: &Node, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let (peers, local) = (node.group.peers(), format!("{:x}", node.member_id));
+    let (peers, local) = (node.group.peers(), hex(node.member_id));
     let known = peers.known();
     type IsCounted<'a> = &'a dyn Fn(u64) -> bool;
     let gauges: [(&str, &str, IsCounted<'_>); 2] = [

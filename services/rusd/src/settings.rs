@@ -137,21 +137,27 @@ impl Settings {
     /// Where connections to other members begin, if that is chosen: at the first address that is advertised to them and is not of
     /// loopback. As etcd's `InferLocalAddr`.
     pub fn local_address(&self) -> Option<IpAddr> {
-        let own = self.founders.iter().find(|founder| founder.name == self.name)?;
-        let addresses = own.peer_urls.iter().filter_map(|url| url.host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
+        let own = self.founders.iter().find(|founder| founder.name == self.name);
+        let urls = self.advertise_peer.as_ref().or(own.map(|own| &own.peer_urls))?;
+        let addresses = urls.iter().filter_map(|url| url.host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
         let is_suitable = |address: &IpAddr| !address.is_loopback() && !address.is_unspecified();
         addresses.into_iter().find(is_suitable).filter(|_| self.features.is_open("SetMemberLocalAddr"))
     }
 
     /// This member among the founders, where it begins: what the flags say of it must not contradict each other. `is_one_place` says whether
-    /// two lists of URLs that are not written alike mean the same.
+    /// two lists of URLs that are not written alike mean the same; who joins says only where it was added.
     pub fn founder(&self, is_one_place: impl FnOnce(&[Url], &[Url]) -> bool) -> Result<&Founder, Mistake> {
         let missing = || {
             let what = format!("has no member {:?}, which is the --name of this one", self.name);
             Mistake::new("initial-cluster", what)
         };
         let own = self.founders.iter().find(|founder| founder.name == self.name).ok_or_else(missing)?;
-        match &self.advertise_peer {
+        let mut known = BTreeSet::new();
+        let mut urls = self.founders.iter().flat_map(|founder| &founder.peer_urls).map(Url::to_string);
+        if let Some(twice) = urls.find(|url| !known.insert(url.clone())) {
+            return Err(Mistake::new("initial-cluster", format!("has {twice} twice: each member has URLs of its own")));
+        }
+        match self.advertise_peer.as_ref().filter(|_| !self.joins) {
             Some(urls) if !founders::has_same(urls, &own.peer_urls) && !is_one_place(urls, &own.peer_urls) => {
                 let [advertised, named] = [urls, &own.peer_urls].map(|urls| founders::with_commas(urls));
                 let what = format!(
@@ -298,11 +304,6 @@ impl Settings {
             ("listen-client-http-urls", &self.listen_client_http),
             ("listen-metrics-urls", &self.listen_metrics),
         ];
-        if self.imports_in_place && (self.founders.len() > 1 || self.joins) {
-            let what = "is for a group of one member: members that stopped at different moments have different data; for more, \
-                        import one snapshot into a new --data-dir of each";
-            return Err(Mistake::new("import-in-place", what));
-        }
         // As in etcd, which cannot bind it twice; and what it serves to clients is more than metrics. A socket of port 0 is one of many.
         let serves_clients = |url: &&Url| {
             let mut clients = self.listen_client.iter().chain(&self.listen_client_http);
@@ -423,6 +424,10 @@ pub(in crate::settings) mod tests {
         assert_eq!(own(&flags, true).unwrap(), "default", "names of one address");
         assert_eq!(own(&[flags[0], "--initial-advertise-peer-urls=http://b:1,http://a:1"], false).unwrap(), "default");
         assert_eq!(own(&flags[..1], false).unwrap(), "default", "what is not given contradicts nothing");
+        let joins = [flags[0], flags[1], "--initial-cluster-state=existing"];
+        assert_eq!(own(&joins, false).unwrap(), "default", "it was told where it is when it was added");
+        let twice = own(&["--initial-cluster=default=http://a:1,b=http://a:1"], true).unwrap_err();
+        assert_eq!(twice, "--initial-cluster: has http://a:1 twice: each member has URLs of its own");
     }
 
     #[test]
@@ -447,11 +452,6 @@ pub(in crate::settings) mod tests {
             (
                 &["--peer-cert-file=c", "--peer-key-file=k", "--peer-client-cert-auth"],
                 "--peer-trusted-ca-file: is required with --peer-client-cert-auth",
-            ),
-            (
-                &["--import-in-place", "--name=a", "--initial-cluster=a=http://a:1,b=http://b:1"],
-                "--import-in-place: is for a group of one member: members that stopped at different moments have different data; for \
-                 more, import one snapshot into a new --data-dir of each",
             ),
             (
                 &["--listen-peer-urls=https://a:1"],

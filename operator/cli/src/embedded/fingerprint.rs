@@ -1,11 +1,9 @@
 //! Where a run ran: the facts that must be equal before two runs may be compared, and a hash of them.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::Path;
 
 use bench_jobs::measure::{disk, machine};
-use sha2::{Digest as _, Sha256};
 use storebench_core::fingerprint;
 use storebench_core::validate::ValidatedRun;
 use storebench_core::validated::ValidatedArm;
@@ -110,15 +108,7 @@ fn cpu_quota() -> Option<String> {
 }
 
 fn digest(path: &Path) -> Option<String> {
-    let mut file = std::fs::File::open(path).ok()?;
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer).ok()? {
-            0 => return Some(fingerprint::shortened(hash.finalize().as_ref())),
-            count => hash.update(&buffer[..count]),
-        }
-    }
+    fingerprint::of_content(std::fs::File::open(path).ok()?).ok()
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use replog::runtime::tcp::{self, Tls};
 use serde::{Deserialize, Serialize};
 use service_kit::url::Url;
 
+use crate::events::hex;
 use crate::flags::Mistake;
 use crate::proto::etcdserverpb as pb;
 use crate::settings::{Founder, Settings, cluster_id};
@@ -84,12 +85,19 @@ pub struct Identity {
     member_id: String,
     /// It is among those that founded the group.
     pub is_founder: bool,
+    /// How many found the group with it, by the flags of its first start.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    other_founders: usize,
     /// Whom it began with, itself included: the founders, or who belonged to the group that it joined. Earlier releases did not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     began_with: Vec<Companion>,
     /// There has been a log. Where nothing is said, an earlier release wrote it, and had one.
     #[serde(default = "yes")]
     has_log: bool,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A member as it was when another one began.
@@ -104,7 +112,7 @@ struct Companion {
 
 impl Companion {
     fn of(member: &pb::Member) -> Self {
-        Self { id: format!("{:x}", member.id), name: member.name.clone(), peer_urls: member.peer_ur_ls.clone() }
+        Self { id: hex(member.id), name: member.name.clone(), peer_urls: member.peer_ur_ls.clone() }
     }
 
     /// `None`: it was written by somebody else.
@@ -159,8 +167,8 @@ pub struct Known {
 
 impl Identity {
     fn new(cluster_id: u64, member_id: u64, is_founder: bool) -> Self {
-        let [cluster_id, member_id] = [cluster_id, member_id].map(|number| format!("{number:x}"));
-        Self { cluster_id, member_id, is_founder, began_with: Vec::new(), has_log: false }
+        let [cluster_id, member_id] = [cluster_id, member_id].map(hex);
+        Self { cluster_id, member_id, is_founder, other_founders: 0, began_with: Vec::new(), has_log: false }
     }
 
     /// The group's number and its own; `None`: it was written by somebody else.
@@ -192,13 +200,18 @@ impl Identity {
     pub fn find(settings: &Settings, tls: Option<&Tls>, taken: Option<u32>) -> Result<Known, IdentityError> {
         let place = Place { log: settings.log_directory(), ..place(&settings.data_directory) };
         place.make()?;
-        let founders = settings.founders.iter().map(|founder| member(founder, &settings.token)).collect();
+        let founders = settings.founders.iter().map(|founder| member(founder, &settings.token));
+        let founders = founders.collect::<Vec<_>>();
         let is_new = match place.standing(place.read::<Self>()?)? {
             Standing::Member(kept) => {
                 let founding = founding(&kept);
                 let identity = kept.identity();
-                // What an earlier release wrote does not say with whom it began: there the flags do, as they did.
-                let members = identity.members().filter(|members| !members.is_empty()).unwrap_or(founders);
+                let members = identity.members().filter(|members| !members.is_empty());
+                // What an earlier release wrote does not say with whom it began. There the flags do, unless the log knows and they are of
+                // another member, whose number is another. That of one which joined follows from no flags.
+                let is_of_flags = |id| founders.iter().any(|founder| founder.id == id);
+                let is_other = identity.is_founder && identity.has_log && !is_of_flags(identity.member_id());
+                let members = members.unwrap_or_else(|| if is_other { Vec::new() } else { founders });
                 return Ok(Known { identity, kept, members, was_here: true, founding });
             }
             Standing::Unnamed => false,
@@ -230,9 +243,7 @@ fn founding(kept: &Kept<Identity>) -> Option<Founding> {
         Ok((_, members)) => Some(said_by(&members, numbers.1)),
         Err(error) => Some(Said::CannotTell(error.to_string())),
     };
-    // Flags of later starts may name fewer, or nobody, and mean nothing.
-    let others = identity.began_with.len().saturating_sub(1);
-    identity.is_founder.then(|| kept.founding(others, read)).flatten()
+    identity.is_founder.then(|| kept.founding(identity.other_founders, read)).flatten()
 }
 
 /// What others say of a member who have these: that its clients know where it is was in the log.
@@ -285,7 +296,9 @@ fn found_group(
     taken: Option<u32>,
 ) -> (Identity, Vec<pb::Member>) {
     let cluster_id = cluster_id(&settings.founders, &settings.token, taken);
-    (Identity::new(cluster_id, own.id(&settings.token), true), members)
+    let mut identity = Identity::new(cluster_id, own.id(&settings.token), true);
+    identity.other_founders = members.len() - 1;
+    (identity, members)
 }
 
 /// Asks the members that the flags name, until one of them knows this one.
@@ -348,7 +361,7 @@ mod tests {
         assert_eq!(identity.encode().unwrap(), before, "an earlier release reads it");
         let other =
             pb::Member { id: 12, name: "m".into(), peer_ur_ls: vec!["http://a:1".into()], ..Default::default() };
-        let founder = Identity { began_with: vec![Companion::of(&other)], ..identity };
+        let founder = Identity { other_founders: 1, began_with: vec![Companion::of(&other)], ..identity };
         let read = Identity::decode(&founder.encode().unwrap()).unwrap();
         assert_eq!((read.members(), read), (Some(vec![other]), founder));
         let wrong = br#"{"cluster_id": "a", "member_id": "b", "is_founder": true, "began_with": [{"id": "x", "peer_urls": []}]}"#;

@@ -12,6 +12,7 @@ use service_kit::directory::sync_name;
 
 use super::{CannotImport, Imported, found, read};
 use crate::etcd_file::database_in;
+use crate::flags::Mistake;
 use crate::server::refuse_beside_own;
 use crate::settings::Settings;
 
@@ -40,6 +41,11 @@ pub fn in_place(settings: &Settings) -> Result<Option<Imported>, CannotImport> {
         return Ok(None);
     }
     refuse_beside_own(data)?;
+    if settings.founders.len() > 1 || settings.joins {
+        let what = "is for a group of one member: members that stopped at different moments have different data; for more, \
+                    import one snapshot into a new --data-dir of each";
+        return Err(Mistake::new("import-in-place", what).into());
+    }
     if kept.exists() {
         return Err(CannotImport::Exists(kept));
     }

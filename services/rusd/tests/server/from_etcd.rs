@@ -42,10 +42,15 @@ impl Machine {
         shell
     }
 
-    /// A server that these commands start, once it answers.
-    fn serve(&self, commands: &str) -> Process {
+    /// A server that these commands start.
+    fn start(&self, commands: &str) -> Process {
         let command = format!("exec {}", commands.trim_end().trim_end_matches('&'));
-        let process = Process::start(self.shell(&command).stdout(Stdio::null()).stderr(Stdio::null()));
+        Process::start(self.shell(&command).stdout(Stdio::null()).stderr(Stdio::null()))
+    }
+
+    /// As [`Machine::start`]; it answers when this returns.
+    fn serve(&self, commands: &str) -> Process {
+        let process = self.start(commands);
         until("an answer", || self.ctl(&["get", "k"]).output().unwrap().status.success());
         process
     }
@@ -93,15 +98,33 @@ fn a_group_moves_by_a_snapshot_and_back_with_what_was_written() {
     machine.client = etcd.address().to_owned();
     output(&mut machine.shell(commands("group")));
     etcd.stop();
-    output(&mut machine.shell(commands("member")));
-    let flags = "--listen-client-urls=http://127.0.0.1:2379 --advertise-client-urls=http://127.0.0.1:2379 --listen-peer-urls=http://127.0.0.1:2380";
-    let rusd = machine.serve(&format!("rusd --name=a --data-dir=/var/lib/rusd {flags}"));
+    // The other member is on this machine, too.
+    let Machine { folder, client, members: b } = Machine::new();
+    let members = machine.members.clone();
+    let of_b = |commands: &str| {
+        let commands = commands
+            .replace("--name=a", "--name=b")
+            .replace("advertise-peer-urls=http://127.0.0.1:", "advertise-peer-urls=http://127.0.0.2:");
+        let commands = commands.replace("listen-peer-urls=http://127.0.0.1:", "listen-peer-urls=http://127.0.0.2:");
+        commands
+            .replace("before.db", &machine.lib("before.db").display().to_string())
+            .replace("127.0.0.1:2380", &members)
+            .replace("127.0.0.2:2380", &b)
+    };
+    let of_a = |commands: &str| commands.replace("127.0.0.2:2380", &b);
+    let other = Machine { folder, client, members: b.clone() };
+    output(&mut machine.shell(&of_a(commands("member"))));
+    output(&mut other.shell(&of_b(commands("member"))));
+    // Neither is ready without the other.
+    let started = other.start(&of_b(commands("start")));
+    let rusd = machine.serve(&of_a(commands("start")));
     assert_eq!(hash(&mut machine.ctl(&["endpoint", "hashkv"])), before);
-    output(&mut machine.ctl(&["put", "k", "3"]));
+    output(&mut other.ctl(&["put", "k", "3"]));
+    assert_eq!(output(&mut machine.ctl(&["get", "k", "--print-value-only"])), "3\n", "it has that, too");
     let written = hash(&mut machine.ctl(&["endpoint", "hashkv"]));
     output(&mut machine.shell(commands("back")));
-    drop(rusd);
-    let back = Etcd::start(&machine.lib("back"));
-    assert_eq!(output(&mut back.ctl(&["get", "k", "--print-value-only"])), "3\n");
-    assert_eq!(hash(&mut back.ctl(&["endpoint", "hashkv"])), written);
+    drop((rusd, started));
+    let _etcd = machine.serve(commands("etcd"));
+    assert_eq!(output(&mut machine.ctl(&["get", "k", "--print-value-only"])), "3\n");
+    assert_eq!(hash(&mut machine.ctl(&["endpoint", "hashkv"])), written);
 }

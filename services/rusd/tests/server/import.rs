@@ -300,12 +300,18 @@ fn what_etcd_left_is_taken_over_in_its_place_when_told_so() {
     let before = fill(&etcd);
     etcd.stop();
     let database = std::fs::read(data.join("member/snap/db")).unwrap();
+    let of_two = "--initial-cluster=default=http://127.0.0.1:1,other=http://127.0.0.1:2";
+    let told = said(&at_start(&data, &["--import-in-place", of_two]).stderr);
+    assert!(told.contains("--import-in-place: is for a group of one member"), "{told}");
     let server = Rusd::start_on(directory, &["--import-in-place"]);
     is_there(&server, &before);
     let kept = server.directory().join("data/member.etcd/snap/db");
     assert_eq!(std::fs::read(&kept).unwrap(), database);
     assert!(!server.directory().join("data/import-in-place").exists());
-    let server = server.restart();
+    // Also where members were added since, and the flags name them.
+    let (directory, mut flags) = server.kill();
+    flags.push(of_two.into());
+    let server = Rusd::spawn(directory, flags).ready();
     assert_eq!(server.etcdctl(&["--user=root:secret", "get", "leased", "--print-value-only"]), "v\n");
 }
 
