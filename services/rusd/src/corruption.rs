@@ -13,10 +13,10 @@ use futures::future::join_all;
 use prost::Message;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::events::hex;
 use crate::group::PeerHash;
 use crate::node::Node;
 use crate::proto::etcdserverpb as pb;
+use crate::settings::hex;
 use crate::store::command::{self, Kind};
 use crate::store::{Caller, Error, KeyValueHash};
 

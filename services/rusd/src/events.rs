@@ -13,14 +13,10 @@ use tokio::time::sleep;
 use crate::measured::Compaction;
 use crate::node::Node;
 use crate::proto::etcdserverpb::{AlarmMember, AlarmType};
+use crate::settings::hex;
 
 /// How often it is looked at.
 const ROUND: Duration = Duration::from_millis(50);
-
-/// The number of a member or of a group, as etcd writes it.
-pub fn hex(id: u64) -> String {
-    format!("{id:x}")
-}
 
 /// A size for people, as etcd writes it: `83 MB`. From `Bytes` of `go-humanize`.
 pub fn size(bytes: u64) -> String {

@@ -17,9 +17,9 @@ use service_kit::{open_files, resources};
 use wal::BOUNDS_MICROS;
 
 use crate::api::calls::Calls;
-use crate::events::hex;
 use crate::node::{ETCD_VERSION, Node};
 use crate::proto::etcdserverpb::AlarmType;
+use crate::settings::hex;
 
 /// All of a member, of calls of its clients, and of its process. It looks when it is asked.
 pub fn registry(node: &Arc<Node>, calls: &Arc<Calls>) -> Registry {

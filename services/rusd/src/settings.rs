@@ -18,7 +18,7 @@ use crate::flags::{Flags, Mistake, Url};
 use crate::tokens::TokenSettings;
 
 pub use features::Features;
-pub use founders::{Founder, cluster_id, member_id};
+pub use founders::{Founder, cluster_id, hex, member_id};
 pub use one_of::OneOf;
 pub use retention::Retention;
 pub use tls::PeerTlsFiles;

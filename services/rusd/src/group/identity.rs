@@ -17,10 +17,9 @@ use replog::runtime::tcp::{self, Tls};
 use serde::{Deserialize, Serialize};
 use service_kit::url::Url;
 
-use crate::events::hex;
 use crate::flags::Mistake;
 use crate::proto::etcdserverpb as pb;
-use crate::settings::{Founder, Settings, cluster_id};
+use crate::settings::{Founder, Settings, cluster_id, hex};
 
 /// How long the group that is joined may take to know of this member.
 const PATIENCE: Duration = Duration::from_secs(20);

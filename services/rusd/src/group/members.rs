@@ -11,10 +11,9 @@ use tokio::time::{sleep, timeout};
 
 use super::Group;
 use super::safety::Safety;
-use crate::events::hex;
 use crate::flags;
 use crate::proto::etcdserverpb::Member;
-use crate::settings::Settings;
+use crate::settings::{Settings, hex};
 use crate::store::{Cluster, Error};
 
 /// How often it is looked at.

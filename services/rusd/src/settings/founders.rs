@@ -40,6 +40,11 @@ pub fn cluster_id(founders: &[Founder], token: &str, taken: Option<u32>) -> u64 
     hash(&ids.iter().flat_map(|id| id.to_be_bytes()).collect::<Vec<_>>())
 }
 
+/// The number of a member or of a group, as etcd writes it.
+pub fn hex(id: u64) -> String {
+    format!("{id:x}")
+}
+
 /// Whether both have the same URLs, in whatever order.
 pub(super) fn has_same(one: &[Url], other: &[Url]) -> bool {
     let [one, other] = [one, other].map(|urls| urls.iter().map(Url::to_string).collect::<BTreeSet<_>>());

@@ -319,7 +319,7 @@ fn flags_of_the_beginning_mean_nothing_where_there_are_data() {
     };
     let killed = servers.into_iter().map(Rusd::kill).collect::<Vec<_>>();
     let started = killed.into_iter().map(later).collect::<Vec<_>>();
-    for server in started.into_iter().map(Starting::ready).collect::<Vec<_>>() {
+    for server in &started.into_iter().map(Starting::ready).collect::<Vec<_>>() {
         assert_eq!(server.etcdctl(&["get", "k", "--print-value-only"]), "v\n");
         assert_eq!(server.etcdctl(&["member", "list"]), members);
     }
