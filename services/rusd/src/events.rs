@@ -1,8 +1,9 @@
 //! What happens to this member, said in the log in etcd's words: who leads, which alarms are raised, which compactions are done.
 //!
 //! It is found by looking at what is published: no request waits for a line, and what a start reads from the log again is not said again. An alarm
-//! that stands is said once after a start; one that is lowered, or a compaction that is followed by the next, before anybody has looked is not said. What takes its time is said where it is done:
-//! defragmentation and snapshots for clients in [`crate::api`], connections and snapshots of members in `replog`.
+//! that stands is said once after a start; one that is lowered, or a compaction that is followed by the next, before anybody has looked is not
+//! said. What takes its time is said where it is done: defragmentation and snapshots for clients in [`crate::api`], connections and snapshots of
+//! members in `replog`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

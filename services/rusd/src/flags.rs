@@ -23,34 +23,11 @@ use table::{Effect, Flag, Kind};
 const HELP: &str = "help";
 
 /// What was probably meant by a name that there is not; nothing, where no name is like it.
-fn did_you_mean(nearest: Option<&str>, dashes: &str) -> String {
-    nearest.map_or_else(
+fn did_you_mean(own: &[Flag], name: &str, dashes: &str) -> String {
+    table::nearest(own, name).map_or_else(
         || if dashes.is_empty() { String::new() } else { "; --help has all".into() },
         |meant| format!("; did you mean {dashes}{meant}?"),
     )
-}
-
-/// Whose command line it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Program {
-    Server,
-    Import,
-}
-
-impl Program {
-    fn find(self, name: &str) -> Option<&'static Flag> {
-        match self {
-            Self::Server => table::find(name),
-            Self::Import => table::find_of_import(name),
-        }
-    }
-
-    fn nearest(self, name: &str) -> Option<&'static str> {
-        match self {
-            Self::Server => table::nearest(name),
-            Self::Import => table::nearest_of_import(name),
-        }
-    }
 }
 
 /// What was given.
@@ -71,7 +48,7 @@ impl Flags {
     ) -> Result<Self, Mistake> {
         let mut flags = Self::default();
         flags.take_variables(variables)?;
-        flags.take_arguments(arguments, Program::Server)?;
+        flags.take_arguments(arguments, &[])?;
         flags.or_of_file(read)
     }
 
@@ -82,7 +59,7 @@ impl Flags {
         read: impl FnOnce(&Path) -> std::io::Result<String>,
     ) -> Result<Self, Mistake> {
         let mut flags = Self::default();
-        flags.take_arguments(arguments, Program::Import)?;
+        flags.take_arguments(arguments, table::OF_IMPORT)?;
         let own = table::OF_IMPORT.iter().filter_map(|flag| flags.given.remove_entry(flag.name)).collect::<Vec<_>>();
         // A file says nothing of it, and must not be read for it.
         if flags.asks_for_help() {
@@ -115,7 +92,12 @@ impl Flags {
         Ok(())
     }
 
-    fn take_arguments(&mut self, arguments: impl IntoIterator<Item = String>, program: Program) -> Result<(), Mistake> {
+    /// `own` are flags that the program has beside the server's.
+    fn take_arguments(
+        &mut self,
+        arguments: impl IntoIterator<Item = String>,
+        own: &'static [Flag],
+    ) -> Result<(), Mistake> {
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             let Some(text) = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')) else {
@@ -133,10 +115,10 @@ impl Flags {
             };
             let name = if name == "h" { HELP } else { name };
             let unknown = || {
-                let meant = did_you_mean(program.nearest(name), "--");
+                let meant = did_you_mean(own, name, "--");
                 Mistake::of_argument(&argument, &format!("is not a flag of etcd 3.7{meant}"))
             };
-            let flag = program.find(name).ok_or_else(unknown)?;
+            let flag = table::find_among(own, name).ok_or_else(unknown)?;
             let value = match (value, flag.kind) {
                 (Some(value), _) => value,
                 (None, Kind::Bool) => "true".into(),
@@ -173,7 +155,7 @@ impl Flags {
     fn set_from_file(&mut self, key: &str, value: &Value) -> Result<(), Mistake> {
         let Some(flag) = table::find(key) else {
             if !table::was_in_etcd(key) {
-                let meant = did_you_mean(table::nearest(key), "");
+                let meant = did_you_mean(&[], key, "");
                 return Err(Mistake::new("config-file", format!("{key} is not a setting of etcd 3.7{meant}")));
             }
             self.strangers.push(format!("{key} in --config-file"));

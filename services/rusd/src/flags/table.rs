@@ -91,19 +91,14 @@ pub(super) fn was_in_etcd(name: &str) -> bool {
     DROPPED.contains(&name) || ["experimental-", "proxy-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The flag of this name, of `rusd import`.
-pub(super) fn find_of_import(name: &str) -> Option<&'static Flag> {
-    OF_IMPORT.iter().find(|flag| flag.name == name).or_else(|| find(name))
+/// The flag of this name, of a program that has its own beside the server's.
+pub(super) fn find_among(own: &'static [Flag], name: &str) -> Option<&'static Flag> {
+    own.iter().find(|flag| flag.name == name).or_else(|| find(name))
 }
 
-/// The flag that was probably meant.
-pub(super) fn nearest(name: &str) -> Option<&'static str> {
-    command_line::nearest(name, FLAGS.iter().map(|flag| flag.name))
-}
-
-/// The flag that was probably meant, of `rusd import`.
-pub(super) fn nearest_of_import(name: &str) -> Option<&'static str> {
-    command_line::nearest(name, OF_IMPORT.iter().chain(FLAGS).map(|flag| flag.name))
+/// The flag that was probably meant, of such a program.
+pub(super) fn nearest(own: &[Flag], name: &str) -> Option<&'static str> {
+    command_line::nearest(name, own.iter().chain(FLAGS).map(|flag| flag.name))
 }
 
 /// What `--help` prints.
@@ -349,7 +344,7 @@ mod tests {
         let help = help_of_import();
         let names = OF_IMPORT.iter().map(|flag| flag.name).chain(FOR_IMPORT).chain(["data-dir"]);
         for name in names {
-            let flag = find_of_import(name).unwrap();
+            let flag = find_among(OF_IMPORT, name).unwrap();
             assert_eq!(flag.effect, Effect::Used, "{name}");
             assert!(help.lines().any(|line| line.trim_start().starts_with(&format!("--{name}"))), "{name}\n{help}");
         }

@@ -84,7 +84,7 @@ pub struct Identity {
     member_id: String,
     /// It is among those that founded the group.
     pub is_founder: bool,
-    /// How many found the group with it, by the flags of its first start.
+    /// How many found the group with it, by the flags of its first start. Beside whom it began with for earlier releases, which read this alone.
     #[serde(default, skip_serializing_if = "is_zero")]
     other_founders: usize,
     /// Whom it began with, itself included: the founders, or who belonged to the group that it joined. Earlier releases did not say.
@@ -208,8 +208,9 @@ impl Identity {
                 let members = identity.members().filter(|members| !members.is_empty());
                 // What an earlier release wrote does not say with whom it began. There the flags do, unless the log knows and they are of
                 // another member, whose number is another. That of one which joined follows from no flags.
-                let is_of_flags = |id| founders.iter().any(|founder| founder.id == id);
-                let is_other = identity.is_founder && identity.has_log && !is_of_flags(identity.member_id());
+                let is_other = identity.is_founder
+                    && identity.has_log
+                    && founders.iter().all(|founder| founder.id != identity.member_id());
                 let members = members.unwrap_or_else(|| if is_other { Vec::new() } else { founders });
                 return Ok(Known { identity, kept, members, was_here: true, founding });
             }
