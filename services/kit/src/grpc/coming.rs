@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn who_holds_most_for_longest_makes_room_and_who_would_be_that_himself_is_refused() {
         let coming = Coming::default();
-        let (old, older) = (begun(&coming, "a", 50), begun(&coming, "a", 60));
+        let (older, old) = (begun(&coming, "a", 60), begun(&coming, "a", 50));
         let new = begun(&coming, "a", 0);
         std::thread::sleep(Duration::from_millis(5));
         new.holds(40);
