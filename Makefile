@@ -87,7 +87,8 @@ bench: $(STOREBENCH) ## the loader against the peers' own benchmark tools, and t
 e2e: $(STOREBENCH) ## the operator on a real Kind cluster: the short path
 	testing/cluster/e2e
 
-e2e-full: $(STOREBENCH) ## the short path, every fault that a cluster can throw at a run, every panel of the dashboards (long)
+e2e-full: export STOREBENCH_PROFILE = published
+e2e-full: ## the short path, every fault that a cluster can throw at a run, every panel of the dashboards (long)
 	testing/cluster/e2e --keep
 	testing/cluster/interruptions
 	testing/cluster/admission
