@@ -418,8 +418,7 @@ impl<S: Service> Calls<S> {
                     let _taken = taken;
                     let memory = sender.memory().clone();
                     let answer = async {
-                        memory.turn().await;
-                        let message = poll_fn(|context| requests.poll_only(context)).await?;
+                        let message = in_turn(&memory, &mut requests).await?;
                         asking.has_come();
                         match service.unary(method, caller, message) {
                             Unary::Now(result) => result,
@@ -441,14 +440,33 @@ impl<S: Service> Calls<S> {
                 let _ = sender.answer(message);
             }
             Unary::Now(Err(status)) => sender.finish(Err(status)),
-            Unary::Now(result) => self.running.push(Box::pin(async move {
-                let _kept = (taken, asking);
-                answer_later(std::future::ready(result), sender, (deadline, patience), None).await;
-            })),
+            // It has its room at once: of what comes after it in the same read nothing is answered that has none.
+            Unary::Now(Ok(message)) => {
+                if let Some(answer) = answer_long(message, RefCell::new(sender), (deadline, patience)) {
+                    self.running.push(Box::pin(async move {
+                        let _kept = (taken, asking);
+                        answer.await;
+                    }));
+                }
+            }
             Unary::Later(answer) => self.running.push(Box::pin(async move {
                 let _kept = (taken, asking);
                 answer_later(answer, sender, (deadline, patience), None).await;
             })),
+        }
+    }
+}
+
+/// The only message of a call, when it is there and the call's turn is then: others may have been answered while it came.
+async fn in_turn(memory: &Share, requests: &mut Requests) -> Result<Bytes, Status> {
+    loop {
+        memory.turn().await;
+        let come = poll_fn(|context| match memory.is_open() {
+            true => requests.poll_only(context).map(Some),
+            false => Poll::Ready(None),
+        });
+        if let Some(message) = come.await {
+            return message;
         }
     }
 }
@@ -460,24 +478,38 @@ async fn answer_later(
     coming: Option<Coming>,
 ) {
     let sender = RefCell::new(sender);
-    let result = match run(answer, &sender, deadline, coming).await {
+    match run(answer, &sender, deadline, coming).await {
         Some(Ok(message)) if message.len() <= SMALL_ANSWER_BYTES && sender.borrow_mut().has_room(message.len()) => {
             let _ = sender.borrow_mut().answer(message);
-            return;
         }
         Some(Ok(message)) => {
-            let waiting = sender.borrow().memory().take_answer(message.len());
-            let _waiting = match waiting {
-                Ok(waiting) => waiting,
-                Err(status) => return sender.borrow_mut().finish(Err(status)),
-            };
-            run(send(&sender, message, patience), &sender, deadline, None).await
+            if let Some(answer) = answer_long(message, sender, (deadline, patience)) {
+                answer.await;
+            }
         }
-        Some(Err(status)) => Some(Err(status)),
-        None => None,
-    };
-    if let Some(result) = result {
-        sender.borrow_mut().finish(result);
+        Some(Err(status)) => sender.borrow_mut().finish(Err(status)),
+        None => {}
+    }
+}
+
+/// Takes room for an answer that waits for the client, and sends it; `None`: there is no room, which the client is told.
+fn answer_long(
+    message: Bytes,
+    sender: RefCell<Sender>,
+    (deadline, patience): (Option<Instant>, Duration),
+) -> Option<impl Future<Output = ()>> {
+    let waiting = sender.borrow().memory().take_answer(message.len());
+    match waiting {
+        Ok(waiting) => Some(async move {
+            let _waiting = waiting;
+            if let Some(result) = run(send(&sender, message, patience), &sender, deadline, None).await {
+                sender.borrow_mut().finish(result);
+            }
+        }),
+        Err(status) => {
+            sender.borrow_mut().finish(Err(status));
+            None
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use super::frame::HEAD_BYTES;
 use super::*;
 use crate::places::Presence;
 
-/// Says what it was told, `First` once; `Flood` sends without end and counts; `Never` does not answer, nor does `Only`, which is a stream.
+/// Says what it was told, `First` once; `Long` says more than that; `Flood` sends without end and counts; `Never` does not answer, nor does `Only`, which is a stream.
 #[derive(Default)]
 struct Told {
     sent: Cell<usize>,
@@ -31,6 +31,7 @@ struct Told {
 #[derive(Clone, Copy)]
 enum Method {
     Say,
+    Long,
     Never,
     Flood,
     Repeat,
@@ -76,6 +77,7 @@ impl Service for Shared {
     fn method(&self, path: &str) -> Option<(Method, bool)> {
         match path {
             "/test.Test/Say" => Some((Method::Say, false)),
+            "/test.Test/Long" => Some((Method::Long, false)),
             "/test.Test/Never" => Some((Method::Never, false)),
             "/test.Test/Flood" => Some((Method::Flood, true)),
             "/test.Test/Repeat" => Some((Method::Repeat, true)),
@@ -92,6 +94,7 @@ impl Service for Shared {
                 Some(compression) => Ok(compression.frames(framed(&message))),
                 None => Ok(framed(&message)),
             }),
+            Method::Long => Unary::Now(Ok(framed(&vec![7; 1 << 18]))),
             _ => Unary::Later(Box::pin(pending())),
         }
     }
@@ -171,6 +174,14 @@ struct Client {
 
 /// Runs a client against a server in one thread.
 fn with_client<F: Future<Output = ()> + 'static>(limits: Limits, test: impl FnOnce(Client) -> F + 'static) {
+    with_memory(Memory::new(4 << 20), limits, test);
+}
+
+fn with_memory<F: Future<Output = ()> + 'static>(
+    memory: Memory,
+    limits: Limits,
+    test: impl FnOnce(Client) -> F + 'static,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
         let (near, far) = tokio::io::duplex(64 << 10);
@@ -178,7 +189,6 @@ fn with_client<F: Future<Output = ()> + 'static>(limits: Limits, test: impl FnOn
         let (stop, stopped) = watch::channel(false);
         let peer = Rc::new(Peer::default());
         let service = Rc::new(Shared(Rc::clone(&told)));
-        let memory = Memory::new(4 << 20);
         let server = tokio::task::spawn_local(serve(
             near,
             service,

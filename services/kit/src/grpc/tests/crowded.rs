@@ -55,6 +55,45 @@ fn messages_that_stand_still_make_room_for_those_that_come() {
     });
 }
 
+/// Those of which nothing but the head had come were all in turn, and so were those that came with one read: five thousand of them had 70 MB
+/// of answers made for a client that took none.
+#[test]
+fn calls_that_come_together_are_not_all_answered_at_once() {
+    const CALLS: usize = 40;
+    for begin_first in [true, false] {
+        with_memory(Memory::new(64 << 20), limits(), move |mut client| async move {
+            let mut calls = Vec::new();
+            for _ in 0..CALLS {
+                let ready = client.send.clone().ready().await;
+                let (answer, mut stream) = ready.unwrap().send_request(request("Long", None), false).unwrap();
+                if !begin_first {
+                    stream.send_data(framed(b""), true).unwrap();
+                }
+                calls.push((answer, stream));
+            }
+            client.pings.ping(h2::Ping::opaque()).await.unwrap();
+            for (_, stream) in calls.iter_mut().filter(|_| begin_first) {
+                stream.send_data(framed(b""), true).unwrap();
+            }
+            for _ in 0..3 {
+                client.pings.ping(h2::Ping::opaque()).await.unwrap();
+            }
+            let taken = client.memory.taken();
+            assert!(taken > 3 << 20, "{taken} bytes: this test shows nothing");
+            assert!(taken < 5 << 20, "4 MiB and the last one may wait: {taken}");
+            // Together: what comes of one and is not read keeps room of the connection.
+            futures::future::join_all(calls.into_iter().map(async |(answer, _stream)| {
+                let mut body = answer.await.unwrap().into_body();
+                while let Some(piece) = body.data().await {
+                    body.flow_control().release_capacity(piece.unwrap().len()).unwrap();
+                }
+                assert_eq!(body.trailers().await.unwrap().unwrap()["grpc-status"], "0");
+            }))
+            .await;
+        });
+    }
+}
+
 static IS_UNPACKED: AtomicBool = AtomicBool::new(false);
 static MAY_GO_ON: AtomicBool = AtomicBool::new(false);
 static WAS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
