@@ -76,7 +76,7 @@ impl Messages {
             Some(chunk) if self.buffer.len() + chunk.len() > self.bytes_max => {
                 Err(Status::new(Code::InvalidArgument, "etcdserver: request is too large"))
             }
-            Some(chunk) if !self.room.grow(chunk.len()) => {
+            Some(chunk) if !self.make_room(chunk.len()) => {
                 Err(Status::new(Code::ResourceExhausted, "too many requests as JSON are under way, try again"))
             }
             Some(chunk) => {
@@ -88,6 +88,21 @@ impl Messages {
                 Ok(())
             }
         }
+    }
+
+    /// Makes the buffer longer, if there is room: all that it has counts, also where nothing is yet.
+    fn make_room(&mut self, bytes: usize) -> bool {
+        let (before, needed) = (self.buffer.capacity(), self.buffer.len() + bytes);
+        if needed <= before {
+            return true;
+        }
+        // A growth by doubling, so that each byte is copied once or twice, but never beyond what may come.
+        let after = needed.max((2 * before).min(self.bytes_max));
+        if !self.room.grow(after - before) {
+            return false;
+        }
+        self.buffer.reserve_exact(after - self.buffer.len());
+        true
     }
 
     /// What comes next. An error: nothing has come of a value for too long, or it makes room.
@@ -121,9 +136,9 @@ impl Messages {
         }
         self.buffer.drain(..self.read);
         if self.buffer.is_empty() {
+            self.room.shrink(self.buffer.capacity());
             self.buffer = Vec::new();
         }
-        self.room.shrink(self.read);
         self.read = 0;
     }
 }
@@ -233,6 +248,24 @@ mod tests {
         let many = "{} ".repeat(500_000);
         assert_eq!(messages(many.as_bytes(), many.len(), &memory).len(), 500_000);
         assert!(messages(" ".repeat(3 << 20).as_bytes(), 1, &memory).is_empty());
+        assert_eq!(memory.taken(), 0);
+    }
+
+    /// A buffer that grows by doubling had twice what was counted.
+    #[tokio::test]
+    async fn what_a_buffer_has_counts_and_not_what_is_in_it() {
+        let memory = Memory::new(16 << 20);
+        for bytes in [1 << 10, (1 << 20) + 1, (2 << 20) + 1] {
+            let text = format!("{{\"value\":\"{}", "A".repeat(bytes));
+            let pieces: Vec<_> =
+                text.as_bytes().chunks(16 << 10).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+            let body = stream::iter(pieces).chain(stream::pending::<Result<_, CutOff>>());
+            let call = schema::call("/etcdserverpb.KV/Put").unwrap();
+            let mut half = Messages::new(Box::pin(body), 3 << 20, call, (&memory, "a"));
+            assert!(half.next().now_or_never().is_none());
+            assert_eq!(memory.taken(), half.buffer.capacity(), "{bytes}");
+            assert!(half.buffer.capacity() <= 3 << 20, "{bytes}: no more than may come");
+        }
         assert_eq!(memory.taken(), 0);
     }
 
