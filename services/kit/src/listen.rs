@@ -125,20 +125,20 @@ impl<S: Service> Front<S> {
         peer.address = socket.from();
         if first != TLS_HANDSHAKE {
             if role.plain {
-                self.speak(Box::new(socket), peer, role, life).await;
+                Box::pin(self.speak(Box::new(socket), peer, role, life)).await;
             } else {
                 refuse_plain(&socket);
             }
             return;
         }
         let (true, Some(tls)) = (role.tls, &self.tls) else { return };
-        let handshake = TlsAcceptor::from(tls.config()).accept(socket);
+        let handshake = Box::pin(TlsAcceptor::from(tls.config()).accept(socket));
         match timeout(GREETING_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => {
                 let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
                 peer.is_tls = true;
                 peer.common_name = certificates.first().and_then(|certificate| tls::common_name(certificate));
-                self.speak(Box::new(stream), peer, role, life).await;
+                Box::pin(self.speak(Box::new(stream), peer, role, life)).await;
             }
             Ok(Err(error)) => {
                 tracing::warn!(%error, address = peer.address, "rejected connection on client endpoint")
@@ -154,12 +154,12 @@ impl<S: Service> Front<S> {
         let io = Rewound { greeting, read: 0, io };
         let bounds = (self.limits.clone(), self.memory.clone());
         if is_http2 && role.grpc {
-            grpc::serve(io, Rc::clone(&self.service), Rc::new(peer), bounds, life).await;
+            Box::pin(grpc::serve(io, Rc::clone(&self.service), Rc::new(peer), bounds, life)).await;
         } else if is_http2 && role.http {
             let service = Rc::new(HttpOnly(Rc::clone(&self.service)));
-            grpc::serve(io, service, Rc::new(peer), bounds, life).await;
+            Box::pin(grpc::serve(io, service, Rc::new(peer), bounds, life)).await;
         } else if !is_http2 && role.http {
-            http1::serve(io, Rc::clone(&self.service), Rc::new(peer), bounds, life).await;
+            Box::pin(http1::serve(io, Rc::clone(&self.service), Rc::new(peer), bounds, life)).await;
         }
     }
 }
