@@ -165,6 +165,7 @@ impl Sender {
 
     /// Hands over as much as the client has room for, until all is handed over.
     pub(crate) fn poll_send(&mut self, message: &mut Bytes, context: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        let memory = self.memory.clone();
         let stream = self.open()?;
         while !message.is_empty() {
             stream.reserve_capacity(message.len());
@@ -176,6 +177,7 @@ impl Sender {
                 room => room,
             };
             let part = message.split_to(room.min(message.len()));
+            memory.hand_over(part.len());
             stream.send_data(part, false).map_err(|_| Gone)?;
         }
         Poll::Ready(Ok(()))
@@ -183,6 +185,7 @@ impl Sender {
 
     /// Answers a unary call whose message is small, and for which the client [has room](Self::has_room).
     pub(crate) fn answer(&mut self, message: Bytes) -> Result<(), Gone> {
+        self.memory.hand_over(message.len());
         let stream = self.open()?;
         stream.send_data(message, false).map_err(|_| Gone)?;
         stream.send_trailers(success()).map_err(|_| Gone)

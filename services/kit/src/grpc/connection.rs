@@ -150,7 +150,6 @@ pub async fn serve<S: Service, T>(
             connection.graceful_shutdown();
             closing = Some(Box::pin(sleep(CLOSING)));
         }
-        calls.memory.set_blocked(cork.is_blocked());
         if pulse.as_mut().is_some_and(|pulse| pulse.poll_dead(context).is_ready()) {
             return Poll::Ready(());
         }
@@ -173,6 +172,8 @@ pub async fn serve<S: Service, T>(
             if is_over {
                 return Poll::Ready(());
             }
+            // It writes what it has before it looks for more.
+            calls.memory.set_written(cork.is_blocked());
             let mut has_worked = !accepted.is_empty();
             for (request, respond) in accepted.drain(..) {
                 calls.begin(request, respond, context);
@@ -187,7 +188,7 @@ pub async fn serve<S: Service, T>(
                 }
                 let released = cork.poll_release(context);
                 // Who waited for that is woken, and with it this task.
-                calls.memory.set_blocked(cork.is_blocked());
+                calls.memory.set_written(cork.is_blocked());
                 return match released {
                     Poll::Ready(Err(_)) => Poll::Ready(()),
                     Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
@@ -457,11 +458,12 @@ impl<S: Service> Calls<S> {
     }
 }
 
-/// The only message of a call, when it is there and the call's turn is then: others may have been answered while it came.
+/// The only message of a call whose turn it is when that comes: others may have been answered meanwhile. One of which something has come is
+/// taken to its end, since it is waited for, and may be unpacked on a thread that others wait for.
 async fn in_turn(memory: &Share, requests: &mut Requests) -> Result<Bytes, Status> {
     loop {
         memory.turn().await;
-        let come = poll_fn(|context| match memory.is_open() {
+        let come = poll_fn(|context| match memory.is_open() || requests.has_begun() {
             true => requests.poll_only(context).map(Some),
             false => Poll::Ready(None),
         });

@@ -114,6 +114,7 @@ impl Memory {
             taken: Cell::new(0),
             answers: Cell::new(0),
             streamed: Cell::new(0),
+            handed_over: Cell::new(0),
             is_blocked: Cell::new(false),
             opened: Notify::new(),
             unblocked: Notify::new(),
@@ -258,6 +259,8 @@ struct Connection {
     answers_of_origin: Arc<AtomicUsize>,
     /// Of it, messages of streams that wait for the client.
     streamed: Cell<usize>,
+    /// What HTTP/2 has, since all that it had was written.
+    handed_over: Cell<usize>,
     /// The client does not read what was written.
     is_blocked: Cell<bool>,
     /// Wakes one whose turn may be now; it wakes the next.
@@ -280,7 +283,7 @@ impl Share {
         self.0.opened.notify_one();
     }
 
-    /// Waits until the client reads what is written.
+    /// Waits until the client reads what was written.
     pub(crate) async fn unblocked(&self) {
         // Nothing comes between the look and the wait: a connection is one task.
         while self.0.is_blocked.get() {
@@ -290,14 +293,30 @@ impl Share {
 
     /// Whether a call's turn is now.
     pub(crate) fn is_open(&self) -> bool {
-        self.0.answers.get() < ANSWERS_WAITING_BYTES && !self.0.is_blocked.get()
+        self.0.answers.get() + self.0.handed_over.get() < ANSWERS_WAITING_BYTES && !self.0.is_blocked.get()
     }
 
-    /// Whether the client reads what is written.
-    pub(crate) fn set_blocked(&self, is_blocked: bool) {
-        if self.0.is_blocked.replace(is_blocked) && !is_blocked {
+    /// So much was handed over to HTTP/2, which keeps it until it is written.
+    pub(crate) fn hand_over(&self, bytes: usize) {
+        self.0.handed_over.update(|handed_over| handed_over + bytes);
+    }
+
+    /// HTTP/2 has written all that it may, or as much as the client reads.
+    pub(crate) fn set_written(&self, is_blocked: bool) {
+        let (was_open, might_stream) = (self.is_open(), self.may_stream());
+        let was_blocked = self.0.is_blocked.replace(is_blocked);
+        if is_blocked {
+            return;
+        }
+        self.0.handed_over.set(0);
+        if was_blocked {
             self.0.unblocked.notify_waiters();
+        }
+        if !was_open {
             self.0.opened.notify_one();
+        }
+        if !might_stream {
+            self.0.drained.notify_one();
         }
     }
 
@@ -356,7 +375,7 @@ impl Share {
 
     /// Whether streams have room at the moment.
     pub(crate) fn may_stream(&self) -> bool {
-        self.0.streamed.get() < STREAMED_WAITING_BYTES
+        self.0.streamed.get() + self.0.handed_over.get() < STREAMED_WAITING_BYTES
     }
 
     /// Takes room for messages of a stream; refused only when all connections together have taken everything.

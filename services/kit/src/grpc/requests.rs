@@ -217,6 +217,11 @@ impl Requests {
         self.next().await?.ok_or_else(without_message)
     }
 
+    /// Whether something has come of a message that nobody has yet.
+    pub(crate) fn has_begun(&self) -> bool {
+        matches!(&self.source, Source::Framed(framed) if framed.uncounted() > 0)
+    }
+
     /// The only request of a unary call. What comes behind it is thrown away; what the message takes is kept until this is dropped.
     pub(crate) fn poll_only(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, Status>> {
         let next = ready!(self.poll_next(context));

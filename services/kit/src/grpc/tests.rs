@@ -20,7 +20,7 @@ use super::frame::HEAD_BYTES;
 use super::*;
 use crate::places::Presence;
 
-/// Says what it was told, `First` once; `Long` says more than that; `Flood` sends without end and counts; `Never` does not answer, nor does `Only`, which is a stream.
+/// Says what it was told, `First` once; `Long` says more than that and counts; `Flood` sends without end and counts; `Never` does not answer, nor does `Only`, which is a stream.
 #[derive(Default)]
 struct Told {
     sent: Cell<usize>,
@@ -94,7 +94,10 @@ impl Service for Shared {
                 Some(compression) => Ok(compression.frames(framed(&message))),
                 None => Ok(framed(&message)),
             }),
-            Method::Long => Unary::Now(Ok(framed(&vec![7; 1 << 18]))),
+            Method::Long => {
+                self.0.sent.update(|sent| sent + 1);
+                Unary::Now(Ok(framed(&vec![7; 1 << 18])))
+            }
             _ => Unary::Later(Box::pin(pending())),
         }
     }

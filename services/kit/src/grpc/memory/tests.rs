@@ -126,12 +126,12 @@ fn answers_that_one_host_does_not_take_leave_a_quarter_of_their_room_to_others()
 fn a_call_whose_turn_is_not_yet_takes_no_wake_up_from_an_answer_that_goes_on() {
     let share = Memory::new(ANSWERS_WAITING_BYTES * 2).of_connection(ANSWERS_WAITING_BYTES * 2, "a");
     let waiting = share.take_answer(ANSWERS_WAITING_BYTES).map_err(|status| status.message).unwrap();
-    share.set_blocked(true);
+    share.set_written(true);
     let context = &mut Context::from_waker(Waker::noop());
     let (mut turn, mut first, mut second) = (pin!(share.turn()), pin!(share.unblocked()), pin!(share.unblocked()));
     assert!(turn.as_mut().poll(context).is_pending());
     assert!(first.as_mut().poll(context).is_pending() && second.as_mut().poll(context).is_pending());
-    share.set_blocked(false);
+    share.set_written(false);
     assert!(turn.as_mut().poll(context).is_pending(), "too many answers wait");
     assert!(first.as_mut().poll(context).is_ready() && second.as_mut().poll(context).is_ready());
     drop(waiting);

@@ -1,7 +1,11 @@
 //! Clients that begin much and finish nothing, and messages that become much longer than they came: others are answered meanwhile.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
+
+use tokio::io::{AsyncRead, DuplexStream, ReadBuf, ReadHalf};
 
 use super::*;
 
@@ -92,6 +96,74 @@ fn calls_that_come_together_are_not_all_answered_at_once() {
             .await;
         });
     }
+}
+
+/// What a client reads from, and does not while it is told not to.
+struct Deaf(ReadHalf<DuplexStream>, Rc<Ear>);
+
+#[derive(Default)]
+struct Ear {
+    is_shut: Cell<bool>,
+    waker: Cell<Option<Waker>>,
+}
+
+impl AsyncRead for Deaf {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.1.is_shut.get() {
+            self.1.waker.set(Some(context.waker().clone()));
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+/// What HTTP/2 had been given counted nowhere until it was seen that the client does not read: with wide windows that was everything.
+#[test]
+fn a_client_with_wide_windows_that_reads_nothing_is_not_answered_ahead() {
+    const CALLS: usize = 200;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let (told, ear) = (Rc::new(Told::default()), Rc::new(Ear::default()));
+        let (_stop, stopped) = watch::channel(false);
+        let bounds = (limits(), Memory::new(64 << 20));
+        let service = Rc::new(Shared(Rc::clone(&told)));
+        tokio::task::spawn_local(serve(near, service, Rc::default(), bounds, (Presence::begin(), stopped)));
+        let mut builder = h2::client::Builder::new();
+        builder.initial_window_size(MEBIBYTE as u32).initial_connection_window_size(1 << 30);
+        let (read, write) = tokio::io::split(far);
+        let io = tokio::io::join(Deaf(read, Rc::clone(&ear)), write);
+        let (send, mut connection) = builder.handshake(io).await.unwrap();
+        let mut pings = connection.ping_pong().unwrap();
+        tokio::task::spawn_local(connection);
+        pings.ping(h2::Ping::opaque()).await.unwrap();
+        ear.is_shut.set(true);
+        let mut answers = Vec::new();
+        for _ in 0..CALLS {
+            let ready = send.clone().ready().await;
+            let (answer, mut stream) = ready.unwrap().send_request(request("Long", None), false).unwrap();
+            stream.send_data(framed(b""), true).unwrap();
+            answers.push(answer);
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let made = told.sent.get();
+        assert!((1..=17).contains(&made), "4 MiB and the last one may wait: {made} quarters of a mebibyte");
+        ear.is_shut.set(false);
+        ear.waker.take().unwrap().wake();
+        let all = futures::future::join_all(answers.into_iter().map(async |answer| {
+            let mut body = answer.await.unwrap().into_body();
+            while let Some(piece) = body.data().await {
+                body.flow_control().release_capacity(piece.unwrap().len()).unwrap();
+            }
+            assert_eq!(body.trailers().await.unwrap().unwrap()["grpc-status"], "0");
+        }));
+        timeout(Duration::from_secs(60), all).await.unwrap();
+        assert_eq!(told.sent.get(), CALLS);
+    });
 }
 
 static IS_UNPACKED: AtomicBool = AtomicBool::new(false);
