@@ -96,11 +96,11 @@ impl Messages {
         if needed <= before {
             return true;
         }
-        // A growth by doubling, so that each byte is copied once or twice, but never beyond what may come.
-        let after = needed.max((2 * before).min(self.bytes_max));
-        if !self.room.grow(after - before) {
+        // By doubling, so that each byte is copied once or twice, and as much as is needed where there is no room for that.
+        let doubled = needed.max((2 * before).min(self.bytes_max));
+        let Some(after) = [doubled, needed].into_iter().find(|after| self.room.grow(after - before)) else {
             return false;
-        }
+        };
         self.buffer.reserve_exact(after - self.buffer.len());
         true
     }
@@ -134,12 +134,13 @@ impl Messages {
             self.read = self.buffer.len();
             self.scan = Scan::default();
         }
-        self.buffer.drain(..self.read);
-        if self.buffer.is_empty() {
-            self.room.shrink(self.buffer.capacity());
-            self.buffer = Vec::new();
+        if self.read > 0 {
+            let before = self.buffer.capacity();
+            // What is left has begun, so that it may have to make room, and keeps no more than it needs.
+            self.buffer = self.buffer[self.read..].to_vec();
+            self.room.shrink(before.saturating_sub(self.buffer.capacity()));
+            self.read = 0;
         }
-        self.read = 0;
     }
 }
 
@@ -294,6 +295,22 @@ mod tests {
         assert!(still.next().now_or_never().is_none());
         let body = format!("{{\"value\":\"{}\"}}", "A".repeat(2_000));
         assert!(matches!(messages(body.as_bytes(), 100, &memory)[..], [Ok(_)]));
+        assert_eq!(still.next().await.unwrap_err().code, Code::ResourceExhausted);
+        drop(still);
+        assert_eq!(memory.taken(), 0);
+    }
+
+    /// It came behind another of the same body, which had made all the room that it needed.
+    #[tokio::test]
+    async fn a_value_that_stands_still_behind_another_makes_room_for_others() {
+        let memory = Memory::new(10_000);
+        let mut still = begun(&format!("{{\"value\":\"{}\"}}{{", "A".repeat(9_000)), (&memory, "another"));
+        assert!(still.next().await.unwrap().is_some());
+        assert!(still.next().now_or_never().is_none());
+        assert_eq!(memory.taken(), still.buffer.capacity());
+        assert!(still.buffer.capacity() < 100);
+        let body = format!("{{\"value\":\"{}\"}}", "A".repeat(9_980));
+        assert!(matches!(messages(body.as_bytes(), 9_980, &memory)[..], [Ok(_)]));
         assert_eq!(still.next().await.unwrap_err().code, Code::ResourceExhausted);
         drop(still);
         assert_eq!(memory.taken(), 0);
