@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::grpc::call::Sender;
 use crate::grpc::memory::Share;
+use crate::grpc::requests::Coming;
 use crate::grpc::status::{Code, Status};
 use crate::http::Body;
 
@@ -84,4 +85,77 @@ async fn next_piece(body: &mut Body, memory: &Share) -> Option<Bytes> {
             return piece;
         }
     }
+}
+
+/// Sends an answer when it is there.
+pub(crate) async fn answer_later(
+    answer: impl Future<Output = Result<Bytes, Status>>,
+    sender: Sender,
+    (deadline, patience): (Option<Instant>, Duration),
+    coming: Option<Coming>,
+) {
+    let sender = RefCell::new(sender);
+    match run(answer, &sender, deadline, coming).await {
+        Some(Ok(message)) if message.len() <= SMALL_ANSWER_BYTES && sender.borrow_mut().has_room(message.len()) => {
+            let _ = sender.borrow_mut().answer(message);
+        }
+        Some(Ok(message)) => {
+            if let Some(answer) = answer_long(message, sender, (deadline, patience)) {
+                answer.await;
+            }
+        }
+        Some(Err(status)) => sender.borrow_mut().finish(Err(status)),
+        None => {}
+    }
+}
+
+/// Takes room for an answer that waits for the client, and sends it; `None`: there is no room, which the client is told.
+pub(crate) fn answer_long(
+    message: Bytes,
+    sender: RefCell<Sender>,
+    (deadline, patience): (Option<Instant>, Duration),
+) -> Option<impl Future<Output = ()>> {
+    let waiting = sender.borrow().memory().take_answer(message.len());
+    match waiting {
+        Ok(waiting) => Some(async move {
+            let _waiting = waiting;
+            if let Some(result) = run(send(&sender, message, patience), &sender, deadline, None).await {
+                sender.borrow_mut().finish(result);
+            }
+        }),
+        Err(status) => {
+            sender.borrow_mut().finish(Err(status));
+            None
+        }
+    }
+}
+
+/// Runs what answers until the client waits no longer, or what comes of it must make room; `None`: it has gone.
+pub(crate) async fn run<T>(
+    answer: impl Future<Output = Result<T, Status>>,
+    sender: &RefCell<Sender>,
+    deadline: Option<Instant>,
+    coming: Option<Coming>,
+) -> Option<Result<T, Status>> {
+    let answer = async {
+        match deadline {
+            None => answer.await,
+            Some(deadline) => tokio::select! {
+                biased;
+                result = answer => result,
+                () = sleep_until(deadline) => Err(Status::deadline()),
+            },
+        }
+    };
+    let mut answer = pin!(answer);
+    poll_fn(|context| {
+        if let Poll::Ready(result) = answer.as_mut().poll(context) {
+            return Poll::Ready(Some(result));
+        }
+        if let Some(Poll::Ready(status)) = coming.as_ref().map(|coming| coming.poll_must_go(context)) {
+            return Poll::Ready(Some(Err(status)));
+        }
+        sender.borrow_mut().poll_gone(context).map(|()| None)
+    })
+    .await
 }

@@ -19,9 +19,9 @@ use h2::{Reason, RecvStream};
 use http::{Method, Request, StatusCode, Uri, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::grpc::answer::{SMALL_ANSWER_BYTES, answer_http, send};
+use crate::grpc::answer::{SMALL_ANSWER_BYTES, answer_http, answer_later, answer_long, run};
 use crate::grpc::call::{Caller, Responses, Sender, Service, Unary};
 use crate::grpc::cork::cork;
 use crate::grpc::header_log;
@@ -471,78 +471,6 @@ async fn in_turn(memory: &Share, requests: &mut Requests) -> Result<Bytes, Statu
             return message;
         }
     }
-}
-
-async fn answer_later(
-    answer: impl Future<Output = Result<Bytes, Status>>,
-    sender: Sender,
-    (deadline, patience): (Option<Instant>, Duration),
-    coming: Option<Coming>,
-) {
-    let sender = RefCell::new(sender);
-    match run(answer, &sender, deadline, coming).await {
-        Some(Ok(message)) if message.len() <= SMALL_ANSWER_BYTES && sender.borrow_mut().has_room(message.len()) => {
-            let _ = sender.borrow_mut().answer(message);
-        }
-        Some(Ok(message)) => {
-            if let Some(answer) = answer_long(message, sender, (deadline, patience)) {
-                answer.await;
-            }
-        }
-        Some(Err(status)) => sender.borrow_mut().finish(Err(status)),
-        None => {}
-    }
-}
-
-/// Takes room for an answer that waits for the client, and sends it; `None`: there is no room, which the client is told.
-fn answer_long(
-    message: Bytes,
-    sender: RefCell<Sender>,
-    (deadline, patience): (Option<Instant>, Duration),
-) -> Option<impl Future<Output = ()>> {
-    let waiting = sender.borrow().memory().take_answer(message.len());
-    match waiting {
-        Ok(waiting) => Some(async move {
-            let _waiting = waiting;
-            if let Some(result) = run(send(&sender, message, patience), &sender, deadline, None).await {
-                sender.borrow_mut().finish(result);
-            }
-        }),
-        Err(status) => {
-            sender.borrow_mut().finish(Err(status));
-            None
-        }
-    }
-}
-
-/// Runs what answers until the client waits no longer, or what comes of it must make room; `None`: it has gone.
-async fn run<T>(
-    answer: impl Future<Output = Result<T, Status>>,
-    sender: &RefCell<Sender>,
-    deadline: Option<Instant>,
-    coming: Option<Coming>,
-) -> Option<Result<T, Status>> {
-    let answer = async {
-        match deadline {
-            None => answer.await,
-            Some(deadline) => tokio::select! {
-                biased;
-                result = answer => result,
-                () = sleep_until(deadline) => Err(Status::deadline()),
-            },
-        }
-    };
-    let mut answer = pin!(answer);
-    poll_fn(|context| {
-        if let Poll::Ready(result) = answer.as_mut().poll(context) {
-            return Poll::Ready(Some(result));
-        }
-        if let Some(Poll::Ready(status)) = coming.as_ref().map(|coming| coming.poll_must_go(context)) {
-            return Poll::Ready(Some(Err(status)));
-        }
-        sender.borrow_mut().poll_gone(context).map(|()| None)
-    })
-    .await
 }
 
 /// Waits for the end of what a client sends, if its service reads no more of it and still answers. When something else comes nothing is heard any

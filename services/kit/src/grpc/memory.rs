@@ -13,13 +13,17 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::task::{Context, Poll};
 
 use http::{HeaderName, HeaderValue, request};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::grpc::coming::{Asker, Coming, Message};
 use crate::grpc::status::{Code, Status};
+
+mod room;
+
+pub(crate) use room::Elsewhere;
+pub use room::{Arriving, Room};
 
 /// What all connections of a server share. Clones are the same.
 #[derive(Clone, Debug)]
@@ -169,78 +173,6 @@ impl Shared {
     /// What of so much is not a connection's own.
     fn beyond_own(&self, taken: usize) -> usize {
         taken.saturating_sub(self.own_bytes)
-    }
-}
-
-/// Room that somebody holds; given back when this is dropped.
-#[derive(Debug)]
-pub struct Room {
-    memory: Memory,
-    bytes: usize,
-}
-
-impl Room {
-    /// Takes more, if there is.
-    #[must_use]
-    pub fn grow(&mut self, bytes: usize) -> bool {
-        let has_room = self.memory.0.take(bytes, false);
-        self.has_grown(bytes, has_room)
-    }
-
-    fn has_grown(&mut self, bytes: usize, has_room: bool) -> bool {
-        if has_room {
-            self.bytes += bytes;
-        }
-        has_room
-    }
-
-    /// Gives some back.
-    pub fn shrink(&mut self, bytes: usize) {
-        let bytes = bytes.min(self.bytes);
-        self.bytes -= bytes;
-        self.memory.0.taken.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.shrink(self.bytes);
-    }
-}
-
-/// Room for a message that comes piece by piece. While its end has not come it makes room for others that come, as messages of gRPC do for
-/// each other.
-pub struct Arriving {
-    room: Room,
-    place: Place,
-    origin: Arc<str>,
-}
-
-impl Arriving {
-    /// Takes more for a piece that has come, if there is, or others make it.
-    #[must_use]
-    pub fn grow(&mut self, bytes: usize) -> bool {
-        let asker = Asker { origin: &self.origin, message: Some(&*self.place.message) };
-        let has_room = self.room.memory.0.take_or_make_room(bytes, asker);
-        let has_grown = self.room.has_grown(bytes, has_room);
-        self.place.message().holds(self.room.bytes);
-        has_grown
-    }
-
-    /// Gives some back, and waits for the rest.
-    pub fn shrink(&mut self, bytes: usize) {
-        self.room.shrink(bytes);
-        self.place.message().holds(self.room.bytes);
-    }
-
-    /// Its end has come: it stays, until it grows or shrinks.
-    pub fn has_come(&self) {
-        self.place.message().holds(0);
-    }
-
-    /// Ready when it must make room: then this must be dropped.
-    pub fn poll_must_go(&self, context: &Context<'_>) -> Poll<()> {
-        self.place.message().poll_must_go(context)
     }
 }
 
@@ -478,29 +410,6 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.memory.0.coming.end(self.number);
-    }
-}
-
-/// Room for what another thread makes of a message; see [`Taken::adopt`].
-pub(crate) struct Elsewhere {
-    room: Room,
-    origin: Arc<str>,
-    left: usize,
-    bytes_max: usize,
-}
-
-impl Elsewhere {
-    /// Takes more.
-    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Status> {
-        if self.room.bytes + bytes > self.left {
-            return Err(no_room(bytes, OF_CONNECTION, self.bytes_max));
-        }
-        let shared = &self.room.memory.0;
-        let has_room = shared.take_or_make_room(bytes, Asker { origin: &self.origin, message: None });
-        match self.room.has_grown(bytes, has_room) {
-            true => Ok(()),
-            false => Err(no_room(bytes, OF_ALL, self.room.memory.0.bytes_max)),
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What connections may take, and what they cannot.
 
 use std::pin::pin;
-use std::task::Waker;
+use std::task::{Context, Waker};
 
 use proptest::prelude::*;
 
