@@ -117,6 +117,7 @@ impl<S: Service> Front<S> {
         }
     }
 
+    // What comes next is allocated when it is reached: who says nothing keeps no room for all that a connection may become.
     async fn greet<T>(&self, socket: T, mut peer: Peer, role: Role, life: Life)
     where
         T: Stream + AsFd + AsyncRead + AsyncWrite + Unpin + 'static,

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -74,15 +74,16 @@ pub(crate) async fn answer_http(answer: Response<Body>, sender: &RefCell<Sender>
 
 /// The next piece, which is not made before there is room for it.
 async fn next_piece(body: &mut Body, memory: &Share) -> Option<Bytes> {
+    in_turn(async || memory.stream_turn().await, |context| memory.may_stream().then(|| body.poll_piece(context))).await
+}
+
+/// What `poll` has to say when it is its turn then; `None`: others have taken that meanwhile, and it waits for the next.
+pub(crate) async fn in_turn<T>(turn: impl AsyncFn(), mut poll: impl FnMut(&mut Context<'_>) -> Option<Poll<T>>) -> T {
     loop {
-        memory.stream_turn().await;
-        let next = poll_fn(|context| match memory.may_stream() {
-            true => body.poll_piece(context).map(Some),
-            // Others have taken it while this one had nothing to say.
-            false => Poll::Ready(None),
-        });
-        if let Some(piece) = next.await {
-            return piece;
+        turn().await;
+        let said = poll_fn(|context| poll(context).map_or(Poll::Ready(None), |polled| polled.map(Some)));
+        if let Some(said) = said.await {
+            return said;
         }
     }
 }

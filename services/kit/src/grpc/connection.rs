@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::grpc::answer::{SMALL_ANSWER_BYTES, answer_http, answer_later, answer_long, run};
+use crate::grpc::answer::{SMALL_ANSWER_BYTES, answer_http, answer_later, answer_long, in_turn, run};
 use crate::grpc::call::{Caller, Responses, Sender, Service, Unary};
 use crate::grpc::cork::cork;
 use crate::grpc::header_log;
@@ -419,7 +419,12 @@ impl<S: Service> Calls<S> {
                     let _taken = taken;
                     let memory = sender.memory().clone();
                     let answer = async {
-                        let message = in_turn(&memory, &mut requests).await?;
+                        // One of which something has come is taken to its end whatever others have taken: it is waited for, and may be
+                        // unpacked on a thread that others wait for.
+                        let polled = |context: &mut Context<'_>| {
+                            (memory.is_open() || requests.has_begun()).then(|| requests.poll_only(context))
+                        };
+                        let message = in_turn(async || memory.turn().await, polled).await?;
                         asking.has_come();
                         match service.unary(method, caller, message) {
                             Unary::Now(result) => result,
@@ -454,21 +459,6 @@ impl<S: Service> Calls<S> {
                 let _kept = (taken, asking);
                 answer_later(answer, sender, (deadline, patience), None).await;
             })),
-        }
-    }
-}
-
-/// The only message of a call whose turn it is when that comes: others may have been answered meanwhile. One of which something has come is
-/// taken to its end, since it is waited for, and may be unpacked on a thread that others wait for.
-async fn in_turn(memory: &Share, requests: &mut Requests) -> Result<Bytes, Status> {
-    loop {
-        memory.turn().await;
-        let come = poll_fn(|context| match memory.is_open() || requests.has_begun() {
-            true => requests.poll_only(context).map(Some),
-            false => Poll::Ready(None),
-        });
-        if let Some(message) = come.await {
-            return message;
         }
     }
 }

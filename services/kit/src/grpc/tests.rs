@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use h2::RecvStream;
 use h2::client::SendRequest;
 use http::{HeaderMap, HeaderValue, Request};
 use tokio::sync::watch;
@@ -226,16 +227,22 @@ impl Client {
         stream.send_data(body, true).unwrap();
         let answer = answer.await.unwrap();
         assert_eq!(answer.headers()["content-type"], "application/grpc");
-        let (head, mut body) = answer.into_parts();
-        let mut bytes = Vec::new();
-        while let Some(chunk) = body.data().await {
-            let chunk = chunk.unwrap();
-            let _ = body.flow_control().release_capacity(chunk.len());
-            bytes.extend_from_slice(&chunk);
-        }
-        let trailers = body.trailers().await.unwrap().unwrap_or(head.headers.clone());
-        (head.headers, bytes.into(), trailers)
+        let (head, body) = answer.into_parts();
+        let (bytes, trailers) = read_out(body).await;
+        let trailers = trailers.unwrap_or(head.headers.clone());
+        (head.headers, bytes, trailers)
     }
+}
+
+/// The rest of an answer, and its trailers.
+async fn read_out(mut body: RecvStream) -> (Bytes, Option<HeaderMap>) {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = body.data().await {
+        let chunk = chunk.unwrap();
+        let _ = body.flow_control().release_capacity(chunk.len());
+        bytes.extend_from_slice(&chunk);
+    }
+    (bytes.into(), body.trailers().await.unwrap())
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Room that no connection's task holds: it counts among what all have, and in no connection's own.
+//! Room that counts among what all have, and in no connection's own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
