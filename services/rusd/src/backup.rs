@@ -6,9 +6,16 @@ use crate::etcd_file::{self, Change, Lease, Metadata};
 use crate::proto::etcdserverpb::AlarmType;
 use crate::store::{Keys, NEVER, Record, View};
 
+/// Pages that are written at a time: the kernel takes longer for sixteen calls than for what is in them.
+const WRITE_BYTES: usize = 64 << 10;
+
 /// Writes it. `index` and `term` are those of the last entry of the log that is in the view, about. Takes time.
 pub fn write<W: Write + Seek>(file: W, view: &View, index: u64, term: u64) -> io::Result<()> {
-    let file = etcd_file::write(BufWriter::new(file), &metadata(view, index, term), records(view).map(change))?;
+    let file = etcd_file::write(
+        BufWriter::with_capacity(WRITE_BYTES, file),
+        &metadata(view, index, term),
+        records(view).map(change),
+    )?;
     file.into_inner().map_err(io::IntoInnerError::into_error)?.flush()
 }
 

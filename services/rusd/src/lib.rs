@@ -5,6 +5,7 @@ pub mod aside;
 mod backup;
 pub mod bolt;
 pub mod compactor;
+pub mod copies;
 pub mod corruption;
 pub mod etcd_file;
 mod events;

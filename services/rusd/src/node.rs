@@ -12,6 +12,7 @@ use service_kit::probes::Readiness;
 use tokio::time::{sleep, timeout};
 
 use crate::aside::Aside;
+use crate::copies::Copies;
 use crate::group::Group;
 use crate::hashes::Hashes;
 use crate::lessor::Lessor;
@@ -58,6 +59,8 @@ pub struct Node {
     pub passwords: Aside,
     /// Where more keys are read than a connection's thread may be kept busy with.
     pub long_reads: Aside,
+    /// Where copies of everything are made for clients.
+    pub copies: Copies,
     /// Where everything is hashed.
     pub hashes: Hashes,
     /// What it has measured.

@@ -24,6 +24,7 @@ use crate::api::Api;
 use crate::api::calls::Calls;
 use crate::aside::Aside;
 use crate::compactor;
+use crate::copies::Copies;
 use crate::corruption::{self, Inconsistent};
 use crate::etcd_file::database_in;
 use crate::events;
@@ -323,6 +324,7 @@ fn join(settings: Settings, taken: Option<State>) -> Result<Joined, ServerError>
         tokens,
         passwords: Aside::on_half_of_the_processors("password"),
         long_reads: Aside::on_half_of_the_processors("long-read"),
+        copies: Copies::default(),
         hashes,
         measured,
         signals: signals_of_node,

@@ -8,8 +8,8 @@
 //! that it holds when somebody else has filled the disk meanwhile. A copy of the state for a client is given up when writes want its room:
 //! no alarm is raised for it.
 
-use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -114,50 +114,24 @@ impl Reserved {
     }
 
     /// So many bytes more are on the disk now, and missing there.
-    fn wrote(&mut self, bytes: u64) {
+    pub fn wrote(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         self.all.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn is_wanted_back(&self) -> bool {
+    /// Whether writes want the room.
+    pub fn is_wanted_back(&self) -> bool {
         self.wanted_back.has_changed().unwrap_or(true)
     }
 
     /// Comes when writes want the room: the copy is to go, and this with it.
-    pub async fn wanted_back(&mut self) {
-        // Without a sender there are no writes any more.
-        let _ = self.wanted_back.changed().await;
-    }
-}
-
-/// The file of a copy while it is written. It is full when its room is wanted back.
-#[derive(Debug)]
-pub struct CopyFile<'a> {
-    /// Where it goes.
-    pub file: &'a mut File,
-    /// What was kept for it.
-    pub room: &'a mut Reserved,
-}
-
-impl Write for CopyFile<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.room.is_wanted_back() {
-            return Err(io::ErrorKind::StorageFull.into());
+    pub fn wanted_back(&self) -> impl Future<Output = ()> + 'static {
+        let mut wanted_back = self.wanted_back.clone();
+        async move {
+            // Without a sender there are no writes any more.
+            let _ = wanted_back.changed().await;
         }
-        let written = self.file.write(bytes)?;
-        self.room.wrote(written as u64);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Seek for CopyFile<'_> {
-    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        self.file.seek(position)
     }
 }
 
@@ -392,13 +366,11 @@ mod tests {
         fs::create_dir_all(directory.path().join("member/snap")).unwrap();
         let space = Space::new(directory.path(), directory.path(), 1);
         assert!(!space.take_back_copies(0), "there are none");
-        let (mut file, mut room) = (tempfile::tempfile().unwrap(), space.reserve(1000).unwrap());
-        let mut copy = CopyFile { file: &mut file, room: &mut room };
-        copy.write_all(&[7; 400]).unwrap();
+        let mut room = space.reserve(1000).unwrap();
+        room.wrote(400);
         assert_eq!(space.reserved.load(Ordering::Relaxed), 600, "what is written is missing on the disk already");
         assert!(space.take_back_copies(0));
-        assert_eq!(copy.write_all(&[7; 400]).map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
-        assert_eq!(file.metadata().unwrap().len(), 400);
+        assert!(room.is_wanted_back());
         room.finish();
         assert_eq!(space.reserved.load(Ordering::Relaxed), 0);
         drop(room);

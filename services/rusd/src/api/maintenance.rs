@@ -1,7 +1,6 @@
 //! What operators ask for. From etcd's `server/etcdserver/api/v3rpc/maintenance.go`.
 
-use std::fs::File;
-use std::io::{self, Seek};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,17 +9,14 @@ use bytes::Bytes;
 use replog::runtime::Handle;
 use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary, decode};
 use sha2::{Digest, Sha256};
-use tokio::io::AsyncReadExt;
 use tokio::time::{sleep, timeout};
 
 use crate::api::kv::fill;
 use crate::api::{Api, refuse};
-use crate::backup;
 use crate::events::size;
 use crate::node::{ETCD_VERSION, Node};
 use crate::proto::etcdserverpb as pb;
 use crate::proto::etcdserverpb::alarm_request::AlarmAction;
-use crate::space::{CopyFile, Reserved};
 use crate::store::command::Kind;
 use crate::store::{Access, Error, KeyValueHash, Reply};
 
@@ -170,33 +166,10 @@ impl Api {
         let node = Arc::clone(&self.node);
         async move {
             permitted?;
-            let (view, index, term) = (node.reader.view(), node.handle.status().applied, node.term());
-            let Some(mut room) = node.space.reserve(view.bytes()) else {
-                let full = "rusd: snapshot: the disk of --data-dir has no room for it beside what is kept free for the log; make room, \
-                            or ask another member";
-                return Err(Status::new(Code::ResourceExhausted, full));
-            };
-            let directory = node.settings.data_directory.clone();
-            let written = tokio::task::spawn_blocking(move || -> io::Result<(File, Reserved)> {
-                // It has no name, and is gone when it is closed.
-                let mut file = tempfile::tempfile_in(directory)?;
-                backup::write(CopyFile { file: &mut file, room: &mut room }, &view, index, term)?;
-                room.finish();
-                file.rewind()?;
-                Ok((file, room))
-            });
             let failed =
                 |error: &dyn std::fmt::Display| Status::new(Code::Internal, format!("rusd: snapshot: {error}"));
-            let given_up = || {
-                let why = "rusd: snapshot: it was given up, since writes want its room on the disk of --data-dir; make room, or ask another member";
-                Status::new(Code::ResourceExhausted, why)
-            };
-            let written = written.await.map_err(|error| failed(&error))?;
-            let (file, mut room) = written.map_err(|error| match error.kind() {
-                io::ErrorKind::StorageFull => given_up(),
-                _ => failed(&error),
-            })?;
-            let total_bytes = file.metadata().map_err(|error| failed(&error))?.len();
+            let copy = node.copies.copy(&node).await?;
+            let (total_bytes, mut wanted_back) = (copy.bytes(), pin!(copy.wanted_back()));
             let (begun, total, version) = (Instant::now(), size(total_bytes), STORAGE_VERSION.to_owned());
             tracing::info!(
                 "total-bytes" = total_bytes,
@@ -205,11 +178,11 @@ impl Api {
                 "sending database snapshot to client"
             );
             let mut remaining_bytes = total_bytes;
-            let mut file = tokio::fs::File::from_std(file);
             let mut digest = Sha256::new();
             while remaining_bytes > 0 {
-                let mut blob = vec![0; SNAPSHOT_CHUNK_BYTES.min(remaining_bytes as usize)];
-                file.read_exact(&mut blob).await.map_err(|error| failed(&error))?;
+                let chunk_bytes = SNAPSHOT_CHUNK_BYTES.min(remaining_bytes as usize);
+                let blob = copy.read(total_bytes - remaining_bytes, chunk_bytes).await;
+                let blob = blob.map_err(|error| failed(&error))?;
                 digest.update(&blob);
                 remaining_bytes -= blob.len() as u64;
                 let chunk = pb::SnapshotResponse {
@@ -220,13 +193,13 @@ impl Api {
                 };
                 let sent = tokio::select! {
                     sent = responses.send(grpc::encode(&chunk)) => sent,
-                    () = room.wanted_back() => return Err(given_up()),
+                    given_up = &mut wanted_back => return Err(given_up),
                 };
                 if sent.is_err() {
                     return Ok(());
                 }
             }
-            drop((file, room));
+            drop(copy);
             let blob = Bytes::copy_from_slice(&digest.finalize());
             let trailer = pb::SnapshotResponse { blob, version: version.clone(), ..Default::default() };
             if responses.send(grpc::encode(&trailer)).await.is_ok() {

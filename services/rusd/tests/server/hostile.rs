@@ -22,6 +22,8 @@ pub(crate) const MEBIBYTE: usize = 1 << 20;
 /// A connection to the server.
 pub(crate) async fn connect(server: &Rusd) -> SendRequest<Bytes> {
     let socket = TcpStream::connect(server.address()).await.unwrap();
+    // Windows are given back at once.
+    socket.set_nodelay(true).unwrap();
     // Small answers may come in any number.
     let (send, connection) = Builder::new().data_frame_budget(64 * MEBIBYTE).handshake(socket).await.unwrap();
     tokio::task::spawn_local(connection);
@@ -408,5 +410,53 @@ fn a_range_stream_that_is_not_read_keeps_nothing_as_it_was() {
             let _ = first.flow_control().release_capacity(chunk.unwrap().len());
         }
         assert_eq!(first.trailers().await.unwrap().unwrap()["grpc-status"], "11");
+    });
+}
+
+/// Each wrote a file of its own, as long as all data, at once with the others.
+#[test]
+fn snapshots_that_are_asked_for_together_are_written_once_or_twice() {
+    const CALLS: usize = 16;
+    let server = Rusd::start(&[]);
+    run(async {
+        let client = connect(&server).await;
+        for number in 0..32 {
+            let (answer, mut stream) = call(&client, "KV/Put").await;
+            assert!(send(&mut stream, put(format!("k{number}"), MEBIBYTE)).await);
+            stream.send_data(Bytes::new(), true).unwrap();
+            let (head, body) = answer.await.unwrap().into_parts();
+            assert_eq!(trailers(body, head.headers).await["grpc-status"], "0");
+        }
+        let mut unread = Vec::new();
+        for _ in 0..CALLS {
+            let connection = connect(&server).await;
+            let (answer, mut stream) = call(&connection, "Maintenance/Snapshot").await;
+            stream.send_data(grpc::encode(&pb::SnapshotRequest {}), true).unwrap();
+            unread.push((connection, answer));
+        }
+        let mut bodies = Vec::new();
+        for (connection, answer) in unread {
+            let mut body = answer.await.unwrap().into_body();
+            // Each has begun to come.
+            let first = body.data().await.unwrap().unwrap();
+            let _ = body.flow_control().release_capacity(first.len());
+            bodies.push((connection, body));
+        }
+        let copies = server.nameless_files();
+        assert!((1..=2).contains(&copies), "{copies} files for {CALLS} calls");
+        // Whoever takes it has all of it, whatever others do.
+        let (_connection, mut taken) = bodies.pop().unwrap();
+        drop(bodies);
+        let mut bytes = 0;
+        while let Some(chunk) = taken.data().await {
+            let chunk = chunk.unwrap();
+            let _ = taken.flow_control().release_capacity(chunk.len());
+            bytes += chunk.len();
+        }
+        assert!(bytes > 31 * MEBIBYTE, "{bytes}");
+        assert_eq!(taken.trailers().await.unwrap().unwrap()["grpc-status"], "0");
+        while server.nameless_files() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     });
 }

@@ -107,6 +107,15 @@ impl Rusd {
         self.status("Threads:")
     }
 
+    /// How many files it has open in the data directory itself that nobody else can see: copies for clients.
+    pub fn nameless_files(&self) -> usize {
+        let data = self.directory.path().join("data");
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap();
+        // One may be closed meanwhile.
+        let paths = open.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        paths.filter(|path| path.parent() == Some(&data) && path.to_string_lossy().ends_with(" (deleted)")).count()
+    }
+
     fn memory_bytes(&self, name: &str) -> u64 {
         self.status(name) << 10
     }
