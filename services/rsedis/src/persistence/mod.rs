@@ -31,6 +31,7 @@ pub mod snapshot;
 mod syncer;
 
 use std::io;
+use std::thread;
 
 pub use load::{LoadError, Loaded, Piece};
 pub use manifest::{Kind, Manifest, ManifestError, Named};
@@ -229,9 +230,12 @@ impl<D: Directory> Aof<D> {
         let mut manifest = self.manifest.clone();
         let names = self.directory.names()?;
         let history = manifest.take_history();
+        let mut removed = Vec::new();
         for file in history.iter().filter(|file| names.contains(&file.name)) {
+            removed.extend(self.directory.open(&file.name));
             self.directory.remove(&file.name)?;
         }
+        free(removed);
         if !history.is_empty() {
             self.directory.sync()?;
             write_manifest(&self.directory, &manifest)?;
@@ -366,6 +370,14 @@ impl<D: Directory> Aof<D> {
 /// A time, seconds since 1970, as the append-only file notes it.
 pub fn time_note(second: i64) -> Vec<u8> {
     format!("#TS:{second}\r\n").into_bytes()
+}
+
+/// Closes files that have no name any more: to free what a large one has on the disk takes the file system milliseconds, and they are another thread's.
+pub(crate) fn free<F: Send + 'static>(files: Vec<F>) {
+    if !files.is_empty() {
+        // Without a thread they are closed here.
+        drop(thread::Builder::new().name("free".into()).spawn(move || drop(files)));
+    }
 }
 
 /// Puts a manifest in the place of the one before, if there is one.

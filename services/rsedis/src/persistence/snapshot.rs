@@ -47,6 +47,11 @@ pub enum Progress {
 const PIECES_MAX: usize = 8;
 /// Keys are taken until a piece has this many bytes.
 const PIECE_BYTES: usize = 64 << 10;
+/// And so many at a time, between two looks at the clock: about 10 microseconds.
+const STEP_BYTES: usize = 4 << 10;
+
+/// What writes them takes the processor when nobody else wants it.
+const NICE: i32 = 10;
 
 /// All keys of one moment as bytes, a piece at a time, wherever they go.
 #[derive(Debug)]
@@ -130,7 +135,7 @@ impl Walk {
     pub fn advance(&mut self, server: &mut Server) {
         let delay = server.settings.save_delay;
         self.next = (!delay.is_zero()).then(|| Instant::now() + delay);
-        let most = if delay.is_zero() { PIECE_BYTES } else { 1 };
+        let most = if delay.is_zero() { STEP_BYTES } else { 1 };
         let Server { databases, flushed, .. } = server;
         let Some(database) = flushed.iter_mut().chain(databases).find(|database| database.walked_number().is_some())
         else {
@@ -193,6 +198,8 @@ impl Snapshot {
         let (done, outcome) = channel();
         let has_checksum = format != Format::Commands;
         thread::Builder::new().name("snapshot".into()).spawn(move || {
+            // Who waits for the executor waits for its processor. Of this thread alone, on Linux; where it cannot be had it is done without.
+            let _ = rustix::process::nice(NICE);
             // Whoever waits may have given up.
             drop(done.send(write_all(&file, &received, has_checksum)));
         })?;

@@ -4,6 +4,7 @@
 //! Keys are taken and sent a little in each turn of the loop, and no faster than the replicas take them.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use wal::files::{Directory, File as _};
 
@@ -126,9 +127,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     /// Goes on sending keys while they are taken; whether there is more to do at once.
-    pub(super) fn step_broadcast(&mut self) -> bool {
+    pub(super) fn step_broadcast(&mut self, slice: Duration) -> bool {
         let Some(mut broadcast) = self.broadcast.take() else { return false };
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let has_more = loop {
             broadcast.receivers.retain(|receiver| self.receiver(*receiver).is_some());
             if broadcast.receivers.is_empty() {
@@ -151,7 +152,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             } else {
                 broadcast.walk.advance(&mut self.server);
             }
-            if began.elapsed() >= keeping::BUDGET {
+            if began.elapsed() >= slice {
                 break true;
             }
         };

@@ -83,6 +83,8 @@ pub struct Reactor<S: Sockets, D: Directory> {
     /// Received by a client that has nothing unfinished.
     shared: Vec<u8>,
     last_tick: Instant,
+    /// What of the time is for snapshots.
+    allowance: keeping::Allowance,
     last_second: Instant,
     /// When a connection could not be taken last.
     last_complaint: Option<Instant>,
@@ -113,6 +115,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             touched: Vec::new(),
             shared: Vec::with_capacity(RECEIVE_BYTES),
             last_tick: now,
+            allowance: keeping::Allowance::new(now),
             last_second: now,
             last_complaint: None,
             is_full: false,
@@ -149,7 +152,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     fn turn(&mut self, events: &[Event]) {
-        let began = self.begin_timing();
+        let began = Instant::now();
+        let serves = !events.is_empty() || !self.runnable.is_empty();
         eviction::set_time(&mut self.server, now_millis());
         for event in events {
             match *event {
@@ -187,13 +191,15 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.judge_base();
         self.step_shutdown();
         self.feed_newcomers();
-        let has_more = [self.step_job(), self.step_broadcast(), self.step_transfers(), self.step_master()];
-        self.has_more = has_more.contains(&true);
+        // Replies do not wait for what is done beside them.
+        self.answer();
+        let walks = self.is_walking() && self.step_walks(serves);
+        self.has_more = self.step_transfers() | self.step_master() | walks;
         if std::mem::take(&mut self.server.replication.has_news) {
             waiting::serve_acknowledged(&mut self.server);
         }
         self.answer();
-        self.note_timing(began, |metrics| &metrics.turns);
+        self.note_timing(Some(began), |metrics| &metrics.turns);
     }
 
     /// How long to wait for events: until something is due.
