@@ -10,13 +10,14 @@ mod users;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use service_kit::command_line::one_line;
 use service_kit::{console, logs, open_files, panics, signals};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
 use crate::server::Server;
 use crate::settings::{Flags, Settings, check_variables};
@@ -74,7 +75,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             Ok(load) => end(bench::run(load)),
             Err(mistake) => usage(&mistake),
         },
-        Command::Ctl(arguments) => end(runtime().and_then(|runtime| runtime.block_on(ctl::run(arguments)))),
+        Command::Ctl(arguments) => end(wait_for(ctl::run(arguments))),
     }
 }
 
@@ -100,13 +101,15 @@ fn end(outcome: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-fn runtime() -> anyhow::Result<Runtime> {
-    Ok(Builder::new_current_thread().enable_all().build()?)
+/// Does what is done once. In a box, since `block_on` has three places where it polls, and each would have the code of all of it.
+fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let work: Pin<Box<dyn Future<Output = anyhow::Result<T>> + '_>> = Box::pin(work);
+    Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
 fn serve(settings: Settings) -> anyhow::Result<()> {
     open_files::raise();
-    runtime()?.block_on(async {
+    wait_for(async {
         let stop = signals::stop()?;
         let server = Server::start(settings)?;
         let node = server.engine().node();

@@ -13,7 +13,7 @@ use service_kit::console;
 
 use super::keys::Keys;
 use super::load::{self, Door, Load, Measured, Work};
-use super::{access, ctl};
+use super::{access, ctl, wait_for};
 
 /// A sync that takes less than this does not reach a disk, microseconds.
 const SYNC_MICROS_MIN: u64 = 50;
@@ -109,8 +109,7 @@ impl Arguments {
 
 /// Runs it, and prints what came of it.
 pub(super) fn run(load: Load) -> anyhow::Result<()> {
-    let runtime = super::runtime()?;
-    let (leader, before) = runtime.block_on(ctl::wait_for_leader(&load.access, &load.endpoints, load::PATIENCE))?;
+    let (leader, before) = wait_for(ctl::wait_for_leader(&load.access, &load.endpoints, load::PATIENCE))?;
     console::print(format_args!(
         "leader: {leader}, members: {}, durability of acknowledged writes: {}\n",
         before.members.len(),
@@ -120,7 +119,7 @@ pub(super) fn run(load: Load) -> anyhow::Result<()> {
     print(&load, &measured)?;
     if before.durability == "fsync" {
         // Of the run alone, and whatever has become of the member.
-        match runtime.block_on(ctl::status(&load.access, &leader)) {
+        match wait_for(ctl::status(&load.access, &leader)) {
             Ok(after) => print_syncs(&leader, &before, &after)?,
             Err(error) => console::print(format_args!("syncs of the leader's log: not known: {error:#}\n"))?,
         }
