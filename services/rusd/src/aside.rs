@@ -74,6 +74,16 @@ impl Aside {
         });
         thread.map(drop)
     }
+
+    /// What who waits hears of work that has ended without a result.
+    pub fn interrupted(&self) -> Status {
+        interrupted(self.name)
+    }
+
+    /// What who asks hears of work that cannot be begun.
+    pub fn without_thread(&self, error: &io::Error) -> Status {
+        without_thread(self.name, error)
+    }
 }
 
 impl Turn {
@@ -88,8 +98,7 @@ impl Turn {
             let _ = done.send(work());
             drop(permit);
         });
-        thread
-            .map_err(|error| Status::new(Code::Unavailable, format!("rusd: there is no thread for {name}: {error}")))?;
+        thread.map_err(|error| without_thread(name, &error))?;
         result.await.map_err(|_| interrupted(name))
     }
 }
@@ -97,6 +106,10 @@ impl Turn {
 /// Of this thread alone, on Linux. Where it cannot be had it is done without.
 fn be_nice() {
     let _ = rustix::process::nice(NICE);
+}
+
+fn without_thread(name: &str, error: &io::Error) -> Status {
+    Status::new(Code::Unavailable, format!("rusd: there is no thread for {name}: {error}"))
 }
 
 fn interrupted(name: &str) -> Status {

@@ -1,8 +1,8 @@
 //! Copies of the state for clients, as etcd's own database file: on the disk from before they are written until nobody takes them any more.
 //!
 //! Promises: one is written at a time, by a thread that comes after everything else. Who asks while one is written shares the next one with all who
-//! wait for it, so that however many ask, two are written; and in it is all that was acknowledged before it was asked for. One that nobody waits for
-//! any more is not written to its end. All give way when writes want their room.
+//! wait for it, so that however many ask at once, two are written; and in it is all that this member had acknowledged before it was asked for. One
+//! that nobody waits for any more is not written to its end. All give way when writes want their room.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -39,7 +39,7 @@ impl Copies {
     /// A copy of what a member has now, or will have when it is made.
     pub async fn copy(&self, node: &Arc<Node>) -> Result<Arc<DatabaseCopy>, Status> {
         let node = Arc::clone(node);
-        self.0.share(move |wanted| make(&node, wanted).map(Arc::new)).await?
+        self.0.share(move |is_wanted| make(&node, is_wanted).map(Arc::new)).await?
     }
 }
 
@@ -59,17 +59,14 @@ impl DatabaseCopy {
         tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
     }
 
-    /// Comes when writes want its room: it is to be dropped.
-    pub fn wanted_back(&self) -> impl Future<Output = Status> + 'static {
-        let wanted_back = self.room.wanted_back();
-        async move {
-            wanted_back.await;
-            given_up()
-        }
+    /// Comes when writes want its room: it is to be dropped. Who has dropped it must not keep this: it counts as one of its holders.
+    pub async fn wanted_back(&self) -> Status {
+        self.room.wanted_back().await;
+        given_up()
     }
 }
 
-fn make(node: &Node, wanted: Wanted<'_>) -> Result<DatabaseCopy, Status> {
+fn make(node: &Node, is_wanted: &IsWanted<'_>) -> Result<DatabaseCopy, Status> {
     let (view, index, term) = (node.reader.view(), node.handle.status().applied, node.term());
     let Some(mut room) = node.space.reserve(view.bytes()) else {
         let full = "rusd: snapshot: the disk of --data-dir has no room for it beside what is kept free for the log; make room, or ask \
@@ -81,7 +78,7 @@ fn make(node: &Node, wanted: Wanted<'_>) -> Result<DatabaseCopy, Status> {
         _ => Status::new(Code::Internal, format!("rusd: snapshot: {error}")),
     };
     let mut file = tempfile::tempfile_in(&node.settings.data_directory).map_err(failed)?;
-    backup::write(CopyFile { file: &mut file, room: &mut room, wanted }, &view, index, term).map_err(failed)?;
+    backup::write(CopyFile { file: &mut file, room: &mut room, is_wanted }, &view, index, term).map_err(failed)?;
     room.finish();
     let bytes = file.metadata().map_err(failed)?.len();
     Ok(DatabaseCopy { file, room, bytes })
@@ -96,7 +93,7 @@ fn given_up() -> Status {
 struct CopyFile<'a> {
     file: &'a mut File,
     room: &'a mut Reserved,
-    wanted: Wanted<'a>,
+    is_wanted: &'a IsWanted<'a>,
 }
 
 impl Write for CopyFile<'_> {
@@ -104,7 +101,7 @@ impl Write for CopyFile<'_> {
         if self.room.is_wanted_back() {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        if !self.wanted.by_somebody() {
+        if !(self.is_wanted)() {
             return Err(io::Error::other("nobody waits for it any more"));
         }
         let written = self.file.write(bytes)?;
@@ -132,15 +129,8 @@ struct Shared<T> {
 
 type Awaited<T> = watch::Receiver<Option<T>>;
 
-/// Whether it still is.
-#[derive(Clone, Copy)]
-struct Wanted<'a>(&'a (dyn Fn() -> bool + 'a));
-
-impl Wanted<'_> {
-    fn by_somebody(self) -> bool {
-        (self.0)()
-    }
-}
+/// Whether somebody waits for it still.
+type IsWanted<'a> = dyn Fn() -> bool + 'a;
 
 impl<T: Clone + Send + Sync + 'static> Shared<T> {
     /// One at a time, by a thread of this name.
@@ -149,13 +139,13 @@ impl<T: Clone + Send + Sync + 'static> Shared<T> {
     }
 
     /// What such work gives that begins from now on: this, or that of somebody who waits already.
-    async fn share(&self, work: impl FnOnce(Wanted<'_>) -> T + Send + 'static) -> Result<T, Status> {
+    async fn share(&self, work: impl FnOnce(&IsWanted<'_>) -> T + Send + 'static) -> Result<T, Status> {
         let mut awaited = self.join(work)?;
         let done = awaited.wait_for(Option::is_some).await.ok().and_then(|done| done.clone());
-        done.ok_or_else(|| Status::new(Code::Internal, "rusd: the work was interrupted"))
+        done.ok_or_else(|| self.aside.interrupted())
     }
 
-    fn join(&self, work: impl FnOnce(Wanted<'_>) -> T + Send + 'static) -> Result<Awaited<T>, Status> {
+    fn join(&self, work: impl FnOnce(&IsWanted<'_>) -> T + Send + 'static) -> Result<Awaited<T>, Status> {
         let mut next = locked(&self.next);
         if let Some(awaited) = &*next {
             return Ok(awaited.clone());
@@ -166,11 +156,11 @@ impl<T: Clone + Send + Sync + 'static> Shared<T> {
             // Who comes from now on may have written something that this does not see.
             drop(locked(&waiting).take());
             if !done.is_closed() {
-                let result = work(Wanted(&|| !done.is_closed()));
+                let result = work(&|| !done.is_closed());
                 done.send_replace(Some(result));
             }
         });
-        begun.map_err(|error| Status::new(Code::Unavailable, format!("rusd: there is no thread for it: {error}")))?;
+        begun.map_err(|error| self.aside.without_thread(&error))?;
         *next = Some(awaited.clone());
         Ok(awaited)
     }
@@ -183,11 +173,12 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
     use futures::future::join_all;
 
     use super::*;
+    use crate::space::Space;
 
     /// Sixteen calls wrote sixteen files, each as long as all data.
     #[tokio::test]
@@ -197,9 +188,9 @@ mod tests {
         let goes_on = Arc::new(Barrier::new(2));
         let made = |waits: bool| {
             let (begun, newest, goes_on) = (Arc::clone(&begun), Arc::clone(&newest), Arc::clone(&goes_on));
-            move |_: Wanted<'_>| {
-                begun.fetch_add(1, SeqCst);
+            move |_: &IsWanted<'_>| {
                 let found = newest.load(SeqCst);
+                begun.fetch_add(1, SeqCst);
                 if waits {
                     goes_on.wait();
                 }
@@ -225,9 +216,9 @@ mod tests {
         let shared = Shared::new("test");
         let (is_begun, has_ended) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
         let (begins, ends) = (Arc::clone(&is_begun), Arc::clone(&has_ended));
-        let first = shared.join(move |wanted| {
+        let first = shared.join(move |is_wanted| {
             begins.wait();
-            while wanted.by_somebody() {
+            while is_wanted() {
                 std::thread::yield_now();
             }
             ends.wait();
@@ -235,12 +226,67 @@ mod tests {
         });
         is_begun.wait();
         // The second waits for its turn, and gives up.
-        drop(shared.join(|_| unreachable!("nobody waits for it")).unwrap());
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = Arc::clone(&is_done);
+        let second = move |_: &IsWanted<'_>| {
+            done.store(true, SeqCst);
+            2
+        };
+        drop(shared.join(second).unwrap());
         drop(first);
         has_ended.wait();
         while locked(&shared.next).is_some() {
             tokio::task::yield_now().await;
         }
         assert_eq!(shared.share(|_| 3).await, Ok(3));
+        assert!(!is_done.load(SeqCst));
+    }
+
+    #[tokio::test]
+    async fn all_who_wait_are_told_what_went_wrong() {
+        let shared = Shared::new("test");
+        let goes_on = Arc::new(Barrier::new(2));
+        let waits = Arc::clone(&goes_on);
+        let first = shared.join(move |_| {
+            waits.wait();
+            waits.wait();
+            Ok(())
+        });
+        goes_on.wait();
+        let full = || shared.share(|_| Err(given_up()));
+        let release = async { goes_on.wait() };
+        let (one, other, _) = futures::join!(full(), full(), release);
+        assert_eq!((one.unwrap(), other.unwrap()), (Err(given_up()), Err(given_up())));
+        drop(first);
+        let lost = shared.share(|_| std::panic::resume_unwind(Box::new("it is lost"))).await;
+        assert_eq!(lost.unwrap_err().code, Code::Internal);
+        assert_eq!(shared.share(|_| Ok(())).await, Ok(Ok(())), "the turn is another's");
+    }
+
+    /// What a client did not take stayed on the disk, and the whole group had the alarm for it until somebody disarmed that.
+    #[tokio::test]
+    async fn a_copy_ends_when_writes_want_its_room_or_nobody_waits_for_it() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("member/snap")).unwrap();
+        let space = Space::new(directory.path(), directory.path(), 1);
+        let is_wanted = AtomicBool::new(true);
+        let ask = || is_wanted.load(SeqCst);
+        let mut file = tempfile::tempfile().unwrap();
+        let mut room = space.reserve(1000).unwrap();
+        let mut copy = CopyFile { file: &mut file, room: &mut room, is_wanted: &ask };
+        copy.write_all(&[7; 400]).unwrap();
+        is_wanted.store(false, SeqCst);
+        assert!(copy.write_all(&[7; 400]).is_err(), "nobody waits");
+        is_wanted.store(true, SeqCst);
+        assert!(space.take_back_copies(0));
+        assert_eq!(copy.write_all(&[7; 400]).map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
+        assert_eq!(file.metadata().unwrap().len(), 400);
+        // Who is about to take it hears of it, and is none of its holders any more when he has let it go.
+        let copy = Arc::new(DatabaseCopy { file, room, bytes: 400 });
+        assert_eq!(copy.wanted_back().await, given_up());
+        let read = copy.read(0, 400).await.unwrap();
+        assert_eq!(read, [7; 400]);
+        drop(copy);
+        assert!(!space.take_back_copies(0));
     }
 }

@@ -126,12 +126,9 @@ impl Reserved {
     }
 
     /// Comes when writes want the room: the copy is to go, and this with it.
-    pub fn wanted_back(&self) -> impl Future<Output = ()> + 'static {
-        let mut wanted_back = self.wanted_back.clone();
-        async move {
-            // Without a sender there are no writes any more.
-            let _ = wanted_back.changed().await;
-        }
+    pub async fn wanted_back(&self) {
+        // Without a sender there are no writes any more.
+        let _ = self.wanted_back.clone().changed().await;
     }
 }
 

@@ -1,6 +1,5 @@
 //! What operators ask for. From etcd's `server/etcdserver/api/v3rpc/maintenance.go`.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -165,11 +164,11 @@ impl Api {
         let permitted = self.permit(&call, Access::Administrate);
         let node = Arc::clone(&self.node);
         async move {
-            permitted?;
-            let failed =
-                |error: &dyn std::fmt::Display| Status::new(Code::Internal, format!("rusd: snapshot: {error}"));
+            let caller = permitted?;
             let copy = node.copies.copy(&node).await?;
-            let (total_bytes, mut wanted_back) = (copy.bytes(), pin!(copy.wanted_back()));
+            // What is in it may be newer than what the caller was permitted to see.
+            node.reader.view().check(&caller, Access::Administrate)?;
+            let total_bytes = copy.bytes();
             let (begun, total, version) = (Instant::now(), size(total_bytes), STORAGE_VERSION.to_owned());
             tracing::info!(
                 "total-bytes" = total_bytes,
@@ -182,7 +181,7 @@ impl Api {
             while remaining_bytes > 0 {
                 let chunk_bytes = SNAPSHOT_CHUNK_BYTES.min(remaining_bytes as usize);
                 let blob = copy.read(total_bytes - remaining_bytes, chunk_bytes).await;
-                let blob = blob.map_err(|error| failed(&error))?;
+                let blob = blob.map_err(|error| Status::new(Code::Internal, format!("rusd: snapshot: {error}")))?;
                 digest.update(&blob);
                 remaining_bytes -= blob.len() as u64;
                 let chunk = pb::SnapshotResponse {
@@ -193,7 +192,7 @@ impl Api {
                 };
                 let sent = tokio::select! {
                     sent = responses.send(grpc::encode(&chunk)) => sent,
-                    given_up = &mut wanted_back => return Err(given_up),
+                    given_up = copy.wanted_back() => return Err(given_up),
                 };
                 if sent.is_err() {
                     return Ok(());

@@ -427,9 +427,13 @@ fn snapshots_that_are_asked_for_together_are_written_once_or_twice() {
             let (head, body) = answer.await.unwrap().into_parts();
             assert_eq!(trailers(body, head.headers).await["grpc-status"], "0");
         }
-        let mut unread = Vec::new();
+        let mut connections = Vec::new();
         for _ in 0..CALLS {
-            let connection = connect(&server).await;
+            connections.push(connect(&server).await);
+        }
+        // All of them before the second is begun to be written.
+        let mut unread = Vec::new();
+        for connection in connections {
             let (answer, mut stream) = call(&connection, "Maintenance/Snapshot").await;
             stream.send_data(grpc::encode(&pb::SnapshotRequest {}), true).unwrap();
             unread.push((connection, answer));
