@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use service_kit::grpc::{Code, Status};
@@ -14,8 +15,8 @@ use tokio::sync::watch;
 
 use crate::aside::Aside;
 use crate::backup;
-use crate::node::Node;
-use crate::space::Reserved;
+use crate::space::{Reserved, Space};
+use crate::store::View;
 
 /// One of them. It has no name in the directory, and is gone when it is dropped.
 #[derive(Debug)]
@@ -36,14 +37,39 @@ impl Default for Copies {
 }
 
 impl Copies {
-    /// A copy of what a member has now, or will have when it is made.
-    pub async fn copy(&self, node: &Arc<Node>) -> Result<Arc<DatabaseCopy>, Status> {
-        let node = Arc::clone(node);
-        self.0.share(move |is_wanted| make(&node, is_wanted).map(Arc::new)).await?
+    /// The copy that this writes, of what there is when it is its turn, or that of somebody who waits already.
+    pub async fn copy(
+        &self,
+        write: impl FnOnce(&IsWanted<'_>) -> Result<DatabaseCopy, Status> + Send + 'static,
+    ) -> Result<Arc<DatabaseCopy>, Status> {
+        self.0.share(move |is_wanted| write(is_wanted).map(Arc::new)).await?
     }
 }
 
 impl DatabaseCopy {
+    /// Writes a view into a directory that has room for it; `index` and `term` are those of the last entry of the log that is in it, about. Takes time.
+    pub fn write(
+        (view, index, term): (&View, u64, u64),
+        space: &Space,
+        directory: &Path,
+        is_wanted: &IsWanted<'_>,
+    ) -> Result<Self, Status> {
+        let Some(mut room) = space.reserve(view.bytes()) else {
+            let full = "rusd: snapshot: the disk of --data-dir has no room for it beside what is kept free for the log; make room, or ask \
+                        another member";
+            return Err(Status::new(Code::ResourceExhausted, full));
+        };
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::StorageFull => given_up(),
+            _ => Status::new(Code::Internal, format!("rusd: snapshot: {error}")),
+        };
+        let mut file = tempfile::tempfile_in(directory).map_err(failed)?;
+        backup::write(CopyFile { file: &mut file, room: &mut room, is_wanted }, view, index, term).map_err(failed)?;
+        room.finish();
+        let bytes = file.metadata().map_err(failed)?.len();
+        Ok(Self { file, room, bytes })
+    }
+
     /// How long it is.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -64,24 +90,6 @@ impl DatabaseCopy {
         self.room.wanted_back().await;
         given_up()
     }
-}
-
-fn make(node: &Node, is_wanted: &IsWanted<'_>) -> Result<DatabaseCopy, Status> {
-    let (view, index, term) = (node.reader.view(), node.handle.status().applied, node.term());
-    let Some(mut room) = node.space.reserve(view.bytes()) else {
-        let full = "rusd: snapshot: the disk of --data-dir has no room for it beside what is kept free for the log; make room, or ask \
-                    another member";
-        return Err(Status::new(Code::ResourceExhausted, full));
-    };
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::StorageFull => given_up(),
-        _ => Status::new(Code::Internal, format!("rusd: snapshot: {error}")),
-    };
-    let mut file = tempfile::tempfile_in(&node.settings.data_directory).map_err(failed)?;
-    backup::write(CopyFile { file: &mut file, room: &mut room, is_wanted }, &view, index, term).map_err(failed)?;
-    room.finish();
-    let bytes = file.metadata().map_err(failed)?.len();
-    Ok(DatabaseCopy { file, room, bytes })
 }
 
 fn given_up() -> Status {
@@ -130,7 +138,7 @@ struct Shared<T> {
 type Awaited<T> = watch::Receiver<Option<T>>;
 
 /// Whether somebody waits for it still.
-type IsWanted<'a> = dyn Fn() -> bool + 'a;
+pub type IsWanted<'a> = dyn Fn() -> bool + 'a;
 
 impl<T: Clone + Send + Sync + 'static> Shared<T> {
     /// One at a time, by a thread of this name.
@@ -178,7 +186,6 @@ mod tests {
     use futures::future::join_all;
 
     use super::*;
-    use crate::space::Space;
 
     /// Sixteen calls wrote sixteen files, each as long as all data.
     #[tokio::test]

@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::api::kv::fill;
 use crate::api::{Api, refuse};
+use crate::copies::{DatabaseCopy, IsWanted};
 use crate::events::size;
 use crate::node::{ETCD_VERSION, Node};
 use crate::proto::etcdserverpb as pb;
@@ -165,7 +166,12 @@ impl Api {
         let node = Arc::clone(&self.node);
         async move {
             let caller = permitted?;
-            let copy = node.copies.copy(&node).await?;
+            let source = Arc::clone(&node);
+            let write = move |is_wanted: &IsWanted<'_>| {
+                let (view, index, term) = (source.reader.view(), source.handle.status().applied, source.term());
+                DatabaseCopy::write((&view, index, term), &source.space, &source.settings.data_directory, is_wanted)
+            };
+            let copy = node.copies.copy(write).await?;
             // What is in it may be newer than what the caller was permitted to see.
             node.reader.view().check(&caller, Access::Administrate)?;
             let total_bytes = copy.bytes();
