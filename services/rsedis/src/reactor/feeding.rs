@@ -11,6 +11,7 @@ use wal::files::{Directory, File as _};
 use super::sockets::Sockets;
 use super::{Reactor, keeping};
 use crate::log;
+use crate::persistence::free;
 use crate::persistence::snapshot::{Format, Walk};
 use crate::rdb;
 use crate::replication::{Contents, Replica, Stage};
@@ -228,11 +229,13 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let is_for_replicas = |job: &keeping::Job<D>| matches!(job.purpose, keeping::Purpose::Replicas(..));
         self.server.save.feeds = self.broadcast.is_some() || self.job.as_ref().is_some_and(is_for_replicas);
         let mut has_more = false;
+        let mut ended = Vec::new();
         for mut transfer in std::mem::take(&mut self.transfers) {
             match self.step_transfer(&mut transfer) {
                 Ok(true) => {
                     has_more |= self.waiting_bytes(transfer.receiver.0) == 0;
                     self.transfers.push(transfer);
+                    continue;
                 }
                 Ok(false) => {}
                 Err(error) => {
@@ -240,7 +243,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     self.dismiss(&[transfer.receiver]);
                 }
             }
+            ended.push(transfer.file);
         }
+        free(ended);
         has_more
     }
 

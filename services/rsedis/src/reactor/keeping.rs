@@ -374,7 +374,7 @@ mod tests {
     fn a_snapshot_has_a_fifth_of_the_time_while_clients_are_served_and_all_of_it_else() {
         let mut now = Instant::now();
         let mut allowance = Allowance::new(now);
-        // Turns of 3 to 400 microseconds, and what each spends.
+        // The part of the time that turns of so many microseconds spend.
         let mut spent = |turns: &[u64], serves: bool| {
             let begun = now;
             let mut spent = Duration::ZERO;

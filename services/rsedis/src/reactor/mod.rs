@@ -152,7 +152,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     fn turn(&mut self, events: &[Event]) {
-        let began = Instant::now();
+        let began = self.begin_timing();
         let serves = !events.is_empty() || !self.runnable.is_empty();
         eviction::set_time(&mut self.server, now_millis());
         for event in events {
@@ -199,7 +199,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             waiting::serve_acknowledged(&mut self.server);
         }
         self.answer();
-        self.note_timing(Some(began), |metrics| &metrics.turns);
+        self.note_timing(began, |metrics| &metrics.turns);
     }
 
     /// How long to wait for events: until something is due.
