@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use d_engine::{Address, Engine, Options};
 use d_engine_client::{Client, ReadLevel};
-use harness::Random;
-use rustix::time::{ClockId, clock_gettime};
+use harness::{Random, processor_time};
 
 const TRIALS: usize = 5;
 const PHASE: Duration = Duration::from_secs(3);
@@ -83,7 +82,7 @@ fn key(number: u64) -> String {
 
 /// Answers a second, and processor time of each in microseconds.
 async fn phase(client: &Client, asked: Asked, tasks: u64, trial: u64) -> (f64, f64) {
-    let (begun, used) = (Instant::now(), processor_time());
+    let (begun, used) = (Instant::now(), processor_time::of_process());
     let tasks = (0..tasks).map(|task| {
         let (client, mut random) = (client.clone(), Random::new(trial << 32 | task));
         tokio::spawn(async move {
@@ -103,11 +102,6 @@ async fn phase(client: &Client, asked: Asked, tasks: u64, trial: u64) -> (f64, f
     for task in tasks.collect::<Vec<_>>() {
         answered += task.await.unwrap();
     }
-    let (took, used) = (begun.elapsed().as_secs_f64(), processor_time() - used);
+    let (took, used) = (begun.elapsed().as_secs_f64(), processor_time::of_process() - used);
     (answered as f64 / took, used.as_secs_f64() * 1e6 / answered as f64)
-}
-
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }

@@ -7,6 +7,7 @@
 //! - [`authority`]: certificates, and who signs them
 //! - [`echo`]: a server that answers with what it is asked, and who asks it
 //! - [`dashboard`]: whether a dashboard asks for what a server says
+//! - [`processor_time`]: what a thread or this process has used
 //! - [`random`]: chance from a seed
 //! - [`folder`] and [`folder_on_disk`]: places for files, gone when dropped
 //! - [`eventually`]: waiting with a bound
@@ -23,6 +24,7 @@ pub mod echo;
 pub mod etcd;
 pub mod peers;
 pub mod process;
+pub mod processor_time;
 mod pulse;
 pub mod random;
 

@@ -126,13 +126,9 @@ fn an_answer_has_a_bound_and_what_nobody_waits_for_is_not_read() {
 
 /// Processor time of this thread: a busy machine does not count.
 fn processor_time_of<T>(work: impl FnOnce() -> T) -> (std::time::Duration, T) {
-    let now = || {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-    };
-    let begun = now();
+    let begun = harness::processor_time::of_thread();
     let done = work();
-    (now() - begun, done)
+    (harness::processor_time::of_thread() - begun, done)
 }
 
 fn with_keys(count: usize) -> State {
