@@ -85,7 +85,7 @@ impl DatabaseCopy {
         tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
     }
 
-    /// Comes when writes want its room: it is to be dropped. Who has dropped it must not keep this: it counts as one of its holders.
+    /// Comes when writes want its room: it is to be dropped.
     pub async fn wanted_back(&self) -> Status {
         self.room.wanted_back().await;
         given_up()
@@ -288,7 +288,7 @@ mod tests {
         assert!(space.take_back_copies(0));
         assert_eq!(copy.write_all(&[7; 400]).map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
         assert_eq!(file.metadata().unwrap().len(), 400);
-        // Who is about to take it hears of it, and is none of its holders any more when he has let it go.
+        // Who takes it hears of it, and holds no room any more when he has let it go.
         let copy = Arc::new(DatabaseCopy { file, room, bytes: 400 });
         assert_eq!(copy.wanted_back().await, given_up());
         let read = copy.read(0, 400).await.unwrap();

@@ -9,7 +9,7 @@ use service_kit::grpc;
 use tokio::net::TcpStream;
 
 use crate::gateway;
-use crate::hostile::{MEBIBYTE, call, connect, put, run, send, trailers};
+use crate::hostile::{MEBIBYTE, call, connect, put, run, send, told, trailers};
 use crate::process::Rusd;
 
 /// What the server may take above what it takes for itself.
@@ -23,10 +23,7 @@ fn answers_that_nobody_takes_are_not_made() {
     let server = Rusd::start(&[]);
     run(async {
         let honest = connect(&server).await;
-        let (answer, mut stream) = call(&honest, "KV/Put").await;
-        assert!(send(&mut stream, put("k".into(), 30 << 10)).await);
-        stream.send_data(Bytes::new(), true).unwrap();
-        assert_eq!(trailers_of(answer).await, "0");
+        assert_eq!(told(&honest, "KV/Put", put("k".into(), 30 << 10)).await["grpc-status"], "0");
         let socket = TcpStream::connect(server.address()).await.unwrap();
         let mut builder = Builder::new();
         builder.initial_window_size(0).initial_max_send_streams(GETS).max_concurrent_reset_streams(0);
@@ -45,9 +42,7 @@ fn answers_that_nobody_takes_are_not_made() {
             }
         }
         pings.ping(h2::Ping::opaque()).await.unwrap();
-        let (answer, mut stream) = call(&honest, "KV/Range").await;
-        stream.send_data(get.clone(), true).unwrap();
-        assert_eq!(trailers_of(answer).await, "0", "others are served");
+        assert_eq!(told(&honest, "KV/Range", get.clone()).await["grpc-status"], "0", "others are served");
     });
     let most = server.resident_bytes_max();
     assert!(most < BOUND, "{most}");
@@ -65,10 +60,7 @@ fn answers_that_wait_for_the_client_come_when_it_takes_them() {
     let server = Rusd::start(&[]);
     run(async {
         let connection = connect(&server).await;
-        let (answer, mut stream) = call(&connection, "KV/Put").await;
-        assert!(send(&mut stream, put("k".into(), 30 << 10)).await);
-        stream.send_data(Bytes::new(), true).unwrap();
-        assert_eq!(trailers_of(answer).await, "0");
+        assert_eq!(told(&connection, "KV/Put", put("k".into(), 30 << 10)).await["grpc-status"], "0");
         let get = grpc::encode(&pb::RangeRequest { key: "k".into(), ..Default::default() });
         let mut waiting = Vec::new();
         for _ in 0..GETS {
@@ -130,9 +122,8 @@ fn requests_as_json_that_do_not_end_take_a_bounded_part_of_memory() {
 }
 
 async fn put_is_answered(server: &Rusd) {
-    let (answer, mut stream) = call(&connect(server).await, "KV/Put").await;
-    stream.send_data(put("k".into(), 10), true).unwrap();
-    assert_eq!(trailers_of(answer).await, "0", "others are served");
+    let told = told(&connect(server).await, "KV/Put", put("k".into(), 10)).await;
+    assert_eq!(told["grpc-status"], "0", "others are served");
 }
 
 /// Any client could make all writes slow for good: 15,000 of them took a put from 22,000 to 1,400 a second, also after a restart.

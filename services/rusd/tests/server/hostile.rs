@@ -61,6 +61,15 @@ pub(crate) async fn trailers(mut body: RecvStream, head: HeaderMap) -> HeaderMap
     body.trailers().await.unwrap().unwrap_or(head)
 }
 
+/// What a call is told in the end.
+pub(crate) async fn told(connection: &SendRequest<Bytes>, path: &str, request: Bytes) -> HeaderMap {
+    let (answer, mut stream) = call(connection, path).await;
+    assert!(send(&mut stream, request).await);
+    stream.send_data(Bytes::new(), true).unwrap();
+    let (head, body) = answer.await.unwrap().into_parts();
+    trailers(body, head.headers).await
+}
+
 pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async { timeout(Duration::from_secs(120), test).await.unwrap() });
@@ -158,11 +167,7 @@ fn watchers_that_do_not_read_cost_no_memory() {
         }
         let writer = connect(&server).await;
         for number in 0..PUTS {
-            let (answer, mut stream) = call(&writer, "KV/Put").await;
-            assert!(send(&mut stream, put(format!("k{number}"), MEBIBYTE)).await);
-            stream.send_data(Bytes::new(), true).unwrap();
-            let (head, body) = answer.await.unwrap().into_parts();
-            assert_eq!(trailers(body, head.headers).await["grpc-status"], "0");
+            assert_eq!(told(&writer, "KV/Put", put(format!("k{number}"), MEBIBYTE)).await["grpc-status"], "0");
         }
     });
     let most = server.resident_bytes_max();
@@ -250,11 +255,7 @@ fn ranges_over_everything_are_answered_and_leave_no_memory() {
     run(async {
         let connection = connect(&server).await;
         for number in 0..PUTS {
-            let (answer, mut stream) = call(&connection, "KV/Put").await;
-            assert!(send(&mut stream, put(format!("k{number}"), MEBIBYTE)).await);
-            stream.send_data(Bytes::new(), true).unwrap();
-            let (head, body) = answer.await.unwrap().into_parts();
-            assert_eq!(trailers(body, head.headers).await["grpc-status"], "0");
+            assert_eq!(told(&connection, "KV/Put", put(format!("k{number}"), MEBIBYTE)).await["grpc-status"], "0");
         }
         for _ in 0..10 {
             let (answer, mut stream) = call(&connection, "KV/Range").await;
@@ -341,11 +342,7 @@ fn answers_have_a_bound_together_before_they_are_sent() {
     run(async {
         let writer = connect(&server).await;
         for number in 0..8 {
-            let (answer, mut stream) = call(&writer, "KV/Put").await;
-            assert!(send(&mut stream, put(format!("k{number}"), MEBIBYTE)).await);
-            stream.send_data(Bytes::new(), true).unwrap();
-            let (head, body) = answer.await.unwrap().into_parts();
-            assert_eq!(trailers(body, head.headers).await["grpc-status"], "0");
+            assert_eq!(told(&writer, "KV/Put", put(format!("k{number}"), MEBIBYTE)).await["grpc-status"], "0");
         }
         let mut waiting = Vec::new();
         for number in 0..CALLS {
@@ -383,11 +380,7 @@ fn a_range_stream_that_is_not_read_keeps_nothing_as_it_was() {
         let mut before = 0;
         for round in 0..ROUNDS {
             for number in 0..KEYS {
-                let (answer, mut stream) = call(&writer, "KV/Put").await;
-                assert!(send(&mut stream, put(format!("k{number}"), MEBIBYTE / 16)).await);
-                stream.send_data(Bytes::new(), true).unwrap();
-                let (head, body) = answer.await.unwrap().into_parts();
-                assert_eq!(trailers(body, head.headers).await["grpc-status"], "0");
+                assert_eq!(told(&writer, "KV/Put", put(format!("k{number}"), MEBIBYTE / 16)).await["grpc-status"], "0");
             }
             // The window is smaller than the first message.
             let reader = connect(&server).await;
@@ -421,11 +414,7 @@ fn snapshots_that_are_asked_for_together_are_written_once_or_twice() {
     run(async {
         let client = connect(&server).await;
         for number in 0..32 {
-            let (answer, mut stream) = call(&client, "KV/Put").await;
-            assert!(send(&mut stream, put(format!("k{number}"), MEBIBYTE)).await);
-            stream.send_data(Bytes::new(), true).unwrap();
-            let (head, body) = answer.await.unwrap().into_parts();
-            assert_eq!(trailers(body, head.headers).await["grpc-status"], "0");
+            assert_eq!(told(&client, "KV/Put", put(format!("k{number}"), MEBIBYTE)).await["grpc-status"], "0");
         }
         let mut connections = Vec::new();
         for _ in 0..CALLS {

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
-use crate::hostile::{MEBIBYTE, call, connect, put, send, trailers};
+use crate::hostile::{MEBIBYTE, call, connect, put, send, told};
 use crate::process::Rusd;
 
 /// What the server may take besides the data: nothing that honest clients write is compacted, so that in ten minutes that is much.
@@ -240,10 +240,8 @@ fn a_hostile_client_for_minutes_costs_bounded_memory_and_others_are_served() {
     // The longest value that a large answer is made of.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let (answer, mut stream) = call(&connect(&server).await, "KV/Put").await;
-        stream.send_data(put("large".into(), 30 << 10), true).unwrap();
-        let (head, body) = answer.await.unwrap().into_parts();
-        assert_eq!(trailers(body, head.headers).await["grpc-status"], "0");
+        let told = told(&connect(&server).await, "KV/Put", put("large".into(), 30 << 10)).await;
+        assert_eq!(told["grpc-status"], "0");
     });
     const GREETINGS: [&[u8]; 3] =
         [b"", &[0x16, 3, 1, 2, 0, 1, 0], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"];

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::client::SendRequest;
-use http::HeaderMap;
 use rusd::proto::etcdserverpb as pb;
 use service_kit::grpc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,17 +11,8 @@ use tokio::net::TcpStream;
 
 use crate::gateway::post;
 use crate::group::{group, leader_of};
-use crate::hostile::{MEBIBYTE, call, connect, put, run, send, trailers};
+use crate::hostile::{MEBIBYTE, call, connect, put, run, told};
 use crate::process::Rusd;
-
-/// What a call is told in the end.
-async fn told(connection: &SendRequest<Bytes>, path: &str, request: Bytes) -> HeaderMap {
-    let (answer, mut stream) = call(connection, path).await;
-    assert!(send(&mut stream, request).await);
-    stream.send_data(Bytes::new(), true).unwrap();
-    let (head, body) = answer.await.unwrap().into_parts();
-    trailers(body, head.headers).await
-}
 
 /// Keys that are written together.
 const TOGETHER: usize = 100;
