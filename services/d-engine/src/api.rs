@@ -47,6 +47,9 @@ pub(crate) const MAJORITY_TIMEOUT: Duration = Duration::from_secs(1);
 /// What is streamed may wait so many times as long for the client to take it as an answer may take.
 const TAKEN_PATIENCES: u32 = 10;
 
+/// How often somebody who watches is told how far the state is, where nothing happens to what is watched. The original's too.
+const PROGRESS: Duration = Duration::from_secs(30);
+
 /// What is said about members at a time, bytes.
 const SHORT_BYTES_MAX: usize = 64 << 10;
 
@@ -82,18 +85,17 @@ impl Method {
         }
     }
 
+    // No match on a method has a last arm: what is added says in each of them what it is.
     fn is_stream(self) -> bool {
+        use {operate::Method as Own, second::Method as Second};
         match self {
-            Self::First(_) => false,
-            Self::Second(method) => matches!(method, second::Method::Watch | second::Method::WatchMembership),
-            Self::Own(method) => !matches!(
-                method,
-                operate::Method::Status
-                    | operate::Method::ChangeMembers
-                    | operate::Method::ChangeUsers
-                    | operate::Method::ListUsers
-                    | operate::Method::Defragment
-            ),
+            Self::Second(Second::Watch | Second::WatchMembership)
+            | Self::Own(Own::Operate | Own::Watch | Own::Snapshot) => true,
+            Self::First(first::Method::Write | first::Method::Read | first::Method::Cluster(_))
+            | Self::Second(Second::Write | Second::Read | Second::Scan | Second::Cluster(_))
+            | Self::Own(Own::Status | Own::ChangeMembers | Own::ChangeUsers | Own::ListUsers | Own::Defragment) => {
+                false
+            }
         }
     }
 }
@@ -104,17 +106,28 @@ pub fn understand(method: Method, message: Bytes) -> Result<(), Status> {
     match method {
         Method::First(first::Method::Write) => first::transaction(decode_items(message)?).map(drop),
         Method::First(first::Method::Read) => decode_items(message).map(first::query).map(drop),
-        Method::First(_) => decode_short::<raft::cluster::ClusterConfChangeRequest>(message).map(drop),
+        Method::First(first::Method::Cluster(_)) => {
+            decode_short::<raft::cluster::ClusterConfChangeRequest>(message).map(drop)
+        }
         Method::Second(second::Method::Write) => second::transaction(decode(message)?).map(drop),
         Method::Second(second::Method::Read) => decode_items(message).map(second::query).map(drop),
         Method::Second(second::Method::Scan) => decode::<d_engine::client::ScanRequest>(message).map(drop),
         Method::Second(second::Method::Watch) => second::watched(decode(message)?).map(drop),
-        Method::Second(_) => decode_short::<d_engine::server::cluster::ClusterConfChangeRequest>(message).map(drop),
+        Method::Second(second::Method::Cluster(_) | second::Method::WatchMembership) => {
+            decode_short::<d_engine::server::cluster::ClusterConfChangeRequest>(message).map(drop)
+        }
         Method::Own(operate::Method::ChangeMembers) => {
             decode::<d_engine_client::wire::ChangeMembersRequest>(message).map(drop)
         }
         Method::Own(operate::Method::ChangeUsers) => users::understood(decode(message)?).map(drop),
-        Method::Own(_) => operate::understand(&message),
+        Method::Own(
+            operate::Method::Operate
+            | operate::Method::Watch
+            | operate::Method::Status
+            | operate::Method::Snapshot
+            | operate::Method::ListUsers
+            | operate::Method::Defragment,
+        ) => operate::understand(&message),
     }
 }
 
@@ -158,9 +171,12 @@ impl Api {
                 let node = self.node.clone();
                 later(DEFRAGMENT_PATIENCE, async move { Ok(operate::defragment(node).await) })
             }),
-            Method::Own(_) => {
+            Method::Own(operate::Method::Status) => {
                 let node = self.node.clone();
                 Ok(later(self.patience + MAJORITY_TIMEOUT, async move { Ok(operate::status(&node).await) }))
+            }
+            Method::Own(operate::Method::Operate | operate::Method::Watch | operate::Method::Snapshot) => {
+                Err(Status::new(Code::Internal, "the method is a stream"))
             }
         };
         answer.unwrap_or_else(|status| Unary::Now(Err(status)))
@@ -176,12 +192,22 @@ impl Api {
                 return Box::pin(operate::operate(node, requests, responses, TAKEN_PATIENCES * self.patience));
             }
             Method::Second(second::Method::Watch) => Box::pin(second::watch(node, requests, responses)),
-            Method::Second(_) => Box::pin(cluster::watch(node, requests, responses)),
+            Method::Second(second::Method::WatchMembership) => Box::pin(cluster::watch(node, requests, responses)),
             Method::Own(operate::Method::Snapshot) => {
                 Box::pin(snapshot::send(node, requests, responses, TAKEN_PATIENCES * self.patience))
             }
             Method::Own(operate::Method::Watch) => Box::pin(operate::watch(node, requests, responses)),
-            Method::First(_) | Method::Own(_) => Box::pin(async { Err(Status::is_no_stream()) }),
+            Method::First(first::Method::Write | first::Method::Read | first::Method::Cluster(_))
+            | Method::Second(
+                second::Method::Write | second::Method::Read | second::Method::Scan | second::Method::Cluster(_),
+            )
+            | Method::Own(
+                operate::Method::Status
+                | operate::Method::ChangeMembers
+                | operate::Method::ChangeUsers
+                | operate::Method::ListUsers
+                | operate::Method::Defragment,
+            ) => Box::pin(async { Err(Status::is_no_stream()) }),
         };
         let node = self.node.clone();
         Box::pin(async move {

@@ -44,8 +44,9 @@ use forward::{Leader as Leading, Neighbour};
 use housekeeping::Housekeeping;
 
 pub use counters::{Counted, Counters};
+pub(crate) use door::Begun;
 pub(crate) use door::denied_but_to_administrators;
-pub use door::{Begun, NotLeading, Watching};
+pub use door::{NotLeading, Watching};
 pub use identity::IdentityError;
 use identity::{Identity, Serial};
 pub use members::{MemberChange, Members};
@@ -463,7 +464,7 @@ impl Engine {
     }
 
     /// Hands leadership over if it leads and is not alone, and lets streams come to their end.
-    pub fn resign(&self) {
+    pub(crate) fn begin_to_stop(&self) {
         if let Some(member) = &self.member {
             member.resign(self.node.options().election);
         }
@@ -501,18 +502,15 @@ async fn ready_in_time<F>(patience: Duration, is_ready: impl Fn() -> F) -> Resul
 where
     F: Future<Output = Result<(), Error>>,
 {
-    let deadline = tokio::time::Instant::now() + patience;
     let mut problem = Error::NoQuorum;
-    loop {
-        match tokio::time::timeout_at(deadline, is_ready()).await {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => problem = error,
-            Err(_) => return Err(problem),
+    let ready = async {
+        while let Err(error) = is_ready().await {
+            problem = error;
+            tokio::time::sleep(READY_PAUSE).await;
         }
-        if tokio::time::timeout_at(deadline, tokio::time::sleep(READY_PAUSE)).await.is_err() {
-            return Err(problem);
-        }
-    }
+    };
+    let is_in_time = tokio::time::timeout(patience, ready).await.is_ok();
+    if is_in_time { Ok(()) } else { Err(problem) }
 }
 
 impl Drop for Engine {

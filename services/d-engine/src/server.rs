@@ -102,7 +102,7 @@ impl Server {
             accepted = self.server.accept() => accepted,
         };
         // Others need not wait until they notice.
-        self.engine.resign();
+        self.engine.begin_to_stop();
         self.server.stop();
         self.engine.stop()?;
         Ok(accepted?)

@@ -51,7 +51,10 @@ mod users;
 pub use apply::{Applied, CHANGES_BYTES_MAX, Change, ChangeKind, Outcome, State, StateError};
 pub use backup::{Backup, BackupError, restore as restore_backup, save as save_backup, verify as verify_backup};
 pub use codec::Malformed;
-pub use command::{Command, CommandError, EXPIRED_MAX, LimitError, Limits, Place, check};
+pub use command::{
+    Command, CommandError, EXPIRED_MAX, KEY_BYTES_MAX, LimitError, Place, VALUE_BYTES_MAX, check, check_bound,
+    check_key,
+};
 pub use disk::Disk;
 pub use effort::{answer_bytes_max, is_long_query};
 pub use memory::Memory;
@@ -61,4 +64,4 @@ pub use roster::Roster;
 pub use rows::Known;
 pub use snapshot::{SnapshotError, write as write_rows};
 pub use storage::{AllRows, Defragmentation, Defragmented, EachRow, Rows, Storage, StorageError, Table};
-pub use users::{Access, NAME_BYTES_MAX, Principal, User, UserChange, Users};
+pub use users::{Access, ChangeError, Principal, User, UserChange, Users};

@@ -13,7 +13,7 @@ use d_engine::engine::Node;
 use d_engine::state::{Disk, EachRow, Rows, Storage, StorageError, Table};
 use d_engine::{Address, Durability, Engine, MemberChange, Options, StateStorage};
 use d_engine_client::{
-    EventKind, Operation, ReadLevel, ReadPath, Scan, Stamp, Transaction, WatchOptions, end_of_prefix,
+    Error, EventKind, Operation, Query, ReadLevel, ReadPath, Scan, Stamp, Transaction, WatchOptions, end_of_prefix,
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,6 +25,72 @@ fn on_disk(directory: &Path) -> Options {
         storage: StateStorage::Disk { cache_bytes: 1 << 20 },
         ..Options::alone(directory)
     }
+}
+
+/// fjall panics where it looks for a key that is too long, which ended every member that was asked for one.
+#[tokio::test]
+async fn a_read_of_a_key_that_no_storage_takes_is_refused() {
+    let root = harness::folder();
+    let engine = Engine::start(on_disk(&root.path().join("data"))).unwrap();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    let client = engine.client();
+    client.put("k", "v").await.unwrap();
+    let long = || Bytes::from(vec![b'k'; 70_000]);
+    let queries = [
+        Query::Get(long()),
+        Query::GetMany(vec!["k".into(), long()]),
+        Query::Scan(Scan::prefix(long())),
+        Query::Scan(Scan { start: long(), ..Scan::default() }),
+        Query::Scan(Scan { end: Some(long()), ..Scan::default() }),
+        Query::Scan(Scan { after: Some(long()), ..Scan::default() }),
+    ];
+    for query in queries {
+        for level in [ReadLevel::Linearizable, ReadLevel::Lease, ReadLevel::Eventual] {
+            let refused = engine.node().read_later(query.clone(), level.into()).await;
+            assert!(matches!(&refused, Err(Error::Invalid(said)) if said.contains("70000 bytes")), "{refused:?}");
+        }
+    }
+    let refused = engine.node().scan_all(long(), 1 << 20).await;
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    assert!(matches!(client.watch(WatchOptions::key(long())).await, Err(Error::Invalid(_))));
+    // The longest key, and a range that ends just behind it, are none of these.
+    let longest = Bytes::from(vec![b'l'; 4096]);
+    client.put(longest.clone(), "v").await.unwrap();
+    let scan = Scan { start: longest.clone(), end: Some([&longest[..], &[0]].concat().into()), ..Scan::default() };
+    let found = engine.node().read_later(Query::Scan(scan), ReadLevel::Linearizable.into()).await.unwrap();
+    assert_eq!(found.value.items.len(), 1);
+    engine.stop().unwrap();
+}
+
+/// A transaction of more than 3 MiB is told in two pieces. Who went on one above the last event's revision, as the documentation had it, missed the
+/// second one.
+#[tokio::test]
+async fn a_watch_that_broke_within_a_long_transaction_goes_on_without_a_gap() {
+    let root = harness::folder();
+    let options = Options { durability: Durability::None, ..Options::alone(root.path().join("data")) };
+    let engine = Engine::start(options).unwrap();
+    engine.wait_ready(PATIENCE).await.unwrap();
+    let client = engine.client();
+    let mut watch = client.watch_prefix("").await.unwrap();
+    assert_eq!(watch.next_revision(), 0);
+    let value = Bytes::from(vec![0; 900_000]);
+    let put =
+        |key: &str| Operation::Put { key: Bytes::copy_from_slice(key.as_bytes()), value: value.clone(), ttl_millis: 0 };
+    let then = ["a", "b", "c", "d"].map(put).to_vec();
+    let revision = client.transact(Transaction { then, ..Transaction::default() }).await.unwrap().revision;
+    for key in ["a", "b", "c"] {
+        assert_eq!(watch.next().await.unwrap().unwrap().key, key);
+        assert!((1..=revision).contains(&watch.next_revision()), "{key}: {}", watch.next_revision());
+    }
+    let from = WatchOptions { from_revision: watch.next_revision(), ..WatchOptions::prefix("") };
+    let mut again = client.watch(from).await.unwrap();
+    let mut told = Vec::new();
+    while told.last().is_none_or(|key| key != "d") {
+        told.push(again.next().await.unwrap().unwrap().key);
+    }
+    assert_eq!(told, ["a", "b", "c", "d"], "those of this revision come again");
+    assert_eq!((watch.next().await.unwrap().unwrap().key, watch.next_revision()), ("d".into(), revision + 1));
+    engine.stop().unwrap();
 }
 
 #[tokio::test]
@@ -273,7 +339,7 @@ async fn what_is_known_of_members_is_not_read_over_and_over() {
     let client = engine.client();
     for key in ["first", "second"] {
         let mut watch = client.watch(WatchOptions::key(key)).await.unwrap();
-        client.put_with_ttl(key, "v", 1).await.unwrap();
+        client.put_with_ttl(key, "v", Duration::from_millis(1)).await.unwrap();
         while watch.next().await.unwrap().unwrap().kind != EventKind::Expire {}
     }
     assert_eq!(

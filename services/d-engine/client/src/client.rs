@@ -1,13 +1,14 @@
 //! What one does with a store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::remote::{Options, Remote};
 use crate::{
     Compare, Condition, Door, Error, KeyValue, Operation, OperationResult, Page, Query, ReadLevel, ReadOptions, Scan,
-    Seen, Session, Transaction, Watch, WatchOptions, Written, end_of_prefix,
+    Seen, Session, Transaction, Watch, WatchOptions, Written,
 };
 
 /// A store, near or far. Clones are the same one.
@@ -50,13 +51,19 @@ impl Client {
         Ok(self.transact(Transaction::put(key, value)).await?.revision)
     }
 
-    /// Gives a key a value that ends after so many milliseconds by the clock of the log.
+    /// Gives a key a value that ends after so long, whole milliseconds, by the clock of the log.
     pub async fn put_with_ttl(
         &self,
         key: impl Into<Bytes>,
         value: impl Into<Bytes>,
-        ttl_millis: u64,
+        ttl: Duration,
     ) -> Result<u64, Error> {
+        let ttl_millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        if ttl_millis == 0 {
+            return Err(Error::Invalid(
+                "a time to live has a millisecond at least: put gives a value that stays".into(),
+            ));
+        }
         let put = Operation::Put { key: key.into(), value: value.into(), ttl_millis };
         Ok(self.transact(Transaction::of(put)).await?.revision)
     }
@@ -140,13 +147,8 @@ impl Client {
         self.door.watch(options).await
     }
 
-    /// Watches keys that begin so, from now on.
+    /// Watches keys that begin so, all keys where that is nothing, from now on.
     pub async fn watch_prefix(&self, prefix: impl Into<Bytes>) -> Result<Watch, Error> {
-        let start = prefix.into();
-        let end = end_of_prefix(&start);
-        if end.is_none() {
-            return Err(Error::Invalid("a watched prefix must have a byte other than 255".into()));
-        }
-        self.watch(WatchOptions { start, end, ..WatchOptions::default() }).await
+        self.watch(WatchOptions::prefix(prefix)).await
     }
 }

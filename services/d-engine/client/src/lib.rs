@@ -46,6 +46,10 @@ mod tls;
 mod watch;
 mod write;
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 /// The messages of all dialects, made by `build.rs` from the files in `../proto`. Fields of type `bytes` are [`bytes::Bytes`].
 #[allow(missing_docs, clippy::all)]
 pub mod proto {
@@ -53,6 +57,12 @@ pub mod proto {
 
     /// What describes them, for servers that are asked for it.
     pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/d-engine.descriptors"));
+}
+
+/// The time after so long; of what is for ever, one that nobody lives to see.
+pub(crate) fn deadline_in(patience: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(patience).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 24 * 3600))
 }
 
 pub use client::Client;
@@ -66,5 +76,7 @@ pub use read::{Answer, KeyValue, Page, Query, ReadLevel, ReadOptions, ReadPath, 
 pub use remote::Options;
 pub use session::Session;
 pub use tls::{Tls, TlsError};
-pub use watch::{Event, EventKind, Watch, WatchOptions};
-pub use write::{Applied, Compare, Condition, Lease, Operation, OperationResult, Stamp, Transaction, Written};
+pub use watch::{Batch, Event, EventKind, Watch, WatchOptions};
+pub use write::{
+    Applied, Compare, Condition, KEY_BYTES_MAX, Lease, Operation, OperationResult, Stamp, Transaction, Written,
+};

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{sleep, timeout_at};
 
 use crate::lease::LeaseGuard;
 use crate::{
     Client, Compare, Condition, Error, EventKind, KeyValue, Operation, OperationResult, ReadLevel, Scan, Transaction,
-    WatchOptions,
+    WatchOptions, deadline_in,
 };
 
 /// Digits of the number of a lease in the key of who waits for a lock.
@@ -56,7 +56,7 @@ impl Lock {
 impl Client {
     /// Waits for a lock, for so long at most; `None`: others had it all the time. A holder that says nothing for `ttl` has lost it.
     pub async fn lock(&self, name: impl Into<Bytes>, ttl: Duration, patience: Duration) -> Result<Option<Lock>, Error> {
-        let deadline = Instant::now() + patience;
+        let deadline = deadline_in(patience);
         let prefix = Bytes::from([&name.into()[..], b"/"].concat());
         let lease = self.lease(ttl).await?;
         let key = Bytes::from([&prefix[..], format!("{:0DIGITS$x}", lease.number()).as_bytes()].concat());

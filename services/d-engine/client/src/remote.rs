@@ -17,8 +17,8 @@ use crate::grpc::{Answers, Channel, GrpcError, Questions, address_by};
 use crate::link::Link;
 use crate::wire::{self, request::Body};
 use crate::{
-    Answer, Credentials, Error, Event, Query, ReadLevel, ReadOptions, Seen, Stamp, Tls, Transaction, Watch,
-    WatchOptions, Written,
+    Answer, Batch, Credentials, Error, Query, ReadLevel, ReadOptions, Seen, Stamp, Tls, Transaction, Watch,
+    WatchOptions, Written, deadline_in,
 };
 
 const WATCH: &str = "/storebench.dengine.v1.Store/Watch";
@@ -160,7 +160,7 @@ impl Remote {
         }
         let (endpoint, options) = (address.to_owned(), self.options.clone());
         let opening = async move {
-            let deadline = Instant::now() + options.connect_timeout;
+            let deadline = deadline_in(options.connect_timeout);
             let opened = timeout_at(deadline, async { Link::open(options.channel(&endpoint).await?).await }).await;
             let late = GrpcError::Connect(format!("{endpoint}: no answer within {:?}", options.connect_timeout));
             opened.unwrap_or(Err(late)).map(Arc::new).map_err(|error| (error, Instant::now()))
@@ -179,7 +179,7 @@ impl Remote {
     /// Sends a request until somebody takes it, and waits for the reply. Also what was lost is sent again, if it may be repeated; then the
     /// outcome is unknown for as long as no reply says what it is.
     async fn call(&self, body: Body, wants_leader: bool, repeat: Repeat) -> Result<wire::Reply, Error> {
-        let deadline = Instant::now() + self.options.request_timeout;
+        let deadline = deadline_in(self.options.request_timeout);
         let known = self.leader().clone().filter(|leader| wants_leader && !self.is_away(leader));
         let mut target = known.unwrap_or_else(|| self.another(None));
         // Members that could not be reached, one after the other.
@@ -187,7 +187,7 @@ impl Remote {
         let mut lost = None;
         loop {
             let until = match repeat {
-                Repeat::Freely => deadline.min(Instant::now() + self.options.request_timeout / ATTEMPTS),
+                Repeat::Freely => deadline.min(deadline_in(self.options.request_timeout / ATTEMPTS)),
                 Repeat::Never => deadline,
             };
             let error = match timeout_at(until, self.attempt(&target, body.clone())).await {
@@ -360,7 +360,7 @@ fn events(
         if let Some(error) = batch.error {
             return Some((Err(error.parse()), (Step::Over, answers, questions)));
         }
-        let events: Vec<Event> = batch.events.into_iter().map(wire::Event::parse).collect();
-        Some((Ok(events), (Step::Later, answers, questions)))
+        let events = batch.events.into_iter().map(wire::Event::parse).collect();
+        Some((Ok(Batch { events, index: batch.index }), (Step::Later, answers, questions)))
     })))
 }

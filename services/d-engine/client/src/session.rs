@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::{Door, Error, Stamp, Transaction, Written};
+use crate::{Door, Error, Stamp, Transaction, Written, deadline_in};
 
 /// Before a write whose outcome is not known is sent again.
 const RETRY: Duration = Duration::from_millis(50);
@@ -52,7 +52,7 @@ impl Session {
 
     /// Applies a transaction once. Sent again for so long as nobody can tell whether it was applied, or nobody takes it.
     pub async fn transact(&self, transaction: Transaction, patience: Duration) -> Result<Written, Error> {
-        let deadline = Instant::now() + patience;
+        let deadline = deadline_in(patience);
         let waiting = self.begin();
         let mut unknown = None;
         loop {

@@ -2,6 +2,9 @@
 
 use bytes::Bytes;
 
+/// The longest key, bytes.
+pub const KEY_BYTES_MAX: usize = 4096;
+
 /// Compares, then one of two lists of operations: one entry of the log, all of it or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {

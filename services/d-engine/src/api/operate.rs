@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::fields::{self, Fields};
-use super::{MAJORITY_TIMEOUT, access, errors, gone, malformed, only};
+use super::{MAJORITY_TIMEOUT, PROGRESS, access, errors, gone, malformed, only};
 use crate::engine::{Address, Begun, Durability, MemberChange, Node};
 use crate::settings::is_address;
 use crate::state::{Defragmented, answer_bytes_max};
@@ -372,7 +372,8 @@ async fn send(
     Ok(())
 }
 
-/// Serves a watch. Its first frame, often without events, says that nothing is missed from here on.
+/// Serves a watch. Its first frame, often without events, says that nothing is missed from here on; where nothing happens to what is watched, others
+/// say from time to time how far the log has come since.
 pub(super) async fn watch(node: Node, requests: Requests, responses: Responses) -> Result<(), Status> {
     let request: wire::WatchRequest = only(requests).await?;
     let ended = |error| wire::Events { error: Some(wire::Error::of(error)), ..wire::Events::default() };
@@ -380,21 +381,28 @@ pub(super) async fn watch(node: Node, requests: Requests, responses: Responses) 
         Ok(watching) => watching,
         Err(error) => return responses.send(grpc::encode(&ended(error))).await.map_err(gone),
     };
-    let mut is_first = true;
+    let mut progress = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS, PROGRESS);
+    let mut is_due = true;
     loop {
         responses.turn().await;
         let step = match watching.step() {
             Ok(step) => step,
             Err(error) => return responses.send(grpc::encode(&ended(error))).await.map_err(gone),
         };
-        if is_first || !step.events.is_empty() {
-            is_first = false;
+        if is_due || !step.events.is_empty() {
+            is_due = false;
             let events = step.events.into_iter().map(wire::Event::of).collect();
             let frame = wire::Events { events, index: step.index, error: None };
             responses.send_counted(grpc::encode(&frame)).await?;
         }
-        if !step.has_more && watching.changed().await.is_err() {
-            return responses.send(grpc::encode(&ended(Error::Stopped))).await.map_err(gone);
+        if step.has_more {
+            continue;
+        }
+        tokio::select! {
+            changed = watching.changed() => if changed.is_err() {
+                return responses.send(grpc::encode(&ended(Error::Stopped))).await.map_err(gone);
+            },
+            _ = progress.tick() => is_due = true,
         }
     }
 }

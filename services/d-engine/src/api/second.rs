@@ -1,7 +1,5 @@
 //! Release 0.2.4 of the original: packages `d_engine.*`. Who does not lead says so with a status.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use d_engine_client::proto::d_engine::client as wire;
 use d_engine_client::proto::d_engine::error::ErrorCode;
@@ -10,11 +8,9 @@ use d_engine_client::{
 };
 use service_kit::grpc::{self, Code, Requests, Responses, Status, Unary};
 
-use super::{Api, cluster, decode, decode_items, errors, gone, later, now, only};
+use super::{Api, PROGRESS, cluster, decode, decode_items, errors, gone, later, now, only};
 use crate::engine::Node;
 
-/// How often somebody who watches is told how far the state is. The original's too.
-const PROGRESS: Duration = Duration::from_secs(30);
 /// A scan has no pages in this dialect: more than this is refused.
 const SCAN_BYTES_MAX: usize = 64 << 20;
 

@@ -58,10 +58,23 @@ fn every_method_has_its_path() {
             "/d_engine.server.cluster.ClusterManagementService/GetClusterMetadata",
             Method::Second(super::second::Method::Cluster(cluster::Method::GetClusterMetadata)),
         ),
-        ("/storebench.dengine.v1.Store/Operate", Method::Own(operate::Method::Operate)),
     ];
     for (path, method) in paths {
         assert_eq!(Method::of(path), Some(method));
+    }
+    let own = [
+        ("Operate", operate::Method::Operate, true),
+        ("Watch", operate::Method::Watch, true),
+        ("Snapshot", operate::Method::Snapshot, true),
+        ("Status", operate::Method::Status, false),
+        ("ChangeMembers", operate::Method::ChangeMembers, false),
+        ("ChangeUsers", operate::Method::ChangeUsers, false),
+        ("ListUsers", operate::Method::ListUsers, false),
+        ("Defragment", operate::Method::Defragment, false),
+    ];
+    for (name, method, is_stream) in own {
+        let found = Method::of(&format!("/storebench.dengine.v1.Store/{name}")).unwrap();
+        assert_eq!((found, found.is_stream()), (Method::Own(method), is_stream));
     }
     for path in
         ["", "/", "/raft.client.RaftClientService/Watch", "/raft.client.RaftClientService", "/x/HandleClientRead"]

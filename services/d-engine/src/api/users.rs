@@ -9,7 +9,7 @@ use wire::change_users_request::Change;
 
 use super::errors;
 use crate::engine::{Node, denied_but_to_administrators};
-use crate::state::{Access, NAME_BYTES_MAX, UserChange};
+use crate::state::{Access, UserChange};
 
 /// How dear it is to guess a password: a check takes tens of milliseconds.
 const COST: u32 = 10;
@@ -34,43 +34,27 @@ pub(super) fn understood(request: wire::ChangeUsersRequest) -> Result<Understood
 
 fn parse(request: wire::ChangeUsersRequest) -> Result<Understood, Error> {
     let invalid = |text: &str| Error::Invalid(text.into());
-    let named = |name: String| match name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(':') {
-        true => Err(invalid("a user's name has 1 to 256 bytes, and no colon")),
-        false => Ok(Bytes::from(name)),
-    };
     let secret = |password: String| match is_password(&password) {
         false => Err(invalid("a password has 1 to 72 bytes, and no 0 among them")),
         true => Ok(Some(password)),
     };
     let (change, password) = match request.change {
         Some(Change::Add(wire::AddUser { name, password, is_admin })) => {
-            (UserChange::Add { name: named(name)?, hash: Bytes::new(), is_admin }, secret(password)?)
+            (UserChange::Add { name: name.into(), hash: Bytes::new(), is_admin }, secret(password)?)
         }
         Some(Change::Password(wire::SetPassword { name, password })) => {
-            (UserChange::Password { name: named(name)?, hash: Bytes::new() }, secret(password)?)
+            (UserChange::Password { name: name.into(), hash: Bytes::new() }, secret(password)?)
         }
-        Some(Change::Remove(name)) => (UserChange::Remove { name: named(name)? }, None),
+        Some(Change::Remove(name)) => (UserChange::Remove { name: name.into() }, None),
         Some(Change::Grant(wire::Grant { name, prefix, read, write })) => {
-            if !read && !write {
-                return Err(invalid("a grant is to read, to write, or both"));
-            }
-            (UserChange::Grant { name: named(name)?, prefix: prefix_of(prefix)?, access: Access { read, write } }, None)
+            (UserChange::Grant { name: name.into(), prefix, access: Access { read, write } }, None)
         }
-        Some(Change::Revoke(wire::Revoke { name, prefix })) => {
-            (UserChange::Revoke { name: named(name)?, prefix: prefix_of(prefix)? }, None)
-        }
+        Some(Change::Revoke(wire::Revoke { name, prefix })) => (UserChange::Revoke { name: name.into(), prefix }, None),
         Some(Change::Enable(is_enabled)) => (UserChange::Enable(is_enabled), None),
         None => return Err(invalid("the request has no change, or one of a later version")),
     };
+    change.check().map_err(|mistake| Error::Invalid(mistake.to_string()))?;
     Ok(Understood { change, password })
-}
-
-fn prefix_of(prefix: Bytes) -> Result<Bytes, Error> {
-    let most = crate::state::Limits::default().key_bytes_max;
-    match prefix.len() > most {
-        true => Err(Error::Invalid(format!("a prefix has at most {most} bytes"))),
-        false => Ok(prefix),
-    }
 }
 
 /// Changes users; what is wrong is in the answer.

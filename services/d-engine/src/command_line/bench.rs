@@ -14,6 +14,7 @@ use service_kit::console;
 use super::keys::Keys;
 use super::load::{self, Door, Load, Measured, Work};
 use super::{access, ctl, wait_for};
+use crate::state::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// A sync that takes less than this does not reach a disk, microseconds.
 const SYNC_MICROS_MIN: u64 = 50;
@@ -85,8 +86,10 @@ impl Arguments {
                 "--conns must be at least 1, --clients at least --conns, --total and --key-space at least 1".into()
             );
         }
-        if self.key_size == 0 || self.key_size > 4096 || self.value_size > 1 << 20 {
-            return Err("--key-size must be from 1 to 4096, --value-size at most 1048576".into());
+        if self.key_size == 0 || self.key_size > KEY_BYTES_MAX || self.value_size > VALUE_BYTES_MAX {
+            return Err(format!(
+                "--key-size must be from 1 to {KEY_BYTES_MAX}, --value-size at most {VALUE_BYTES_MAX}"
+            ));
         }
         let work = match self.work {
             Verb::Put => Work::Put(self.value_size),

@@ -5,16 +5,20 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use d_engine_client::{
-    Answer, BoxFuture, Door, Error, Event, Query, ReadLevel, ReadOptions, ReadPath, Scan, Seen, Stamp, Transaction,
+    Answer, Batch, BoxFuture, Door, Error, Query, ReadLevel, ReadOptions, ReadPath, Scan, Seen, Stamp, Transaction,
     Watch, WatchOptions, Written,
 };
+use futures::StreamExt as _;
 use replog::runtime::{Committed, Proposal, ProposeError, ReadError, Ticket};
 use tokio::sync::watch;
 
 use super::Node;
 use crate::history::{Step, TooOld, Watcher};
 use crate::machine::{Reply, View};
-use crate::state::{Command, Principal, QueryError, Refusal, UserChange, Users, answer, check, is_long_query};
+use crate::state::{
+    Command, LimitError, Principal, QueryError, Refusal, UserChange, Users, answer, check, check_bound, check_key,
+    is_long_query,
+};
 
 /// Keys that are asked for at a time.
 const KEYS_MAX: usize = 10_000;
@@ -30,26 +34,26 @@ pub enum NotLeading {
 
 /// Writes that were begun and wait to enter the log together: see [`Node::submit`].
 #[derive(Default)]
-pub struct Begun(Vec<Proposal<Reply>>);
+pub(crate) struct Begun(Vec<Proposal<Reply>>);
 
 impl Node {
     /// Begins to put a transaction into the log, wherever the leader is. `done` is called once after [`Node::submit`], perhaps on the thread that
     /// applies: it must be quick. Whom it names is woken when others that were done together with this one have been told. On a tokio runtime.
-    pub fn write_then(
+    pub(crate) fn write_then(
         &self,
         begun: &mut Begun,
         transaction: Transaction,
         stamp: Option<Stamp>,
         done: impl FnOnce(Result<Written, Error>) -> Option<Waker> + Send + 'static,
     ) {
-        if let Err(error) = check(&transaction, &self.options().limits) {
-            return wake(done(Err(Error::Invalid(error.to_string()))));
+        if let Err(error) = check(&transaction) {
+            return wake(done(Err(invalid(error))));
         }
         self.submit_then(begun, self.on_behalf(Command::Write(transaction, stamp)), done);
     }
 
     /// What was begun goes on.
-    pub fn submit(&self, begun: &mut Begun) {
+    pub(crate) fn submit(&self, begun: &mut Begun) {
         if !begun.0.is_empty() {
             self.handle().propose_all(std::mem::take(&mut begun.0));
         }
@@ -62,8 +66,7 @@ impl Node {
         stamp: Option<Stamp>,
         not_leading: NotLeading,
     ) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
-        let checked = check(&transaction, &self.options().limits);
-        let checked = checked.map_err(|error| Error::Invalid(error.to_string()));
+        let checked = check(&transaction).map_err(invalid);
         let submitted =
             checked.map(|()| self.submit_later(self.on_behalf(Command::Write(transaction, stamp)), not_leading));
         async { submitted?.await }
@@ -82,10 +85,12 @@ impl Node {
 
     /// Changes users, wherever the leader is.
     pub fn change_users(&self, change: UserChange) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
-        let submitted =
-            self.submit_later(Command::Users(self.principal().clone(), change).encode(), NotLeading::Forward);
+        let checked = change.check().map_err(|mistake| Error::Invalid(mistake.to_string()));
+        let submitted = checked.map(|()| {
+            self.submit_later(Command::Users(self.principal().clone(), change).encode(), NotLeading::Forward)
+        });
         async move {
-            submitted.await.map_err(|error| match error {
+            submitted?.await.map_err(|error| match error {
                 Error::Denied(_) => denied_but_to_administrators(),
                 error => error,
             })
@@ -156,7 +161,7 @@ impl Node {
     }
 
     /// As [`Node::session_later`]; `done` as in [`Node::write_then`]: the number of a session that is opened is the revision.
-    pub fn session_then(
+    pub(crate) fn session_then(
         &self,
         begun: &mut Begun,
         close: Option<u64>,
@@ -174,7 +179,7 @@ impl Node {
     }
 
     /// Answers at once, where nothing has to be waited for.
-    pub fn read_now(&self, query: &Query, options: ReadOptions) -> Option<Result<Seen<Answer>, Error>> {
+    pub(crate) fn read_now(&self, query: &Query, options: ReadOptions) -> Option<Result<Seen<Answer>, Error>> {
         let ticket = self.handle().try_read(level(options.level), options.at_least)?;
         let view = self.shown().view();
         if is_long_query(&*view.rows, query) {
@@ -185,13 +190,13 @@ impl Node {
     }
 
     /// Calls `done` when the state is fresh enough; then [`Node::look_with`]. It must be quick.
-    pub fn read_then(&self, options: ReadOptions, done: impl FnOnce(Result<Ticket, Error>) + Send + 'static) {
+    pub(crate) fn read_then(&self, options: ReadOptions, done: impl FnOnce(Result<Ticket, Error>) + Send + 'static) {
         let ticket = move |ticket: Result<Ticket, ReadError>| done(ticket.map_err(read_error));
         self.handle().read(level(options.level), options.at_least, ticket);
     }
 
     /// Answers with a ticket; `None`: it is not worth anything any more. On a tokio runtime.
-    pub async fn look_with(&self, query: &Query, ticket: Ticket) -> Option<Result<Seen<Answer>, Error>> {
+    pub(crate) async fn look_with(&self, query: &Query, ticket: Ticket) -> Option<Result<Seen<Answer>, Error>> {
         let view = self.shown().view();
         let found = match is_long_query(&*view.rows, query) {
             false => self.look_at(&view, query),
@@ -297,6 +302,7 @@ impl Node {
 
     /// Begins to watch.
     pub fn watch_now(&self, options: WatchOptions) -> Result<Watching, Error> {
+        check_watched(&options)?;
         let users = self.shown().users();
         if !self.may_watch(&self.users(), &options) {
             return Err(denied());
@@ -327,14 +333,27 @@ pub(crate) fn denied_but_to_administrators() -> Error {
     Error::Denied("permission denied: only administrators may do that".into())
 }
 
-/// Before anything is waited for: what is too much is not held meanwhile.
+/// Before anything is waited for: what is too much is not held meanwhile, and no storage is asked for what it cannot have.
 fn check_query(query: &Query) -> Result<(), Error> {
-    match query {
+    let checked = match query {
         Query::GetMany(keys) if keys.len() > KEYS_MAX => {
-            Err(Error::Invalid(format!("more than {KEYS_MAX} keys are asked for at a time")))
+            return Err(Error::Invalid(format!("more than {KEYS_MAX} keys are asked for at a time")));
         }
-        Query::Get(_) | Query::GetMany(_) | Query::Scan(_) => Ok(()),
-    }
+        Query::Get(key) => check_key(key),
+        Query::GetMany(keys) => keys.iter().try_for_each(|key| check_key(key)),
+        Query::Scan(Scan { start, end, after, .. }) => {
+            [Some(start), end.as_ref(), after.as_ref()].into_iter().flatten().try_for_each(|bound| check_bound(bound))
+        }
+    };
+    checked.map_err(invalid)
+}
+
+fn check_watched(WatchOptions { start, end, .. }: &WatchOptions) -> Result<(), Error> {
+    [Some(start), end.as_ref()].into_iter().flatten().try_for_each(|bound| check_bound(bound)).map_err(invalid)
+}
+
+fn invalid(error: LimitError) -> Error {
+    Error::Invalid(error.to_string())
 }
 
 fn too_old(TooOld(oldest): TooOld) -> Error {
@@ -392,11 +411,11 @@ impl Watching {
     }
 
     /// The next events that are wanted: never none.
-    pub async fn next(&mut self) -> Result<Vec<Event>, Error> {
+    pub async fn next(&mut self) -> Result<Batch, Error> {
         loop {
             let step = self.step()?;
             if !step.events.is_empty() {
-                return Ok(step.events);
+                return Ok(Batch { events: step.events, index: step.index });
             }
             if !step.has_more {
                 self.changed().await?;
@@ -428,15 +447,18 @@ impl Door for Node {
 
     fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<Watch, Error>> {
         Box::pin(async move {
-            let watching = self.watch_now(options)?;
+            let mut watching = self.watch_now(options)?;
+            // It says from where on nothing is missed.
+            let Step { events, index, .. } = watching.step()?;
+            let first = futures::stream::iter([Ok(Batch { events, index })]);
             let batches = futures::stream::unfold(Some(watching), |watching| async move {
                 let mut watching = watching?;
                 match watching.next().await {
-                    Ok(events) => Some((Ok(events), Some(watching))),
+                    Ok(batch) => Some((Ok(batch), Some(watching))),
                     Err(error) => Some((Err(error), None)),
                 }
             });
-            Ok(Watch::of(Box::pin(batches)))
+            Ok(Watch::of(Box::pin(first.chain(batches))))
         })
     }
 }

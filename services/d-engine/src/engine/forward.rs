@@ -6,7 +6,7 @@ use bytes::Bytes;
 use d_engine_client::{Error, Written};
 use replog::runtime::identity::CaughtUp;
 use replog::runtime::tcp::Host;
-use replog::runtime::{Leading, SubmitError};
+use replog::runtime::{Committed, Leading, SubmitError};
 use tokio::time::timeout;
 
 use super::identity::{Introduction, Serial};
@@ -125,16 +125,23 @@ impl Node {
         let mut room = self.0.forwarding.room();
         let command = room.grow(COMMAND_BYTES + command.len()).then_some(command);
         async move {
-            let written = match command {
+            let committed = match command {
                 Some(command) => self.hand_over(command).await,
                 None => Err(Error::Busy),
             };
             drop(room);
-            written
+            match committed {
+                Ok(committed) => self.written(Ok(committed)),
+                Err(error) => {
+                    self.counters().write(false);
+                    Err(error)
+                }
+            }
         }
     }
 
-    async fn hand_over(&self, command: Bytes) -> Result<Written, Error> {
+    /// Errors are of what it has not come to, and not of what the command does.
+    async fn hand_over(&self, command: Bytes) -> Result<Committed<Reply>, Error> {
         let patience = self.options().forward_timeout;
         let mut leadership = self.leadership();
         // An election takes no longer, most of the time. Who finds no leader by then has sent nothing, and says so.
@@ -147,23 +154,15 @@ impl Node {
         let submitted = timeout(patience, self.0.forwarder.submit(command)).await;
         let unknown = |why: &str| Err(Error::UnknownOutcome(why.into()));
         match submitted {
-            Ok(Ok(committed)) => self.written(Ok(committed)),
-            Ok(Err(error)) => {
-                self.counters().write(false);
-                match error {
-                    SubmitError::Busy => Err(Error::Busy),
-                    SubmitError::TooLarge(bytes) => Err(super::door::too_large(bytes)),
-                    SubmitError::Unknown => unknown("the leader was lost meanwhile"),
-                    SubmitError::NotHere => {
-                        unknown("it was applied by the leader, but not here in time, or this member has ended")
-                    }
-                    SubmitError::Stopped => Err(Error::Stopped),
-                }
+            Ok(Ok(committed)) => Ok(committed),
+            Ok(Err(SubmitError::Busy)) => Err(Error::Busy),
+            Ok(Err(SubmitError::TooLarge(bytes))) => Err(super::door::too_large(bytes)),
+            Ok(Err(SubmitError::Unknown)) => unknown("the leader was lost meanwhile"),
+            Ok(Err(SubmitError::NotHere)) => {
+                unknown("it was applied by the leader, but not here in time, or this member has ended")
             }
-            Err(_) => {
-                self.counters().write(false);
-                unknown("the leader did not answer in time")
-            }
+            Ok(Err(SubmitError::Stopped)) => Err(Error::Stopped),
+            Err(_) => unknown("the leader did not answer in time"),
         }
     }
 }

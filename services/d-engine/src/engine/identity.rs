@@ -359,9 +359,9 @@ fn who_knows(
     let others: Vec<&String> = others.map(|(_, address)| &address.peer).collect();
     let own = group.written();
     let says = |address: &&String| match understood(&ask(address).ok()?) {
-        Ok(introduction) if introduction.seen.contains(&member) => Some(Said::HasAcknowledged),
-        // What a member of another group has not seen tells nothing; who begins, too, does not say whose it is.
+        // What a member of another group has seen, or not, tells nothing; who begins, too, does not say whose it is.
         Ok(introduction) if !introduction.group.is_empty() && introduction.group != own => None,
+        Ok(introduction) if introduction.seen.contains(&member) => Some(Said::HasAcknowledged),
         Ok(_) => Some(Said::Nothing),
         Err(error) => Some(Said::CannotTell(format!("{address}: {error}"))),
     };

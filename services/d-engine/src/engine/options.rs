@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::Limits;
-
 /// The grain of elections and heartbeats.
 pub(super) const TICK: Duration = Duration::from_millis(20);
 /// Elections that take longer are not meant.
@@ -114,8 +112,6 @@ pub struct Options {
     pub clock_drift_ppm: u32,
     /// How long a write that was handed to the leader may take; after that its outcome is unknown.
     pub forward_timeout: Duration,
-    /// What clients may ask for.
-    pub limits: Limits,
     /// TLS between members.
     pub peer_tls: Option<replog::runtime::tcp::Tls>,
 }
@@ -138,7 +134,6 @@ impl Options {
             election: Duration::from_millis(500),
             clock_drift_ppm: 500,
             forward_timeout: Duration::from_secs(3),
-            limits: Limits::default(),
             peer_tls: None,
         }
     }

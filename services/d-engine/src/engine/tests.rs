@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use bytes::Bytes;
 use d_engine_client::{Query, ReadLevel, Transaction, WatchOptions};
 use futures::channel::oneshot;
 
@@ -179,4 +180,33 @@ async fn who_waits_until_an_engine_is_ready_does_not_ask_without_a_pause() {
     assert!((1..=11).contains(&asked.get()), "{}", asked.get());
     assert!(matches!(ready_in_time(Duration::from_millis(1), std::future::pending).await, Err(Error::NoQuorum)));
     assert!(ready_in_time(Duration::from_secs(1), || async { Ok(()) }).await.is_ok());
+}
+
+/// Only the API checked them: a program that has the engine within itself could name a user with nothing, whose row was then taken for the one
+/// that says whether users are asked for.
+#[tokio::test]
+async fn a_change_of_users_that_no_member_makes_is_refused_to_a_program_too() {
+    let root = harness::folder();
+    let options = Options { durability: Durability::None, ..Options::alone(root.path().join("data")) };
+    let engine = Engine::start(options).unwrap();
+    engine.wait_ready(std::time::Duration::from_secs(30)).await.unwrap();
+    let node = engine.node();
+    let grant = |name: &str, prefix: usize, access| UserChange::Grant {
+        name: Bytes::copy_from_slice(name.as_bytes()),
+        prefix: vec![b'p'; prefix].into(),
+        access,
+    };
+    let both = crate::state::Access { read: true, write: true };
+    for change in [
+        UserChange::Add { name: Bytes::new(), hash: "h".into(), is_admin: true },
+        UserChange::Add { name: "a:b".into(), hash: "h".into(), is_admin: true },
+        UserChange::Password { name: vec![b'n'; 70_000].into(), hash: "h".into() },
+        UserChange::RemoveAlone { name: "n".into() },
+        grant("n", 70_000, both),
+        grant("n", 1, crate::state::Access { read: false, write: false }),
+    ] {
+        let outcome = node.change_users(change.clone()).await;
+        assert!(matches!(outcome, Err(Error::Invalid(_))), "{change:?}: {outcome:?}");
+    }
+    assert!(node.list_users().unwrap().all().is_empty());
 }

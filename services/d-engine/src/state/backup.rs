@@ -13,15 +13,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::snapshot::{self, SnapshotError};
-use super::storage::{Rows, Storage, StorageError, Table};
+use super::storage::{ROW_KEY_BYTES_MAX, Rows, Storage, StorageError, Table};
 
 const HEAD: &[u8; 24] = b"storebench-d-engine-bk1\n";
 const FRONT_BYTES: u64 = 32;
 const CHECKSUM_BYTES: u64 = 4;
 /// Behind it there is room for all entries that a group may ever have.
 const INDEX_MAX: u64 = 1 << 62;
-/// What fjall takes, without the number of the table.
-const KEY_BYTES_MAX: usize = u16::MAX as usize - 1;
 
 /// A file that is no backup.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +121,7 @@ fn read(
         keys += u64::from(table == Table::Keys);
         longest = longest.max(key.len());
         // It is refused below: first it is seen whether it is damaged.
-        if key.len() > KEY_BYTES_MAX { Ok(()) } else { each(table, key, value) }
+        if key.len() > ROW_KEY_BYTES_MAX { Ok(()) } else { each(table, key, value) }
     });
     // Damage shows in the rows or behind them: what is said of it is the same.
     if rows.is_err() {
@@ -139,7 +137,7 @@ fn read(
     if index > INDEX_MAX {
         return Err(BackupError::Index(index));
     }
-    if longest > KEY_BYTES_MAX {
+    if longest > ROW_KEY_BYTES_MAX {
         return Err(BackupError::Key(longest));
     }
     Ok(Backup { index, keys, bytes, checksum })
@@ -178,7 +176,7 @@ mod tests {
             assert_eq!(verify(&path).map_err(|error| error.to_string()), restored);
             restored.map(|backup| backup.keys)
         };
-        assert_eq!((verified(INDEX_MAX, 1), verified(5, KEY_BYTES_MAX)), (Ok(1), Ok(1)));
+        assert_eq!((verified(INDEX_MAX, 1), verified(5, ROW_KEY_BYTES_MAX)), (Ok(1), Ok(1)));
         assert!(verified(u64::MAX, 1).unwrap_err().contains("its index is 18446744073709551615"));
         assert!(verified(INDEX_MAX + 1, 1).is_err());
         assert!(verified(5, 70_000).unwrap_err().contains("a key of 70000 bytes"));

@@ -23,6 +23,7 @@
 //! 7 keep alive, 8 revoke: lease (8).
 
 use bytes::Bytes;
+pub use d_engine_client::KEY_BYTES_MAX;
 use d_engine_client::{Compare, Condition, Operation, Stamp, Transaction};
 
 use super::codec::{Malformed, Reader, put_list, put_number, put_string};
@@ -40,6 +41,15 @@ pub const EXPIRED_MAX: usize = 1000;
 
 /// The longest time to live of a lease: what nobody keeps alive shall end some day.
 const LEASE_MILLIS_MAX: u64 = 365 * 24 * 3_600_000;
+
+/// The largest value, bytes.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// Most compares and operations of a transaction, together.
+const OPERATIONS_MAX: usize = 1024;
+
+/// All keys and values of a transaction, bytes.
+const TRANSACTION_BYTES_MAX: usize = 4 << 20;
 
 /// What one entry does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -412,25 +422,6 @@ fn put_transaction(out: &mut Vec<u8>, transaction: &Transaction) {
     }
 }
 
-/// What a client may ask for in one write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The longest key, bytes.
-    pub key_bytes_max: usize,
-    /// The largest value, bytes.
-    pub value_bytes_max: usize,
-    /// Most compares and operations of a transaction, together.
-    pub operations_max: usize,
-    /// All keys and values of a transaction, bytes.
-    pub transaction_bytes_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { key_bytes_max: 4096, value_bytes_max: 1 << 20, operations_max: 1024, transaction_bytes_max: 4 << 20 }
-    }
-}
-
 /// More than a client may ask for; nothing has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
@@ -438,14 +429,14 @@ pub enum LimitError {
     #[error("there is no operation")]
     Empty,
     /// A key is too long.
-    #[error("a key of {0} bytes is too long: at most {1}")]
-    Key(usize, usize),
+    #[error("a key of {0} bytes is too long: at most {KEY_BYTES_MAX}")]
+    Key(usize),
     /// A value is too large.
-    #[error("a value of {0} bytes is too large: at most {1}")]
-    Value(usize, usize),
+    #[error("a value of {0} bytes is too large: at most {VALUE_BYTES_MAX}")]
+    Value(usize),
     /// Too many operations.
-    #[error("{0} compares and operations are too many: at most {1}")]
-    Operations(usize, usize),
+    #[error("{0} compares and operations are too many: at most {OPERATIONS_MAX}")]
+    Operations(usize),
     /// A lease ends before it begins.
     #[error("a lease needs a time to live")]
     Lease,
@@ -456,19 +447,19 @@ pub enum LimitError {
     #[error("a transaction grants one lease at most")]
     Grants,
     /// Too much in all.
-    #[error("a transaction of {0} bytes is too large: at most {1}")]
-    Transaction(usize, usize),
+    #[error("a transaction of {0} bytes is too large: at most {TRANSACTION_BYTES_MAX}")]
+    Transaction(usize),
 }
 
 /// Checks what a client asks for, before it enters the log.
-pub fn check(transaction: &Transaction, limits: &Limits) -> Result<(), LimitError> {
+pub fn check(transaction: &Transaction) -> Result<(), LimitError> {
     let Transaction { compares, then, otherwise } = transaction;
     if then.is_empty() && otherwise.is_empty() {
         return Err(LimitError::Empty);
     }
     let count = compares.len() + then.len() + otherwise.len();
-    if count > limits.operations_max {
-        return Err(LimitError::Operations(count, limits.operations_max));
+    if count > OPERATIONS_MAX {
+        return Err(LimitError::Operations(count));
     }
     let compared = compares.iter().map(|compare| match &compare.condition {
         Condition::ValueIs(value) => (&compare.key, value.len()),
@@ -497,19 +488,25 @@ pub fn check(transaction: &Transaction, limits: &Limits) -> Result<(), LimitErro
         Operation::Grant { .. } | Operation::KeepAlive { .. } | Operation::Revoke { .. } => None,
     });
     for (key, value) in compared.chain(changed) {
-        if key.len() > limits.key_bytes_max {
-            return Err(LimitError::Key(key.len(), limits.key_bytes_max));
-        }
-        if value > limits.value_bytes_max {
-            return Err(LimitError::Value(value, limits.value_bytes_max));
+        check_key(key)?;
+        if value > VALUE_BYTES_MAX {
+            return Err(LimitError::Value(value));
         }
     }
     match bytes_of(transaction) {
-        bytes if bytes > limits.transaction_bytes_max => {
-            Err(LimitError::Transaction(bytes, limits.transaction_bytes_max))
-        }
+        bytes if bytes > TRANSACTION_BYTES_MAX => Err(LimitError::Transaction(bytes)),
         _ => Ok(()),
     }
+}
+
+/// Checks a key that a client names, also where it only looks: storages take no longer ones than [`super::storage::ROW_KEY_BYTES_MAX`].
+pub fn check_key(key: &[u8]) -> Result<(), LimitError> {
+    if key.len() > KEY_BYTES_MAX { Err(LimitError::Key(key.len())) } else { Ok(()) }
+}
+
+/// The same of an end of a range of keys, which may stand just behind the longest key: that and a zero.
+pub fn check_bound(bound: &[u8]) -> Result<(), LimitError> {
+    if bound.len() > KEY_BYTES_MAX + 1 { Err(LimitError::Key(bound.len())) } else { Ok(()) }
 }
 
 /// Keys and values, and about what stands around them.

@@ -29,7 +29,9 @@ use fjall::{
 };
 
 use self::damage::{Damage, Noted, is_damage, move_aside};
-use super::storage::{AllRows, Defragmentation, Defragmented, EachRow, Rows, Storage, StorageError, Table};
+use super::storage::{
+    AllRows, Defragmentation, Defragmented, EachRow, ROW_KEY_BYTES_MAX, Rows, Storage, StorageError, Table,
+};
 
 /// Where the index of the last commit stands: behind all tables.
 const APPLIED: [u8; 1] = [u8::MAX];
@@ -52,14 +54,17 @@ const ROWS_OF_A_LOOK: usize = 40;
 /// Threads that write memtables and merge files.
 const WORKERS: usize = 2;
 
-/// A row's key in the keyspace.
-fn key_of(table: Table, key: &[u8]) -> Bytes {
-    [&[table.number() as u8], key].concat().into()
+/// A row's key in the keyspace. fjall panics where it is asked for one that is too long, also where that is only looked for.
+fn key_of(table: Table, key: &[u8]) -> Result<Bytes, StorageError> {
+    if key.len() > ROW_KEY_BYTES_MAX {
+        return Err(StorageError(format!("a key of {} bytes is too long: at most {ROW_KEY_BYTES_MAX}", key.len())));
+    }
+    Ok([&[table.number() as u8], key].concat().into())
 }
 
 /// The end of a range of a table.
-fn end_of(table: Table, end: Option<&[u8]>) -> Bytes {
-    end.map_or_else(|| Bytes::copy_from_slice(&[table.number() as u8 + 1]), |end| key_of(table, end))
+fn end_of(table: Table, end: Option<&[u8]>) -> Result<Bytes, StorageError> {
+    end.map_or_else(|| Ok(Bytes::copy_from_slice(&[table.number() as u8 + 1])), |end| key_of(table, end))
 }
 
 /// Rows of one moment.
@@ -123,11 +128,11 @@ impl Rows for Committed {
     }
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
-        Self::get(self, &key_of(table, key))
+        Self::get(self, &key_of(table, key)?)
     }
 
     fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
-        let (start, end) = (key_of(table, start), end_of(table, end));
+        let (start, end) = (key_of(table, start)?, end_of(table, end)?);
         if start >= end {
             return Ok(());
         }
@@ -324,12 +329,12 @@ impl Rows for Disk {
     }
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
-        let key = key_of(table, key);
+        let key = key_of(table, key)?;
         self.pending.get(&key).map_or_else(|| self.written.get(&key), |value| Ok(value.clone()))
     }
 
     fn scan(&self, table: Table, start: &[u8], end: Option<&[u8]>, each: &mut EachRow<'_>) -> Result<(), StorageError> {
-        let (start, end) = (key_of(table, start), end_of(table, end));
+        let (start, end) = (key_of(table, start)?, end_of(table, end)?);
         if start >= end {
             return Ok(());
         }
@@ -369,11 +374,11 @@ impl Rows for Disk {
 
 impl Storage for Disk {
     fn put(&mut self, table: Table, key: Bytes, value: Bytes) -> Result<(), StorageError> {
-        self.change(key_of(table, &key), Some(value))
+        self.change(key_of(table, &key)?, Some(value))
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StorageError> {
-        self.change(key_of(table, key), None)
+        self.change(key_of(table, key)?, None)
     }
 
     fn commit(&mut self, applied: u64) -> Result<(), StorageError> {

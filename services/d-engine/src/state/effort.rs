@@ -6,7 +6,7 @@ use bytes::Bytes;
 use d_engine_client::{Operation, Query, Transaction};
 
 use super::apply::{ANSWER_BYTES_MAX, StateError};
-use super::command::{Command, EXPIRED_MAX};
+use super::command::{Command, EXPIRED_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use super::query::page_keys;
 use super::storage::{Rows, Storage, StorageError};
 use super::users::UserChange;
@@ -15,7 +15,7 @@ use super::{leases, sessions};
 /// Rows that commands may change together and still be quick: a few dozen milliseconds.
 const QUICK_ROWS: usize = 5_000;
 /// A value that is read, with its key, about.
-const VALUE_BYTES: usize = (1 << 20) + 4096;
+const VALUE_BYTES: usize = VALUE_BYTES_MAX + KEY_BYTES_MAX;
 /// Rows that a query may look at and still be quick: a few milliseconds.
 const QUICK_LOOKS: usize = 2_000;
 /// To copy the largest value into an answer that a session keeps takes as long as so many rows.

@@ -432,7 +432,7 @@ mod tests {
             OperationResult::Lease(Some(lease)),
             OperationResult::Revoked(false),
         ];
-        let outcomes = Refusal::ALL.into_iter().map(Err).chain([Ok(Results { succeeded: true, results })]);
+        let outcomes = Refusal::ALL.iter().copied().map(Err).chain([Ok(Results { succeeded: true, results })]);
         for outcome in outcomes {
             let applied = Applied { index: 5, term: 2, outcome };
             assert_eq!(decode(encode(&applied)), Ok(applied));

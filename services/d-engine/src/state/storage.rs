@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+/// No row's key has more bytes: an implementor may count on it.
+pub const ROW_KEY_BYTES_MAX: usize = u16::MAX as usize - 1;
+
 /// A table: rows of a key and a value, in the order of the keys' bytes. What stands in each: see `rows`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Table {

@@ -540,16 +540,18 @@ fn a_transaction_is_all_or_nothing() {
 
 #[test]
 fn what_a_client_may_ask_for_is_bounded() {
-    let limits = Limits { key_bytes_max: 2, value_bytes_max: 3, operations_max: 2, transaction_bytes_max: 60 };
-    let of = |key: &'static str, value: &'static str| check(&Transaction::put(key, value), &limits);
-    assert_eq!(of("ab", "abc"), Ok(()));
-    assert_eq!(of("abc", ""), Err(LimitError::Key(3, 2)));
-    assert_eq!(of("", "abcd"), Err(LimitError::Value(4, 3)));
-    assert_eq!(check(&Transaction::default(), &limits), Err(LimitError::Empty));
-    let many = Transaction { then: vec![Operation::Delete { key: "a".into() }; 3], ..Transaction::default() };
-    assert_eq!(check(&many, &limits), Err(LimitError::Operations(3, 2)));
-    let two = Transaction { then: many.then[..2].to_vec(), ..Transaction::default() };
-    assert_eq!(check(&two, &Limits { transaction_bytes_max: 49, ..limits }), Err(LimitError::Transaction(50, 49)));
+    let of = |key: usize, value: usize| check(&Transaction::put(vec![0; key], vec![0; value]));
+    assert_eq!(of(4096, 1 << 20), Ok(()));
+    assert_eq!(of(4097, 0), Err(LimitError::Key(4097)));
+    assert_eq!(of(0, (1 << 20) + 1), Err(LimitError::Value((1 << 20) + 1)));
+    assert_eq!(check(&Transaction::default()), Err(LimitError::Empty));
+    let many = |count, key| Transaction {
+        then: vec![Operation::Delete { key: vec![0; key].into() }; count],
+        ..Transaction::default()
+    };
+    assert_eq!(check(&many(1025, 1)), Err(LimitError::Operations(1025)));
+    assert_eq!(check(&many(1017, 4096)), Ok(()));
+    assert_eq!(check(&many(1018, 4096)), Err(LimitError::Transaction(1018 * 4120)));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use d_engine_client::{Operation, Query, Scan, Transaction, end_of_prefix};
 
 use super::apply::StateError;
 use super::codec::{Malformed, Reader, put_list, put_number, put_string};
+use super::command::KEY_BYTES_MAX;
 use super::leases;
 use super::refusal::Refusal;
 use super::rows::read_all;
@@ -23,7 +24,7 @@ pub(super) const USERS_MAX: usize = 10_000;
 /// Prefixes of a user at most.
 pub(super) const GRANTS_MAX: usize = 1_000;
 /// The longest name, bytes; a hash and a prefix are no longer than this, either, but for prefixes, which are as long as keys.
-pub const NAME_BYTES_MAX: usize = 256;
+const NAME_BYTES_MAX: usize = 256;
 
 /// On whose behalf something is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -175,6 +176,41 @@ pub enum UserChange {
     },
     /// From now on users are asked for, or no longer.
     Enable(bool),
+}
+
+/// A change that no member makes: nothing has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// Its rows would be taken for others, or it could not sign in.
+    #[error("a user's name has 1 to {NAME_BYTES_MAX} bytes, and no colon")]
+    Name,
+    /// No key begins so.
+    #[error("a prefix has at most {KEY_BYTES_MAX} bytes")]
+    Prefix,
+    /// It would do nothing.
+    #[error("a grant is to read, to write, or both")]
+    Access,
+    /// It is of earlier releases.
+    #[error("nobody removes a user without what it has any more: use UserChange::Remove")]
+    RemovesAlone,
+}
+
+impl UserChange {
+    /// Checks what somebody asks for, before it enters the log.
+    pub fn check(&self) -> Result<(), ChangeError> {
+        let (name, prefix) = match self {
+            Self::Add { name, .. } | Self::Password { name, .. } | Self::Remove { name } => (name, &Bytes::new()),
+            Self::Grant { access, .. } if !access.read && !access.write => return Err(ChangeError::Access),
+            Self::Grant { name, prefix, .. } | Self::Revoke { name, prefix } => (name, prefix),
+            Self::RemoveAlone { .. } => return Err(ChangeError::RemovesAlone),
+            Self::Enable(_) => return Ok(()),
+        };
+        match (name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&b':'), prefix.len() > KEY_BYTES_MAX) {
+            (true, _) => Err(ChangeError::Name),
+            (_, true) => Err(ChangeError::Prefix),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Who a principal is to the users of a moment.

@@ -228,7 +228,7 @@ async fn a_member_alone_keeps_everything_over_kills_and_ends_at_once_when_asked(
     for number in 0..200_u64 {
         client.put(format!("k{number}"), number.to_string()).await.unwrap();
     }
-    client.put_with_ttl("short", "v", 300).await.unwrap();
+    client.put_with_ttl("short", "v", Duration::from_millis(300)).await.unwrap();
     group.kill(1);
     group.start_member(1);
     group.leader().await;

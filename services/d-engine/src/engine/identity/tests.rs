@@ -140,9 +140,11 @@ fn a_member_that_lost_everything_does_not_begin_anew_because_others_cannot_read_
     assert!(
         matches!(check(&options, Some(0), says("{\"seen\":[1]}")), Err(IdentityError::Emptied(_, 1, who)) if who == "b:3")
     );
-    // Who belongs to another group cannot know.
-    let of_another = check(&options, Some(0), says("{\"seen\":[3],\"group\":\"abc\"}"));
-    assert!(matches!(of_another, Err(IdentityError::Untold(_, why)) if why.contains("b:2")));
+    // Who belongs to another group cannot know, also where it has seen a member of this number there.
+    for of_another in ["{\"seen\":[3],\"group\":\"abc\"}", "{\"seen\":[1],\"group\":\"abc\"}"] {
+        let checked = check(&options, Some(0), says(of_another));
+        assert!(matches!(checked, Err(IdentityError::Untold(_, why)) if why.contains("b:2")), "{of_another}");
+    }
     check(&options, Some(0), says("{\"seen\":[3]}")).unwrap();
 }
 
