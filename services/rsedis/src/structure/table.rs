@@ -323,8 +323,12 @@ impl<E: Element> Table<E> {
 
     /// Removes the element with a key.
     pub fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Removed<E>> {
-        let (position, is_before) = self.position(hash, |number| self.get(number).key() == key)?;
-        let number = self.index_of(is_before).at(position.bucket)[3 + position.place];
+        self.remove_number(hash, self.find(hash, key)?)
+    }
+
+    /// The same of the element with a number, for who knows it already: no other element is looked at.
+    pub fn remove_number(&mut self, hash: u64, number: u32) -> Option<Removed<E>> {
+        let (position, is_before) = self.position(hash, |candidate| candidate == number)?;
         self.index_of_mut(is_before).clear_at(position);
         let last = self.len as u32 - 1;
         let mut moved = None;

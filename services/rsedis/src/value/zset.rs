@@ -101,17 +101,28 @@ impl Tree {
         let number = self.members.find(hash, member)?;
         let score = self.members.get(number).score();
         self.order.remove(self.rank(score, member));
+        self.remove_member(hash, number);
+        Some(score)
+    }
+
+    /// Removes what has a rank, without searching for it.
+    fn remove_at(&mut self, rank: usize) {
+        let number = self.order.remove(rank).number;
+        self.remove_member(hash::of(self.members.get(number).key()), number);
+    }
+
+    /// Removes a member that has no place in the order any more.
+    fn remove_member(&mut self, hash: u64, number: u32) {
         // The last member will have this one's number: look it up while it can be found.
         let last = self.members.len() as u32 - 1;
-        if number == last {
-            self.members.remove(hash, member);
-        } else {
+        let moved = (number != last).then(|| {
             let moved = self.members.get(last);
-            let rank = self.rank(moved.score(), moved.key());
-            self.members.remove(hash, member);
+            self.rank(moved.score(), moved.key())
+        });
+        self.members.remove_number(hash, number);
+        if let Some(rank) = moved {
             self.order.renumber(rank, number);
         }
-        Some(score)
     }
 
     fn rescore(&mut self, number: u32, score: f64) {
@@ -314,13 +325,7 @@ impl Zset {
                 let (first, end) = (pack.seek(from as i64 * 2), pack.seek(to as i64 * 2));
                 pack.remove_range(first.unwrap_or(pack.end()), end.unwrap_or(pack.end()));
             }
-            Self::Tree(_) => {
-                let mut members = Vec::with_capacity(to - from);
-                self.range(from, to, |member, _| members.push(member.to_vec()));
-                for member in members {
-                    self.remove(&member);
-                }
-            }
+            Self::Tree(tree) => (from..to).for_each(|_| tree.remove_at(from)),
         }
         to - from
     }
