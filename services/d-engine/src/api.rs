@@ -163,8 +163,8 @@ impl Api {
                 later(self.patience, async move { operate::change_members(node, request).await })
             }),
             Method::Own(operate::Method::ChangeUsers) => decode(message).map(|request| {
-                let node = self.node.clone();
-                later(self.patience, async move { Ok(users::change(node, request).await) })
+                let (node, signed_in, patience) = (self.node.clone(), Arc::clone(&self.signed_in), self.patience);
+                later(patience, async move { Ok(users::change(node, request, &signed_in, patience).await) })
             }),
             Method::Own(operate::Method::ListUsers) => Ok(now(users::list(&self.node))),
             Method::Own(operate::Method::Defragment) => decode(message).map(|wire::DefragmentRequest {}| {

@@ -61,6 +61,15 @@ const SNAPSHOTS: &str = "snapshots";
 /// What answers to writes on streams may take that clients have not taken, bytes, besides a little of each stream.
 const ANSWERS_BYTES_MAX: usize = 256 << 20;
 
+/// What reads on streams may take that wait until the state is fresh enough, bytes, besides a little of each.
+const READS_BYTES_MAX: usize = 256 << 20;
+
+/// Reads at a time that wait for an index that the state does not have yet.
+const AWAITING_MAX: usize = 10_000;
+
+/// Whoever takes all of the state, at a time: each takes a thread for as long as its client may take.
+const BACKUPS_MAX: usize = 4;
+
 /// Long looks at the state at a time: each takes a thread, and makes an answer of up to 64 MiB.
 const LONG_LOOKS_MAX: usize = 4;
 
@@ -143,6 +152,8 @@ struct Inner {
     /// Where the group's members are, as the state says.
     members: watch::Sender<Arc<Members>>,
     following: Mutex<()>,
+    /// Whoever changes the members: one at a time.
+    changing: Arc<Semaphore>,
     /// Others can reach this member.
     serves_members: bool,
     /// Others than members may reach it as well, and speak as one.
@@ -155,6 +166,12 @@ struct Inner {
     forwarding: Memory,
     /// What answers take that clients of streams have not taken.
     answers: Memory,
+    /// What reads of streams take that wait until the state is fresh enough.
+    reads: Memory,
+    /// Reads that wait for an index that the state does not have, of which a client may say anything.
+    awaiting: Arc<Semaphore>,
+    /// Whoever takes all of the state.
+    backups: Arc<Semaphore>,
     /// Whoever looks at much.
     long_looks: Arc<Semaphore>,
     /// Whoever rewrites the files of the state: one at a time.
@@ -274,6 +291,11 @@ impl Node {
     /// Room for answers that a client has not taken.
     pub(crate) fn room_for_answers(&self) -> Room {
         self.0.answers.room()
+    }
+
+    /// Room for reads that wait.
+    pub(crate) fn room_for_reads(&self) -> Room {
+        self.0.reads.room()
     }
 
     /// Who leads, and each change of it.
@@ -415,6 +437,7 @@ impl Engine {
             founding,
             members: watch::Sender::new(Arc::new(group.members.clone())),
             following: Mutex::default(),
+            changing: Arc::new(Semaphore::new(1)),
             serves_members,
             has_open_port,
             options,
@@ -423,6 +446,9 @@ impl Engine {
             counters: Counters::default(),
             forwarding: Memory::new(forward::FORWARDING_BYTES_MAX),
             answers: Memory::new(ANSWERS_BYTES_MAX),
+            reads: Memory::new(READS_BYTES_MAX),
+            awaiting: Arc::new(Semaphore::new(AWAITING_MAX)),
+            backups: Arc::new(Semaphore::new(BACKUPS_MAX)),
             long_looks: Arc::new(Semaphore::new(LONG_LOOKS_MAX)),
             defragmenting: Arc::new(Semaphore::new(1)),
         });

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use d_engine::engine::Node;
-use d_engine::state::{EachRow, Memory, Principal, Rows, Storage, StorageError, Table, UserChange};
+use d_engine::state::{Access, EachRow, Memory, Principal, Rows, Storage, StorageError, Table, UserChange};
 use d_engine::{Address, Durability, Engine, MemberChange, Options};
-use d_engine_client::{Error, Query, ReadLevel, Stamp, Transaction};
+use d_engine_client::{Door, Error, Query, ReadLevel, ReadOptions, Stamp, Transaction, WatchOptions};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -86,6 +86,89 @@ async fn who_does_not_administer_changes_no_members_and_who_may_not_read_scans_n
     assert_eq!((seen.value.items.len(), seen.value.has_more), (1, false));
     assert_eq!(node.counters().counted().reads_read_index, before + 1);
     assert!(node.scan_all("k/".into(), 3).await.unwrap().value.has_more, "four bytes begin so");
+}
+
+/// A user named `guest` with these grants; who it is, and who has none.
+async fn guest(engine: &Engine, prefix: Option<&'static str>) -> Node {
+    let node = engine.node();
+    let add = |name: &'static str, is_admin| UserChange::Add { name: name.into(), hash: "h".into(), is_admin };
+    let mut changes = vec![add("root", true), add("guest", false), UserChange::Enable(true)];
+    let access = Access { read: true, write: true };
+    changes.extend(prefix.map(|prefix| UserChange::Grant { name: "guest".into(), prefix: prefix.into(), access }));
+    for change in changes {
+        node.change_users(change).await.unwrap();
+    }
+    let since = node.list_users().unwrap().all()["guest".as_bytes()].since;
+    node.acting_for(Principal::User { name: "guest".into(), since })
+}
+
+/// They were refused where they are applied, and stood in the log of all members by then.
+#[tokio::test]
+async fn what_nobody_may_write_is_in_no_log() {
+    let root = harness::folder();
+    let engine = alone(&root).await;
+    let guest = guest(&engine, Some("mine/")).await;
+    guest.write(Transaction::put("mine/k", "v"), None).await.unwrap();
+    let before = engine.node().status().applied;
+    for _ in 0..10 {
+        assert!(matches!(guest.write(Transaction::put("k", "v"), None).await, Err(Error::Denied(_))));
+        let change = UserChange::Remove { name: "root".into() };
+        assert!(matches!(guest.change_users(change).await, Err(Error::Denied(_))));
+    }
+    let nobody = engine.node().acting_for(Principal::Nobody);
+    assert!(matches!(nobody.open_session().await, Err(Error::Denied(_))));
+    assert_eq!(engine.node().status().applied, before);
+    let own = UserChange::Password { name: "guest".into(), hash: "other".into() };
+    guest.change_users(own).await.unwrap();
+}
+
+/// The key was a slice of the message that it came in, which stayed for as long as the watch.
+#[tokio::test]
+async fn a_watch_keeps_nothing_of_the_message_that_asked_for_it() {
+    struct Message(Vec<u8>, #[expect(dead_code, reason = "it is counted by who holds it")] Arc<()>);
+    impl AsRef<[u8]> for Message {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    let root = harness::folder();
+    let engine = alone(&root).await;
+    let held = Arc::new(());
+    let message = Bytes::from_owner(Message(vec![b'k'; 1 << 20], Arc::clone(&held)));
+    let options = WatchOptions { start: message.slice(..5), end: Some(message.slice(..9)), ..WatchOptions::default() };
+    drop(message);
+    let _watching = engine.node().watch_now(options).unwrap();
+    assert_eq!(Arc::strong_count(&held), 1);
+}
+
+/// They took all places of the queue that everybody's reads stand in.
+#[tokio::test]
+async fn reads_of_what_may_never_come_have_few_places() {
+    let root = harness::folder();
+    let engine = alone(&root).await;
+    let node = engine.node();
+    let never = ReadOptions { at_least: u64::MAX / 2, ..ReadLevel::Eventual.into() };
+    let reads = (0..10_100).map(|_| node.read_later(Query::Get("k".into()), never));
+    let all = tokio::spawn(futures::future::join_all(reads));
+    tokio::task::yield_now().await;
+    let seen = node.read_later(Query::Get("k".into()), ReadLevel::Linearizable.into()).await;
+    assert!(seen.is_ok(), "{seen:?}");
+    let busy = all.await.unwrap().into_iter().filter(|outcome| matches!(outcome, Err(Error::Busy))).count();
+    assert_eq!(busy, 100);
+}
+
+#[tokio::test]
+async fn a_few_take_all_of_the_state_at_a_time() {
+    let root = harness::folder();
+    let engine = alone(&root).await;
+    let node = engine.node();
+    let mut taken = Vec::new();
+    for _ in 0..4 {
+        taken.push(node.backup().await.unwrap());
+    }
+    assert!(matches!(node.backup().await.map(drop), Err(Error::Busy)));
+    taken.pop().unwrap()(&mut std::io::sink()).unwrap();
+    drop(node.backup().await.unwrap());
 }
 
 /// Whether rows that are slow may be read.

@@ -26,6 +26,8 @@ const REMEMBERED_MAX: usize = 4096;
 const CHECKS_MAX: usize = 2;
 /// Calls that wait until their password is checked, besides: as many as are checked in a second or two.
 const WAITING_MAX: usize = 32;
+/// Of these, from one host at most: it shall not keep others from signing in.
+const OF_ONE_HOST_MAX: usize = (CHECKS_MAX + WAITING_MAX) / 2;
 /// What somebody's password is compared with whom nobody knows, so that names cannot be found out by the time that it takes.
 const NOBODY: &str = "$2b$10$abcdefghijklmnopqrstuuH4rXHfLyE5l8V8ZlV3JvJz0KkS5Y1iK";
 
@@ -41,11 +43,13 @@ pub(super) struct Claim {
     name: Bytes,
     password: String,
     digest: [u8; 32],
+    /// The host that it comes from.
+    origin: String,
 }
 
 impl Claim {
-    /// Of a header.
-    fn parse(value: &[u8]) -> Option<Self> {
+    /// Of a header, from a host.
+    fn parse(value: &[u8], origin: impl FnOnce() -> String) -> Option<Self> {
         let (scheme, encoded) = value.split_at_checked(6)?;
         if !scheme.eq_ignore_ascii_case(b"basic ") {
             return None;
@@ -54,7 +58,12 @@ impl Claim {
         let (name, password) = said.split_once(':')?;
         // A name has no colon, so that these are no other name and password.
         let digest = Sha256::digest(&said).into();
-        Some(Self { name: Bytes::copy_from_slice(name.as_bytes()), password: password.to_owned(), digest })
+        Some(Self {
+            name: Bytes::copy_from_slice(name.as_bytes()),
+            password: password.to_owned(),
+            digest,
+            origin: origin(),
+        })
     }
 }
 
@@ -72,30 +81,68 @@ pub(super) fn nobody() -> Status {
 pub struct SignedIn {
     right: Mutex<HashMap<[u8; 32], Bytes>>,
     places: Arc<Semaphore>,
+    /// How many places each host has that has any.
+    of_hosts: Arc<Mutex<HashMap<String, usize>>>,
     checks: Arc<Semaphore>,
 }
 
 impl Default for SignedIn {
     fn default() -> Self {
         let places = Arc::new(Semaphore::new(CHECKS_MAX + WAITING_MAX));
-        Self { right: Mutex::default(), places, checks: Arc::new(Semaphore::new(CHECKS_MAX)) }
+        Self { right: Mutex::default(), places, of_hosts: Arc::default(), checks: Arc::new(Semaphore::new(CHECKS_MAX)) }
+    }
+}
+
+/// A place of those that a host has; given back when this is dropped.
+struct OfHost {
+    hosts: Arc<Mutex<HashMap<String, usize>>>,
+    origin: String,
+}
+
+impl OfHost {
+    fn take(hosts: &Arc<Mutex<HashMap<String, usize>>>, origin: &str) -> Option<Self> {
+        let mut places = hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = places.get(origin).copied().unwrap_or_default();
+        if taken >= OF_ONE_HOST_MAX {
+            return None;
+        }
+        places.insert(origin.to_owned(), taken + 1);
+        Some(Self { hosts: Arc::clone(hosts), origin: origin.to_owned() })
+    }
+}
+
+impl Drop for OfHost {
+    fn drop(&mut self) {
+        let mut places = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(taken) = places.get_mut(&self.origin) {
+            *taken -= 1;
+            if *taken == 0 {
+                places.remove(&self.origin);
+            }
+        }
     }
 }
 
 /// As long as it is there, one password less is checked beside.
-type Turn = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+pub(super) struct Turn {
+    _of_host: OfHost,
+    _place: OwnedSemaphorePermit,
+    _check: OwnedSemaphorePermit,
+}
 
 impl SignedIn {
-    /// Waits for a turn to have a password checked.
-    async fn turn(&self, patience: Duration) -> Result<Turn, Status> {
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            Status::new(Code::ResourceExhausted, "too many passwords are being checked: sign in again in a moment")
-        })?;
+    /// Waits for a turn to have a password checked, or hashed, for a host.
+    pub(super) async fn turn(&self, origin: &str, patience: Duration) -> Result<Turn, Status> {
+        let too_many =
+            || Status::new(Code::ResourceExhausted, "too many passwords are being checked: sign in again in a moment");
+        let of_host = OfHost::take(&self.of_hosts, origin).ok_or_else(too_many)?;
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| too_many())?;
         let check = tokio::time::timeout(patience, Arc::clone(&self.checks).acquire_owned()).await;
         let check = check.map_err(|_| {
             Status::new(Code::DeadlineExceeded, "the password was not checked in time: sign in again in a moment")
         })?;
-        Ok((place, check.map_err(|_| refused("the member is ending"))?))
+        let check = check.map_err(|_| refused("the member is ending"))?;
+        Ok(Turn { _of_host: of_host, _place: place, _check: check })
     }
 
     fn remembers(&self, claim: &Claim, hash: &Bytes) -> bool {
@@ -104,7 +151,7 @@ impl SignedIn {
 
     /// Looks whether a password is right; waits its turn.
     pub(super) async fn check(&self, node: &Node, claim: Claim, patience: Duration) -> Result<Principal, Status> {
-        let turn = self.turn(patience).await?;
+        let turn = self.turn(&claim.origin, patience).await?;
         let user = node.user(&claim.name);
         if let Some(user) = user.as_ref().filter(|user| self.remembers(&claim, &user.hash)) {
             // Another call has said the same meanwhile.
@@ -149,7 +196,7 @@ impl Api {
                  others by the header authorization: Basic NAME:PASSWORD in base64",
             ));
         };
-        let Some(claim) = Claim::parse(header.as_bytes()) else {
+        let Some(claim) = Claim::parse(header.as_bytes(), || caller.peer.origin()) else {
             return Who::Unknown(refused("the header authorization is not Basic NAME:PASSWORD in base64"));
         };
         match self.node.user(&claim.name) {
@@ -168,10 +215,10 @@ mod tests {
     #[test]
     fn a_header_says_a_name_and_a_password_or_nothing() {
         let header = |said: &str| format!("Basic {}", STANDARD.encode(said));
-        let claim = Claim::parse(header("anna:se:cret").as_bytes()).unwrap();
+        let claim = Claim::parse(header("anna:se:cret").as_bytes(), String::new).unwrap();
         assert_eq!((&claim.name[..], &claim.password[..]), (&b"anna"[..], "se:cret"));
         for bad in ["", "Basic", "Basic ", "Basic !", "Bearer YTpi", &header("nobody")] {
-            assert!(Claim::parse(bad.as_bytes()).is_none(), "{bad}");
+            assert!(Claim::parse(bad.as_bytes(), String::new).is_none(), "{bad}");
         }
     }
 
@@ -179,19 +226,22 @@ mod tests {
     #[tokio::test]
     async fn who_signs_in_waits_in_a_short_line_and_not_for_long() {
         let (signed_in, patience) = (SignedIn::default(), Duration::from_millis(50));
-        let first = signed_in.turn(patience).await.unwrap();
-        let _second = signed_in.turn(patience).await.unwrap();
-        let waiting = futures::future::join_all((0..WAITING_MAX).map(|_| signed_in.turn(patience)));
-        let too_many = async {
-            tokio::task::yield_now().await;
-            signed_in.turn(patience).await.err().map(|refused| refused.code)
+        let first = signed_in.turn("a", patience).await.unwrap();
+        let _second = signed_in.turn("a", patience).await.unwrap();
+        // One host has half of the line, however much it asks for.
+        let waiting = futures::future::join_all((0..WAITING_MAX).map(|_| signed_in.turn("a", patience)));
+        let of_others = futures::future::join_all((0..WAITING_MAX).map(|_| signed_in.turn("b", patience)));
+        let (waited, of_others) = tokio::join!(waiting, of_others);
+        let codes = |turns: Vec<Result<Turn, Status>>| {
+            let late = turns.iter().filter(|turn| matches!(turn, Err(late) if late.code == Code::DeadlineExceeded));
+            let late = late.count();
+            let refused = turns.iter().filter(|turn| matches!(turn, Err(full) if full.code == Code::ResourceExhausted));
+            (late, refused.count())
         };
-        let (waited, refused) = tokio::join!(waiting, too_many);
-        assert_eq!(refused, Some(Code::ResourceExhausted));
-        let late = waited.into_iter().filter_map(Result::err).filter(|late| late.code == Code::DeadlineExceeded);
-        assert_eq!(late.count(), WAITING_MAX);
+        assert_eq!(codes(waited), (OF_ONE_HOST_MAX - 2, WAITING_MAX + 2 - OF_ONE_HOST_MAX));
+        assert_eq!(codes(of_others), (OF_ONE_HOST_MAX, WAITING_MAX - OF_ONE_HOST_MAX));
         drop(first);
-        assert!(signed_in.turn(patience).await.is_ok());
+        assert!(signed_in.turn("c", patience).await.is_ok());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use d_engine_client::wire::{self, request::Body};
-use d_engine_client::{Error, Query, ReadLevel, ReadOptions};
+use d_engine_client::{Answer, Error, Query, ReadLevel, ReadOptions, Seen};
 use prost::Message;
 use service_kit::grpc::{self, Code, Requests, Responses, Room, Status};
 use tokio::sync::Notify;
@@ -92,6 +92,8 @@ enum Ready {
         query: Query,
         options: ReadOptions,
         ticket: Result<replog::runtime::Ticket, Error>,
+        /// What it takes until then, if that is much.
+        room: Option<Room>,
     },
 }
 
@@ -186,6 +188,11 @@ fn understood(request: &Bytes) -> Result<wire::Request, Status> {
     let is_read = Fields::of(request).any(|field| matches!(field, Ok((READ, _))));
     let request = if is_read { Bytes::copy_from_slice(request) } else { request.clone() };
     wire::Request::decode(request).map_err(malformed)
+}
+
+/// Whether an answer is one that a stream makes only for a client that takes its answers.
+fn is_long(seen: &Seen<Answer>) -> bool {
+    seen.value.items.iter().map(|item| item.key.len() + item.value.len()).sum::<usize>() > SHORT_BYTES
 }
 
 /// What a read holds while it waits, bytes.
@@ -290,8 +297,13 @@ fn begin(
         },
         Some(Body::Read(read)) => match read.parse() {
             Ok((query, options)) => {
-                outstanding.reads_bytes += bytes_of(&query);
-                node.read_then(options, move |ticket| done.push(Ready::Look { id, query, options, ticket }));
+                let held = bytes_of(&query);
+                let mut room = (held > SHORT_BYTES).then(|| node.room_for_reads());
+                if room.as_mut().is_some_and(|room| !room.grow(held)) {
+                    return done.push(Ready::Reply(wire::Reply::of_error(id, Error::Busy)));
+                }
+                outstanding.reads_bytes += held;
+                node.read_then(options, move |ticket| done.push(Ready::Look { id, query, options, ticket, room }));
             }
             Err(error) => done.push(Ready::Reply(wire::Reply::of_error(id, error))),
         },
@@ -323,8 +335,8 @@ async fn send(
 ) -> Result<(), Status> {
     let late = |_| Status::new(Code::DeadlineExceeded, format!("no reply was taken within {patience:?}: ask again"));
     let send = async |frame: &wire::Replies| {
-        let sent = timeout(patience, responses.send(grpc::encode(frame))).await;
-        sent.map_err(late)?.map_err(gone)
+        let sent = timeout(patience, responses.send_counted(grpc::encode(frame))).await;
+        sent.map_err(late)?
     };
     let (mut bytes, mut rooms) = (0, Vec::new());
     let mut frame = wire::Replies { replies: Vec::with_capacity(ready.len()) };
@@ -336,23 +348,43 @@ async fn send(
                 rooms.extend(room);
                 reply
             }
-            Ready::Look { id, query, options, ticket } => {
+            Ready::Look { id, query, options, ticket, room } => {
                 let held = bytes_of(&query);
-                let reply = match ticket {
-                    Err(error) => wire::Reply::of_error(id, error),
-                    Ok(ticket) => match node.look_with(&query, ticket).await {
+                let mut looked = match &ticket {
+                    Err(error) => Some(Err(error.clone())),
+                    Ok(ticket) => node.look_with(&query, *ticket).await,
+                };
+                if let (Ok(ticket), Some(Ok(seen))) = (&ticket, &looked)
+                    && is_long(seen)
+                    && !responses.is_turn()
+                {
+                    // What the client has not taken is enough: this is looked at again when it has, and not kept.
+                    looked = None;
+                    if !frame.replies.is_empty() {
+                        send(&std::mem::take(&mut frame)).await?;
+                        rooms.clear();
+                        bytes = 0;
+                    }
+                    timeout(patience, responses.turn()).await.map_err(late)?;
+                    if let again @ Some(_) = node.look_with(&query, *ticket).await {
+                        looked = again;
+                    }
+                }
+                let reply = {
+                    match looked {
                         Some(seen) => wire::Reply::of_read(id, seen),
                         None => {
                             // The lease is over: a round will tell.
                             let options = ReadOptions { level: ReadLevel::Linearizable, ..options };
                             let done = Arc::clone(done);
                             node.read_then(options, move |ticket| {
-                                done.push(Ready::Look { id, query, options, ticket });
+                                done.push(Ready::Look { id, query, options, ticket, room });
                             });
                             continue;
                         }
-                    },
+                    }
                 };
+                drop(room);
                 outstanding.reads_bytes -= held;
                 reply
             }

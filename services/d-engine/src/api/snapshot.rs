@@ -9,7 +9,7 @@ use d_engine_client::wire;
 use service_kit::grpc::{self, Code, Requests, Responses, Status};
 use tokio::sync::mpsc;
 
-use super::{errors, gone, only};
+use super::{errors, only};
 use crate::engine::Node;
 
 /// Bytes of a piece.
@@ -57,10 +57,10 @@ pub(super) async fn send(
         let data =
             piece.map_err(|error| Status::new(Code::Unavailable, format!("the state cannot be read: {error}")))?;
         let piece = grpc::encode(&wire::SnapshotPiece { data });
-        let sent = tokio::time::timeout(patience, responses.send(piece)).await;
+        let sent = tokio::time::timeout(patience, responses.send_counted(piece)).await;
         let late =
             |_| Status::new(Code::DeadlineExceeded, format!("a piece was not taken within {patience:?}: ask again"));
-        sent.map_err(late)?.map_err(gone)?;
+        sent.map_err(late)??;
     }
     Ok(())
 }

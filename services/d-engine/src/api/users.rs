@@ -1,18 +1,22 @@
 //! Changes of users, and who they are. Passwords become hashes here: the log has no password.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use d_engine_client::{Error, wire};
 use service_kit::grpc::Status;
 use wire::change_users_request::Change;
 
+use super::access::SignedIn;
 use super::errors;
-use crate::engine::{Node, denied_but_to_administrators};
+use crate::engine::Node;
 use crate::state::{Access, UserChange};
 
 /// How dear it is to guess a password: a check takes tens of milliseconds.
 const COST: u32 = 10;
+/// Where those come from that hash passwords, as far as turns are concerned.
+const OF_CHANGES: &str = "changes of users";
 /// bcrypt tells no longer ones apart.
 const PASSWORD_BYTES_MAX: usize = 72;
 
@@ -58,15 +62,24 @@ fn parse(request: wire::ChangeUsersRequest) -> Result<Understood, Error> {
 }
 
 /// Changes users; what is wrong is in the answer.
-pub(super) async fn change(node: Node, request: wire::ChangeUsersRequest) -> wire::ChangeUsersReply {
+pub(super) async fn change(
+    node: Node,
+    request: wire::ChangeUsersRequest,
+    signed_in: &SignedIn,
+    patience: Duration,
+) -> wire::ChangeUsersReply {
     let changed = async {
         let Understood { mut change, password } = parse(request)?;
         if let Some(password) = password {
             // Before the work, which is what somebody would want who means harm. Who may do so decides the log.
-            if !node.is_asked_by_somebody() {
-                return Err(denied_but_to_administrators());
-            }
-            let hashed = tokio::task::spawn_blocking(move || bcrypt::hash(password, COST)).await;
+            node.may_change_users(&change).await?;
+            let turn = signed_in.turn(OF_CHANGES, patience).await.map_err(|_| Error::Busy)?;
+            let hashed = tokio::task::spawn_blocking(move || {
+                // It goes on when the client has gone, and so does its turn.
+                let _turn = turn;
+                bcrypt::hash(password, COST)
+            });
+            let hashed = hashed.await;
             let new = hashed.ok().and_then(Result::ok).ok_or(Error::Stopped)?;
             if let UserChange::Add { hash, .. } | UserChange::Password { hash, .. } = &mut change {
                 *hash = new.into();

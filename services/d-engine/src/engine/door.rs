@@ -10,7 +10,7 @@ use d_engine_client::{
 };
 use futures::StreamExt as _;
 use replog::runtime::{Committed, Proposal, ProposeError, ReadError, Ticket};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::Node;
 use crate::history::{Step, TooOld, Watcher};
@@ -22,6 +22,9 @@ use crate::state::{
 
 /// Keys that are asked for at a time.
 const KEYS_MAX: usize = 10_000;
+
+/// Keys that a scan without pages is thought to have; what has more is looked at beside other clients.
+const SHORT_SCAN_KEYS: u32 = 50;
 
 /// What a member does with a write when it does not lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +52,61 @@ impl Node {
         if let Err(error) = check(&transaction) {
             return wake(done(Err(invalid(error))));
         }
-        self.submit_then(begun, self.on_behalf(Command::Write(transaction, stamp)), done);
+        let is_allowed = self.users().may_write(self.principal(), &transaction);
+        let command = self.on_behalf(Command::Write(transaction.clone(), stamp));
+        if is_allowed {
+            return self.submit_then(begun, command, done);
+        }
+        let may = move |users: &Users, who: &Principal| users.may_write(who, &transaction);
+        self.submit_if_then(may, command, done);
+    }
+
+    /// What the state of this member refuses: it may not have heard of a grant yet, so it is asked again once it has. What nobody may do is in no
+    /// member's log: who may do nothing shall not have all of their disks at its disposal.
+    async fn still_denied(&self, may: impl Fn(&Users, &Principal) -> bool) -> Result<(), Error> {
+        self.handle().read_async(replog::ReadLevel::Linearizable, 0).await.map_err(read_error)?;
+        may(&self.users(), self.principal()).then_some(()).ok_or_else(denied)
+    }
+
+    fn submit_if_then(
+        &self,
+        may: impl Fn(&Users, &Principal) -> bool + Send + Sync + 'static,
+        command: Bytes,
+        done: impl FnOnce(Result<Written, Error>) -> Option<Waker> + Send + 'static,
+    ) {
+        let node = self.clone();
+        tokio::spawn(async move {
+            let written = match node.still_denied(may).await {
+                Ok(()) => node.submit_later(command, NotLeading::Forward).await,
+                Err(error) => {
+                    node.counters().write(false);
+                    Err(error)
+                }
+            };
+            wake(done(written));
+        });
+    }
+
+    /// As [`Node::submit_later`], of what its state refuses.
+    fn submit_if_later(
+        &self,
+        may: impl Fn(&Users, &Principal) -> bool + Send + Sync + 'static,
+        command: Bytes,
+        not_leading: NotLeading,
+    ) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
+        let is_allowed = may(&self.users(), self.principal());
+        let submitted = is_allowed.then(|| self.submit_later(command.clone(), not_leading));
+        let node = self.clone();
+        async move {
+            if let Some(submitted) = submitted {
+                return submitted.await;
+            }
+            if let Err(error) = node.still_denied(may).await {
+                node.counters().write(false);
+                return Err(error);
+            }
+            node.submit_later(command, not_leading).await
+        }
     }
 
     /// What was begun goes on.
@@ -67,8 +124,10 @@ impl Node {
         not_leading: NotLeading,
     ) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
         let checked = check(&transaction).map_err(invalid);
-        let submitted =
-            checked.map(|()| self.submit_later(self.on_behalf(Command::Write(transaction, stamp)), not_leading));
+        let submitted = checked.map(|()| {
+            let command = self.on_behalf(Command::Write(transaction.clone(), stamp));
+            self.submit_if_later(move |users, who| users.may_write(who, &transaction), command, not_leading)
+        });
         async { submitted?.await }
     }
 
@@ -83,11 +142,24 @@ impl Node {
         if says { Command::As(who.clone(), Box::new(command)).encode() } else { command.encode() }
     }
 
+    /// Whether it is asked by somebody who may change users so: for who is about to do much for it.
+    pub(crate) async fn may_change_users(&self, change: &UserChange) -> Result<(), Error> {
+        let may = |users: &Users, who: &Principal| users.may_change(who, change);
+        if may(&self.users(), self.principal()) {
+            return Ok(());
+        }
+        self.still_denied(may).await.map_err(|error| match error {
+            Error::Denied(_) => denied_but_to_administrators(),
+            error => error,
+        })
+    }
+
     /// Changes users, wherever the leader is.
     pub fn change_users(&self, change: UserChange) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
         let checked = change.check().map_err(|mistake| Error::Invalid(mistake.to_string()));
         let submitted = checked.map(|()| {
-            self.submit_later(Command::Users(self.principal().clone(), change).encode(), NotLeading::Forward)
+            let command = Command::Users(self.principal().clone(), change.clone()).encode();
+            self.submit_if_later(move |users, who| users.may_change(who, &change), command, NotLeading::Forward)
         });
         async move {
             submitted?.await.map_err(|error| match error {
@@ -167,14 +239,19 @@ impl Node {
         close: Option<u64>,
         done: impl FnOnce(Result<Written, Error>) -> Option<Waker> + Send + 'static,
     ) {
-        let command = close.map_or(Command::OpenSession, Command::CloseSession);
-        self.submit_then(begun, self.on_behalf(command), done);
+        let command = self.on_behalf(close.map_or(Command::OpenSession, Command::CloseSession));
+        let may = move |users: &Users, who: &Principal| close.is_some() || users.may_open_session(who);
+        match may(&self.users(), self.principal()) {
+            true => self.submit_then(begun, command, done),
+            false => self.submit_if_then(may, command, done),
+        }
     }
 
     /// Opens a session, or ends one; its number.
     pub fn session_later(&self, close: Option<u64>) -> impl Future<Output = Result<u64, Error>> + Send + 'static {
-        let command = close.map_or(Command::OpenSession, Command::CloseSession);
-        let submitted = self.submit_later(self.on_behalf(command), NotLeading::Forward);
+        let command = self.on_behalf(close.map_or(Command::OpenSession, Command::CloseSession));
+        let may = move |users: &Users, who: &Principal| close.is_some() || users.may_open_session(who);
+        let submitted = self.submit_if_later(may, command, NotLeading::Forward);
         async move { Ok(close.unwrap_or(submitted.await?.revision)) }
     }
 
@@ -189,9 +266,23 @@ impl Node {
         self.told(ticket, found)
     }
 
+    /// Reads that wait share one queue: who waits for an index that may never come has few places there.
+    fn place_to_wait(&self, options: ReadOptions) -> Result<Option<OwnedSemaphorePermit>, Error> {
+        let waits = options.at_least > self.shown().view().applied;
+        let place = waits.then(|| Arc::clone(&self.0.awaiting).try_acquire_owned()).transpose();
+        place.map_err(|_| Error::Busy)
+    }
+
     /// Calls `done` when the state is fresh enough; then [`Node::look_with`]. It must be quick.
     pub(crate) fn read_then(&self, options: ReadOptions, done: impl FnOnce(Result<Ticket, Error>) + Send + 'static) {
-        let ticket = move |ticket: Result<Ticket, ReadError>| done(ticket.map_err(read_error));
+        let place = match self.place_to_wait(options) {
+            Ok(place) => place,
+            Err(error) => return done(Err(error)),
+        };
+        let ticket = move |ticket: Result<Ticket, ReadError>| {
+            drop(place);
+            done(ticket.map_err(read_error));
+        };
         self.handle().read(level(options.level), options.at_least, ticket);
     }
 
@@ -233,6 +324,15 @@ impl Node {
     /// All that begins so, of one moment and linearizable, page by page; `has_more`: there is more than so many bytes. On a tokio runtime.
     pub async fn scan_all(&self, prefix: Bytes, bytes_max: usize) -> Result<Seen<Answer>, Error> {
         let ticket = self.handle().read_async(replog::ReadLevel::Linearizable, 0).await.map_err(read_error)?;
+        // What is short does not stand in line behind what is long.
+        let short = Query::Scan(Scan { limit: SHORT_SCAN_KEYS, ..Scan::prefix(prefix.clone()) });
+        let view = self.shown().view();
+        let answer = self.look_at(&view, &short)?;
+        let bytes: usize = answer.items.iter().map(|item| item.key.len() + item.value.len()).sum();
+        if !answer.has_more && bytes <= bytes_max {
+            return Ok(Seen { index: view.applied, ..self.seen(ticket, answer) });
+        }
+        drop(view);
         let node = self.clone();
         let scan = move || {
             let view = node.shown().view();
@@ -267,6 +367,7 @@ impl Node {
         let checked = check_query(&query);
         async move {
             checked?;
+            let _place = node.place_to_wait(options)?;
             let ticket = node.handle().read_async(level(options.level), options.at_least).await.map_err(read_error)?;
             if let Some(seen) = node.look_with(&query, ticket).await {
                 return seen;
@@ -303,6 +404,9 @@ impl Node {
     /// Begins to watch.
     pub fn watch_now(&self, options: WatchOptions) -> Result<Watching, Error> {
         check_watched(&options)?;
+        // What it was asked with may be a slice of a message of 8 MiB, and would keep it for as long as somebody watches.
+        let own = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
+        let options = WatchOptions { start: own(&options.start), end: options.end.as_ref().map(own), ..options };
         let users = self.shown().users();
         if !self.may_watch(&self.users(), &options) {
             return Err(denied());

@@ -144,19 +144,30 @@ impl Node {
         is_complete
     }
 
-    /// Changes the members, if this one leads. What was done already is no error. For administrators.
+    /// Changes the members, if this one leads; it goes on where nobody waits for it any more. What was done already is no error. For
+    /// administrators. On a tokio runtime.
     pub async fn change_members(&self, change: MemberChange) -> Result<(), Error> {
         self.administers()?;
         let leads = self.leads();
         if !leads {
             return Err(Error::NotLeader(self.leader_elsewhere()));
         }
-        match change {
-            MemberChange::Add(id, address) => self.add_member(id, address).await,
-            MemberChange::Promote(id) => self.promote_member(id).await,
-            MemberChange::Remove(id) => self.remove_member(id).await,
-            MemberChange::Transfer(id) => self.transfer_leadership(id).await,
+        if let MemberChange::Transfer(id) = change {
+            return self.transfer_leadership(id).await;
         }
+        // One at a time: whether a majority is left is asked of those that the change before has left.
+        let Ok(turn) = Arc::clone(&self.0.changing).try_acquire_owned() else { return Err(under_way()) };
+        let node = self.clone();
+        let changed = tokio::spawn(async move {
+            let _turn = turn;
+            match change {
+                MemberChange::Add(id, address) => node.add_member(id, address).await,
+                MemberChange::Promote(id) => node.promote_member(id).await,
+                MemberChange::Remove(id) => node.remove_member(id).await,
+                MemberChange::Transfer(id) => node.transfer_leadership(id).await,
+            }
+        });
+        changed.await.map_err(|_| Error::Stopped)?
     }
 
     async fn add_member(&self, id: u64, address: Address) -> Result<(), Error> {
@@ -226,9 +237,15 @@ impl Node {
         if !is_known {
             return Err(not_a_member(id));
         }
-        // While it still gets the log, so that it knows and ends. What was begun is ended.
+        // Also where it was said before that it leaves, and only that was done: others may have gone silent since. Who leaves has heard so, and
+        // answers to nothing any more.
+        if is_in_log {
+            let answering = self.status().answering;
+            let answering = answering.iter().copied().filter(|other| !self.shall_go(*other)).collect();
+            check_removal(&membership, self.id(), &answering, id)?;
+        }
+        // While it still gets the log, so that it knows and ends.
         if !self.shall_go(id) {
-            check_removal(&membership, self.id(), &self.status().answering, id)?;
             self.carry_out(Command::Leave(id)).await?;
         }
         if is_in_log {
@@ -286,9 +303,7 @@ impl Node {
             RequestError::Rejected(Rejected::NotCaughtUp(id)) => Error::NotNow(format!(
                 "member {id} has not caught up: is it running? Its log says which member it cannot reach. Try again"
             )),
-            RequestError::Rejected(Rejected::NotNow) => {
-                Error::NotNow("another change of the members is under way: try again".into())
-            }
+            RequestError::Rejected(Rejected::NotNow) => under_way(),
             RequestError::Rejected(rejected @ Rejected::TooLarge(_)) => Error::Invalid(rejected.to_string()),
             RequestError::Unknown => Error::UnknownOutcome("leadership was lost meanwhile".into()),
             RequestError::Stopped => Error::Stopped,
@@ -321,6 +336,10 @@ fn check_removal(membership: &Membership, own: u64, answering: &BTreeSet<u64>, r
     Err(Error::Invalid(format!(
         "without member {removed}, no majority of the members that vote answers: start member {silent} again, or remove that first"
     )))
+}
+
+fn under_way() -> Error {
+    Error::NotNow("another change of the members is under way: try again".into())
 }
 
 fn not_a_member(id: u64) -> Error {

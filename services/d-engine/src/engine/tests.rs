@@ -35,7 +35,7 @@ const OPEN: [(&[&str], &str); 7] = [
         "they are numbers of the member, and of no key or user",
     ),
     (&["read_then"], "a ticket shows nothing without a look"),
-    (&["submit", "room_for_answers"], "what was begun says on whose behalf it is"),
+    (&["submit", "room_for_answers", "room_for_reads"], "what was begun says on whose behalf it is"),
 ];
 
 /// All that a node is asked for somebody: what was called, and whether it was done. `session` is somebody else's.
@@ -63,6 +63,7 @@ async fn all_that_is_asked(node: &Node, session: u64) -> Vec<(&'static str, Resu
         ("backup", node.backup().await.map(drop)),
         ("defragment", node.defragment().await.map(drop)),
         ("change_members", node.change_members(MemberChange::Remove(9)).await),
+        ("may_change_users", node.may_change_users(&change).await),
         ("change_users", node.change_users(change).await.map(drop)),
         ("read_now", node.read_now(&query, ReadLevel::Eventual.into()).unwrap().map(drop)),
         ("look_with", node.look_with(&query, ticket).await.unwrap().map(drop)),

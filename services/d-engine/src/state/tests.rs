@@ -550,8 +550,8 @@ fn what_a_client_may_ask_for_is_bounded() {
         ..Transaction::default()
     };
     assert_eq!(check(&many(1025, 1)), Err(LimitError::Operations(1025)));
-    assert_eq!(check(&many(1017, 4096)), Ok(()));
-    assert_eq!(check(&many(1018, 4096)), Err(LimitError::Transaction(1018 * 4120)));
+    assert_eq!(check(&many(1018, 4096)), Ok(()));
+    assert_eq!(check(&many(1019, 4096)), Err(LimitError::Transaction(1019 * 4120)));
 }
 
 #[test]

@@ -271,7 +271,7 @@ impl Users {
     }
 
     /// Whether it may open a session: these are for writes.
-    pub(super) fn may_open_session(&self, who: &Principal) -> bool {
+    pub fn may_open_session(&self, who: &Principal) -> bool {
         match self.subject(who) {
             Subject::Anything => true,
             Subject::User(user) => user.may_write_something(),
@@ -320,6 +320,29 @@ impl Users {
             Query::GetMany(keys) => self.knows(who) && keys.iter().all(|key| self.may_touch(who, key, Access::READ)),
             Query::Scan(Scan { start, end, .. }) => self.may_read_range(who, start, end.as_deref()),
         }
+    }
+
+    /// Whether it may touch all keys of a transaction, whichever branch is taken: for who refuses it before it is in the log. What becomes of one
+    /// that is there is for [`Users::refuse_write`] to say, which knows of leases as well.
+    pub fn may_write(&self, who: &Principal, Transaction { compares, then, otherwise }: &Transaction) -> bool {
+        let user = match self.subject(who) {
+            Subject::Anything => return true,
+            Subject::Nobody => return false,
+            Subject::User(user) if user.is_admin => return true,
+            Subject::User(user) => user,
+        };
+        let may = |key: &[u8], needed| user.may(key, Some(&after(key)), needed);
+        compares.iter().all(|compare| may(&compare.key, Access::READ))
+            && then.iter().chain(otherwise).all(|operation| match operation {
+                Operation::Put { key, .. } | Operation::Delete { key } | Operation::Attach { key, .. } => {
+                    may(key, Access::WRITE)
+                }
+                Operation::Get { key } => may(key, Access::READ),
+                Operation::Add { key, .. } => may(key, Access::BOTH),
+                Operation::Grant { .. } | Operation::KeepAlive { .. } | Operation::Revoke { .. } => {
+                    user.may_write_something()
+                }
+            })
     }
 
     /// Why it may not do all of a transaction, whichever branch is taken; `None`: it may.
@@ -384,6 +407,15 @@ impl Users {
         }
     }
 
+    /// Whether it may change users so: everybody may choose another password.
+    pub fn may_change(&self, who: &Principal, change: &UserChange) -> bool {
+        let is_own_password = matches!(
+            (change, who),
+            (UserChange::Password { name, .. }, Principal::User { name: own, .. }) if name == own && self.knows(who)
+        );
+        self.is_admin(who) || is_own_password
+    }
+
     /// Changes users, and what the storage has of them.
     pub(super) fn change(
         &mut self,
@@ -392,11 +424,7 @@ impl Users {
         index: u64,
         storage: &mut impl Storage,
     ) -> Result<Result<(), Refusal>, StateError> {
-        let is_own_password = matches!(
-            (&change, who),
-            (UserChange::Password { name, .. }, Principal::User { name: own, .. }) if name == own && self.knows(who)
-        );
-        if !self.is_admin(who) && !is_own_password {
+        if !self.may_change(who, &change) {
             return Ok(Err(Refusal::Denied));
         }
         let name = match &change {

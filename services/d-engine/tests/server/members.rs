@@ -182,6 +182,28 @@ async fn a_member_whose_vote_is_needed_is_not_removed() {
     assert_eq!(group.client_of(leader).await.get("k").await.unwrap().unwrap().value, "v");
 }
 
+/// Each looked at the members as they were before the other, and one that was asked again looked at nobody: two members were left, one of them
+/// dead.
+#[tokio::test]
+async fn two_removals_at_once_leave_a_majority_that_answers() {
+    let mut group = Group::start(4);
+    let leader = group.leader().await;
+    let [silent, one, other] = [1, 2, 3].map(|step| (leader + step - 1) % 4 + 1);
+    group.kill(silent);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    lead_by(&group, leader).await;
+    let remove = |id: usize| group.ctl(&["member", "remove", &id.to_string()]);
+    let outcomes = std::thread::scope(|scope| {
+        let removals = [one, other].map(|id| scope.spawn(move || [remove(id), remove(id), remove(id)]));
+        removals.map(|removal| removal.join().unwrap())
+    });
+    let refused = outcomes.iter().flatten().filter_map(|outcome| outcome.as_ref().err());
+    let refused: Vec<_> = refused.filter(|said| said.contains("no majority of the members that vote")).collect();
+    assert!(!refused.is_empty(), "{outcomes:?}");
+    group.client_of(leader).await.put("k", "v").await.unwrap();
+    assert_eq!(voters(&group, leader).await.len(), 3, "{outcomes:?}");
+}
+
 #[tokio::test]
 async fn a_member_that_moved_is_found_where_it_is_added_again() {
     let mut group = Group::start(3);
