@@ -15,6 +15,7 @@
 //! | `memory` | tables in memory, whose views cost a reference |
 //! | `disk` | tables on disk: more than memory holds, and there again after a restart |
 //! | `apply` | what a command does |
+//! | `bounds` | what of that no later release may change |
 //! | `overlay` | what a transaction has done so far |
 //! | `effort` | how much work commands are, about |
 //! | `leases` | keys that end together |
@@ -29,6 +30,7 @@
 
 mod apply;
 mod backup;
+mod bounds;
 mod codec;
 mod command;
 mod disk;
@@ -50,10 +52,10 @@ mod users;
 
 pub use apply::{Applied, CHANGES_BYTES_MAX, Change, ChangeKind, Outcome, State, StateError};
 pub use backup::{Backup, BackupError, restore as restore_backup, save as save_backup, verify as verify_backup};
+pub use bounds::EXPIRED_MAX;
 pub use codec::Malformed;
 pub use command::{
-    Command, CommandError, EXPIRED_MAX, KEY_BYTES_MAX, LimitError, Place, VALUE_BYTES_MAX, check, check_bound,
-    check_key,
+    Command, CommandError, KEY_BYTES_MAX, LimitError, Place, VALUE_BYTES_MAX, check, check_bound, check_key,
 };
 pub use disk::Disk;
 pub use effort::{answer_bytes_max, is_long_query};

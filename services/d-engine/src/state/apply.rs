@@ -10,8 +10,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use d_engine_client::{Applied as Results, Operation, OperationResult, Transaction};
 
+use super::bounds::{ANSWER_BYTES_MAX, EXPIRED_MAX};
 use super::codec::Malformed;
-use super::command::{Command, CommandError, EXPIRED_MAX};
+use super::command::{Command, CommandError};
 use super::effort;
 use super::leases;
 use super::overlay::{Changed, Overlay, Pending};
@@ -23,9 +24,6 @@ use super::sessions::{self, Before, Room};
 use super::snapshot;
 use super::storage::{Rows, Storage, StorageError, Table};
 use super::users::{Principal, UserChange, Users, owner_of};
-
-/// What a transaction reads at most, bytes: every member makes the answer, also when it replays the log.
-pub(super) const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// What keys and values of changes take that wait to be told to those who watch, bytes: of more, values are not held, for the history would not
 /// keep these changes anyway.

@@ -36,9 +36,6 @@ const VERSION_OWNERS: u8 = 4;
 const VERSION_SERIAL: u8 = 5;
 const WHAT: &str = "a command";
 
-/// How many keys, and how many sessions, one entry ends at most: what one entry costs is bounded.
-pub const EXPIRED_MAX: usize = 1000;
-
 /// The longest time to live of a lease: what nobody keeps alive shall end some day.
 const LEASE_MILLIS_MAX: u64 = 365 * 24 * 3_600_000;
 

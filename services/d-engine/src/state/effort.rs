@@ -5,8 +5,9 @@
 use bytes::Bytes;
 use d_engine_client::{Operation, Query, Transaction};
 
-use super::apply::{ANSWER_BYTES_MAX, StateError};
-use super::command::{Command, EXPIRED_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use super::apply::StateError;
+use super::bounds::{ANSWER_BYTES_MAX, EXPIRED_MAX};
+use super::command::{Command, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use super::query::page_keys;
 use super::storage::{Rows, Storage, StorageError};
 use super::users::UserChange;

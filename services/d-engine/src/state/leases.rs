@@ -10,11 +10,6 @@ use super::codec::{Malformed, Reader, put_number, put_small, put_string};
 use super::rows::{number, numbers, of_numbered, pair, read_all, single};
 use super::storage::{Rows, Storage, StorageError, Table};
 
-/// Keys of a lease at most: they end in one entry.
-pub(super) const KEYS_MAX: u32 = 1000;
-/// Keys that the leases have together that one transaction revokes, or a user's also keeps alive: every member looks at them in one step.
-pub(super) const REVOKED_MAX: usize = 10_000;
-
 /// A lease's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Leased {

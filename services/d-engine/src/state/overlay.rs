@@ -7,15 +7,11 @@ use bytes::Bytes;
 use d_engine_client::{Condition, Lease, Operation, OperationResult};
 
 use super::apply::{CHANGES_BYTES_MAX, StateError};
-use super::command::EXPIRED_MAX;
-use super::leases::{self, KEYS_MAX, Leased, REVOKED_MAX};
+use super::bounds::{EXPIRED_MAX, LEASE_KEYS_MAX, LOOKED_AT_BYTES_MAX, REVOKED_MAX};
+use super::leases::{self, Leased};
 use super::refusal::Refusal;
 use super::rows::{END_MAX, Value, numbered, numbers, of_numbered};
 use super::storage::{Storage, Table};
-
-/// What values have that a transaction compares, or writes again with a lease, bytes: all that comes after it in the log waits until they were
-/// read, perhaps from a disk, and a few bytes in the log shall not write very many.
-const LOOKED_AT_BYTES_MAX: usize = 64 << 20;
 
 /// What something had, and will have.
 pub(super) struct Changed<T> {
@@ -247,7 +243,7 @@ impl<'a, S: Storage> Overlay<'a, S> {
                 let Some(leased) = self.lease(*lease)? else { return Ok(Err(Refusal::NoLease)) };
                 match self.get(key)? {
                     None => OperationResult::Attached(false),
-                    Some(value) if value.lease != *lease && leased.keys >= KEYS_MAX => {
+                    Some(value) if value.lease != *lease && leased.keys >= LEASE_KEYS_MAX => {
                         return Ok(Err(Refusal::TooManyLeaseKeys));
                     }
                     Some(value) if self.has_looked_at_too_much(&value) => return Ok(Err(Refusal::AnswerTooLarge)),

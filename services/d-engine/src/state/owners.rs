@@ -5,16 +5,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use super::bounds::{LEASES_MAX, LEASES_OF_ONE_MAX, SESSIONS_MAX, SESSIONS_OF_ONE_MAX};
 use super::refusal::Refusal;
 use super::storage::{Storage, StorageError};
 use super::{leases, sessions};
-
-/// Sessions at a time, and of these those of a user that does not administer: beyond, no other is opened.
-const SESSIONS_MAX: usize = 65_536;
-pub(super) const SESSIONS_OF_ONE_MAX: usize = 4_096;
-/// Leases at a time, and of these those of a user that does not administer: beyond, no other is granted.
-pub(super) const LEASES_MAX: usize = 1_000_000;
-pub(super) const LEASES_OF_ONE_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Owned {

@@ -103,7 +103,7 @@ fn page(rows: &dyn Rows, scan: &Scan) -> Result<Answer, QueryError> {
 /// When the next key or lease ends, or a session may, milliseconds since 1970.
 pub fn next_expiry(rows: &dyn Rows) -> Result<Option<u64>, StorageError> {
     let mut next = None::<u64>;
-    let tables = [(Table::Expiries, 0), (Table::LeaseEnds, 0), (Table::Idle, super::sessions::IDLE_MILLIS + 1)];
+    let tables = [(Table::Expiries, 0), (Table::LeaseEnds, 0), (Table::Idle, super::bounds::IDLE_MILLIS + 1)];
     for (table, later) in tables {
         rows.scan(table, &[], None, &mut |row, _| {
             let time = numbers(&row[..row.len().min(8)]).0.saturating_add(later);

@@ -1,8 +1,8 @@
 //! Why a command has done nothing, at every member alike, and whether the same may be done later.
 
-use super::leases::{KEYS_MAX, REVOKED_MAX};
-use super::owners::{LEASES_MAX, LEASES_OF_ONE_MAX, SESSIONS_OF_ONE_MAX};
-use super::users::{GRANTS_MAX, USERS_MAX};
+use super::bounds::{
+    GRANTS_MAX, LEASE_KEYS_MAX, LEASES_MAX, LEASES_OF_ONE_MAX, REVOKED_MAX, SESSIONS_OF_ONE_MAX, USERS_MAX,
+};
 
 /// The enum, all of it, and which of it passes, from one table: what is forgotten in one of them would not be read again from the log.
 macro_rules! refusals {
@@ -62,7 +62,7 @@ refusals! {
     "there is no such lease: it has ended, or never was; grant another one",
     /// A lease ends with too much.
     11 TooManyLeaseKeys false
-    "the lease has {KEYS_MAX} keys: attach more to another one",
+    "the lease has {LEASE_KEYS_MAX} keys: attach more to another one",
     /// Nobody has said that it may.
     12 Denied false
     "permission denied: ask an administrator for a grant of the prefix (ctl user grant)",

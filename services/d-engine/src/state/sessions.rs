@@ -13,25 +13,15 @@ use bytes::Bytes;
 use d_engine_client::{Applied as Results, KeyValue, Lease, OperationResult, Stamp};
 
 use super::apply::Applied;
+use super::bounds::{ALL_BYTES_MAX, ANSWER_BYTES, ANSWERS_MAX, IDLE_MILLIS, SESSION_BYTES_MAX, USER_BYTES_MAX};
 use super::codec::{Malformed, Reader, put_list, put_number, put_string};
 use super::owners::Owners;
 use super::refusal::Refusal;
 use super::rows::{numbers, pair, read_all, single};
 use super::storage::{Storage, StorageError, Table};
 
-/// A session that nobody has used for so long ends, milliseconds by the clock of the log: an hour.
-pub(super) const IDLE_MILLIS: u64 = 3_600_000;
 /// When a session was used last whose user was removed: it ends, whatever else is renewed. None was used then.
 const RELEASED: u64 = 0;
-/// Answers that are kept for a session whose client does not say what it has.
-const ANSWERS_MAX: u32 = 4096;
-/// What the answers of a session take, and those of all, bytes: beyond, a session's writes wait. The last one may be larger than its room.
-const SESSION_BYTES_MAX: u64 = 16 << 20;
-const ALL_BYTES_MAX: u64 = 256 << 20;
-/// Of it, what the answers of a user's sessions take: none fills the room of all.
-const USER_BYTES_MAX: u64 = 32 << 20;
-/// What an answer takes besides its row.
-const ANSWER_BYTES: u64 = 64;
 
 const WHAT: &str = "a session's row";
 

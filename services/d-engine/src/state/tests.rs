@@ -1,6 +1,7 @@
 //! The state against a model that is too simple to be wrong.
 
 mod of_memory;
+mod of_releases;
 mod of_sessions;
 
 use std::collections::{BTreeMap, BTreeSet};

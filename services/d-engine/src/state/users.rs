@@ -12,6 +12,7 @@ use bytes::Bytes;
 use d_engine_client::{Operation, Query, Scan, Transaction, end_of_prefix};
 
 use super::apply::StateError;
+use super::bounds::{GRANTS_MAX, REVOKED_MAX, USERS_MAX};
 use super::codec::{Malformed, Reader, put_list, put_number, put_string};
 use super::command::KEY_BYTES_MAX;
 use super::leases;
@@ -19,10 +20,6 @@ use super::refusal::Refusal;
 use super::rows::read_all;
 use super::storage::{Rows, Storage, StorageError, Table};
 
-/// Users at most.
-pub(super) const USERS_MAX: usize = 10_000;
-/// Prefixes of a user at most.
-pub(super) const GRANTS_MAX: usize = 1_000;
 /// The longest name, bytes; a hash and a prefix are no longer than this, either, but for prefixes, which are as long as keys.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -382,7 +379,7 @@ impl Users {
                         return Ok(Some(Refusal::Denied));
                     };
                     keys += count as usize;
-                    if keys > leases::REVOKED_MAX {
+                    if keys > REVOKED_MAX {
                         return Ok(Some(Refusal::TooManyRevokedKeys));
                     }
                     // Whether they stay or go is written with it.

@@ -9,10 +9,10 @@ fn a_session_that_nobody_uses_ends_and_its_writes_are_refused() {
     let stamp = Stamp { session: 1, sequence: 1, awaited_from: 1 };
     let write = Command::Write(Transaction::put("k", "v"), Some(stamp)).encode();
     assert!(state.apply(2, 1, 5, write.clone()).unwrap().outcome.is_ok());
-    state.apply(3, 1, 5 + sessions::IDLE_MILLIS, Command::Expire.encode()).unwrap();
-    assert_eq!(state.apply(4, 1, 6 + sessions::IDLE_MILLIS, write.clone()).unwrap().index, 2);
-    state.apply(5, 1, 6 + sessions::IDLE_MILLIS, Command::Expire.encode()).unwrap();
-    assert_eq!(state.apply(6, 1, 6 + sessions::IDLE_MILLIS, write).unwrap().outcome, Err(Refusal::NoSession));
+    state.apply(3, 1, 5 + bounds::IDLE_MILLIS, Command::Expire.encode()).unwrap();
+    assert_eq!(state.apply(4, 1, 6 + bounds::IDLE_MILLIS, write.clone()).unwrap().index, 2);
+    state.apply(5, 1, 6 + bounds::IDLE_MILLIS, Command::Expire.encode()).unwrap();
+    assert_eq!(state.apply(6, 1, 6 + bounds::IDLE_MILLIS, write).unwrap().outcome, Err(Refusal::NoSession));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn sessions_that_end_with_many_answers_end_a_few_at_a_time() {
         answers
     };
     for left in [600, 0] {
-        let at = apply(&mut state, 2 + sessions::IDLE_MILLIS, Command::Expire);
+        let at = apply(&mut state, 2 + bounds::IDLE_MILLIS, Command::Expire);
         state.commit(at).unwrap();
         assert_eq!(answers(&state), left);
     }
