@@ -9,6 +9,7 @@ use d_engine_client::{
     Watch, WatchOptions, Written,
 };
 use futures::StreamExt as _;
+use futures::future::Either;
 use replog::runtime::{Committed, Proposal, ProposeError, ReadError, Ticket};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -52,13 +53,11 @@ impl Node {
         if let Err(error) = check(&transaction) {
             return wake(done(Err(invalid(error))));
         }
-        let is_allowed = self.users().may_write(self.principal(), &transaction);
-        let command = self.on_behalf(Command::Write(transaction.clone(), stamp));
-        if is_allowed {
-            return self.submit_then(begun, command, done);
+        if self.users().may_write(self.principal(), &transaction) {
+            return self.submit_then(begun, self.on_behalf(Command::Write(transaction, stamp)), done);
         }
-        let may = move |users: &Users, who: &Principal| users.may_write(who, &transaction);
-        self.submit_if_then(may, command, done);
+        let command = self.on_behalf(Command::Write(transaction.clone(), stamp));
+        self.submit_if_then(move |users, who| users.may_write(who, &transaction), command, done);
     }
 
     /// What the state of this member refuses: it may not have heard of a grant yet, so it is asked again once it has. What nobody may do is in no
@@ -74,9 +73,15 @@ impl Node {
         command: Bytes,
         done: impl FnOnce(Result<Written, Error>) -> Option<Waker> + Send + 'static,
     ) {
+        let room = match self.room_to_wait(&command) {
+            Ok(room) => room,
+            Err(error) => return wake(done(Err(error))),
+        };
         let node = self.clone();
         tokio::spawn(async move {
-            let written = match node.still_denied(may).await {
+            let is_denied = node.still_denied(may).await;
+            drop(room);
+            let written = match is_denied {
                 Ok(()) => node.submit_later(command, NotLeading::Forward).await,
                 Err(error) => {
                     node.counters().write(false);
@@ -87,26 +92,26 @@ impl Node {
         });
     }
 
-    /// As [`Node::submit_later`], of what its state refuses.
+    /// As [`Node::submit_later`]; `may` is asked again of what the state refuses.
     fn submit_if_later(
         &self,
-        may: impl Fn(&Users, &Principal) -> bool + Send + Sync + 'static,
+        may: Option<impl Fn(&Users, &Principal) -> bool + Send + Sync + 'static>,
         command: Bytes,
         not_leading: NotLeading,
     ) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
-        let is_allowed = may(&self.users(), self.principal());
-        let submitted = is_allowed.then(|| self.submit_later(command.clone(), not_leading));
+        let Some(may) = may else { return Either::Left(self.submit_later(command, not_leading)) };
+        let room = self.room_to_wait(&command);
         let node = self.clone();
-        async move {
-            if let Some(submitted) = submitted {
-                return submitted.await;
-            }
-            if let Err(error) = node.still_denied(may).await {
+        Either::Right(async move {
+            let room = room?;
+            let is_denied = node.still_denied(may).await;
+            drop(room);
+            if let Err(error) = is_denied {
                 node.counters().write(false);
                 return Err(error);
             }
             node.submit_later(command, not_leading).await
-        }
+        })
     }
 
     /// What was begun goes on.
@@ -125,8 +130,10 @@ impl Node {
     ) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
         let checked = check(&transaction).map_err(invalid);
         let submitted = checked.map(|()| {
-            let command = self.on_behalf(Command::Write(transaction.clone(), stamp));
-            self.submit_if_later(move |users, who| users.may_write(who, &transaction), command, not_leading)
+            let is_allowed = self.users().may_write(self.principal(), &transaction);
+            let refused = (!is_allowed).then(|| transaction.clone());
+            let may = refused.map(|refused| move |users: &Users, who: &Principal| users.may_write(who, &refused));
+            self.submit_if_later(may, self.on_behalf(Command::Write(transaction, stamp)), not_leading)
         });
         async { submitted?.await }
     }
@@ -159,7 +166,9 @@ impl Node {
         let checked = change.check().map_err(|mistake| Error::Invalid(mistake.to_string()));
         let submitted = checked.map(|()| {
             let command = Command::Users(self.principal().clone(), change.clone()).encode();
-            self.submit_if_later(move |users, who| users.may_change(who, &change), command, NotLeading::Forward)
+            let is_allowed = self.users().may_change(self.principal(), &change);
+            let may = (!is_allowed).then(|| move |users: &Users, who: &Principal| users.may_change(who, &change));
+            self.submit_if_later(may, command, NotLeading::Forward)
         });
         async move {
             submitted?.await.map_err(|error| match error {
@@ -251,7 +260,8 @@ impl Node {
     pub fn session_later(&self, close: Option<u64>) -> impl Future<Output = Result<u64, Error>> + Send + 'static {
         let command = self.on_behalf(close.map_or(Command::OpenSession, Command::CloseSession));
         let may = move |users: &Users, who: &Principal| close.is_some() || users.may_open_session(who);
-        let submitted = self.submit_if_later(may, command, NotLeading::Forward);
+        let is_allowed = may(&self.users(), self.principal());
+        let submitted = self.submit_if_later((!is_allowed).then_some(may), command, NotLeading::Forward);
         async move { Ok(close.unwrap_or(submitted.await?.revision)) }
     }
 

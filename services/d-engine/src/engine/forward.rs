@@ -7,6 +7,7 @@ use d_engine_client::{Error, Written};
 use replog::runtime::identity::CaughtUp;
 use replog::runtime::tcp::Host;
 use replog::runtime::{Committed, Leading, SubmitError};
+use service_kit::grpc::Room;
 use tokio::time::timeout;
 
 use super::identity::{Introduction, Serial};
@@ -122,8 +123,9 @@ impl Node {
     /// Hands a command to whoever leads, waits until it was applied there and here, and says what it came to. It is sent to one leader
     /// at most. Its room is taken before this returns: a command that waits for none is not held. On a tokio runtime.
     pub(super) fn forward(self, command: Bytes) -> impl Future<Output = Result<Written, Error>> + Send + 'static {
-        let mut room = self.0.forwarding.room();
-        let command = room.grow(COMMAND_BYTES + command.len()).then_some(command);
+        let room = self.room_to_wait(&command);
+        // What finds no room is not held.
+        let command = room.is_ok().then_some(command);
         async move {
             let committed = match command {
                 Some(command) => self.hand_over(command).await,
@@ -138,6 +140,12 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// Room for a command while something is waited for before it enters the log.
+    pub(super) fn room_to_wait(&self, command: &Bytes) -> Result<Room, Error> {
+        let mut room = self.0.forwarding.room();
+        room.grow(COMMAND_BYTES + command.len()).then_some(room).ok_or(Error::Busy)
     }
 
     /// Errors are of what it has not come to, and not of what the command does.
