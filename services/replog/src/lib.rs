@@ -50,4 +50,4 @@ pub use reads::{ReadId, ReadLevel, ReadPath, ReadPermit};
 pub use recovery::{RecoverError, Recovered, Recovery, RecoveryError, recover};
 pub use replica::{Effects, Fatal, ReplicatedLog};
 pub use settings::Settings;
-pub use snapshot::{FilesJob, FilesJobDone, SnapshotFailures, SnapshotJob, SnapshotMeta};
+pub use snapshot::{ChunksJob, ChunksRead, FilesJob, FilesJobDone, SnapshotFailures, SnapshotJob, SnapshotMeta};

@@ -22,7 +22,9 @@ use crate::node::{Batch, LostLog, Node, Output, Proposed, Rejected, StartError, 
 use crate::reads::{ReadId, ReadLevel, ReadPermit};
 use crate::recovery::Recovered;
 use crate::settings::Settings;
-use crate::snapshot::{FilesJob, Receiving, SnapshotFailures, SnapshotJob, SnapshotMeta, Store, is_without_room};
+use crate::snapshot::{
+    ChunksJob, FilesJob, Receiving, SnapshotFailures, SnapshotId, SnapshotJob, SnapshotMeta, Store, is_without_room,
+};
 
 /// Why a member cannot go on. It must be stopped; starting it again may help.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +63,8 @@ pub struct Effects<S: StateMachine, D: Directory> {
     pub long_step: Option<LongStep<S, D>>,
     /// What takes long with files, to be done beside everything else; then call [`ReplicatedLog::files_job_done`].
     pub files_job: Option<FilesJob<D>>,
+    /// Chunks to be read for another member, beside everything else; then call [`ReplicatedLog::chunks_read`].
+    pub chunks_job: Option<ChunksJob<D>>,
 }
 
 impl<S: StateMachine, D: Directory> Default for Effects<S, D> {
@@ -75,6 +79,7 @@ impl<S: StateMachine, D: Directory> Default for Effects<S, D> {
             snapshot: None,
             long_step: None,
             files_job: None,
+            chunks_job: None,
         }
     }
 }
@@ -82,7 +87,18 @@ impl<S: StateMachine, D: Directory> Default for Effects<S, D> {
 impl<S: StateMachine, D: Directory> Effects<S, D> {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        let Self { messages, batch, applied, installed, reads, failed_reads, snapshot, long_step, files_job } = self;
+        let Self {
+            messages,
+            batch,
+            applied,
+            installed,
+            reads,
+            failed_reads,
+            snapshot,
+            long_step,
+            files_job,
+            chunks_job,
+        } = self;
         messages.is_empty()
             && batch.is_none()
             && applied.is_empty()
@@ -92,6 +108,7 @@ impl<S: StateMachine, D: Directory> Effects<S, D> {
             && snapshot.is_none()
             && long_step.is_none()
             && files_job.is_none()
+            && chunks_job.is_none()
     }
 }
 
@@ -111,6 +128,10 @@ pub struct ReplicatedLog<S: StateMachine, D: Directory> {
     /// What is to be done with files, and whether that is under way.
     files_job: Option<FilesJob<D>>,
     is_at_files: bool,
+    /// Chunks that members have asked for last, what is to be read of them, and whether that is under way.
+    wanted_chunks: BTreeMap<u64, (SnapshotId, Vec<u32>)>,
+    chunks_job: Option<ChunksJob<D>>,
+    is_reading_chunks: bool,
     /// What was proposed here and is not applied yet, in the order of indices: somebody waits for the replies.
     proposed: VecDeque<Proposed>,
     /// Newest time of an entry that was applied.
@@ -204,6 +225,9 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
             sending: BTreeMap::new(),
             files_job: None,
             is_at_files: false,
+            wanted_chunks: BTreeMap::new(),
+            chunks_job: None,
+            is_reading_chunks: false,
             proposed: VecDeque::new(),
             time_millis,
             messages: Vec::new(),
@@ -326,6 +350,7 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         effects.applied = std::mem::take(&mut self.applied);
         effects.installed = self.installed.take();
         effects.files_job = self.files_job.take();
+        effects.chunks_job = self.chunks_job.take();
         effects.messages.append(&mut self.messages);
         Ok(effects)
     }

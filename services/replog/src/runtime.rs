@@ -8,6 +8,7 @@
 //! | `snapshot` | while one is made |
 //! | `apply` | while the state machine takes what takes it long: see [`crate::LongStep`] |
 //! | `files` | while the file of a snapshot from elsewhere is made room for, or checked: see [`crate::FilesJob`] |
+//! | `chunks` | while pieces of a snapshot are read for another member: see [`crate::ChunksJob`] |
 //! | of the transport | over TCP: one for each member that is sent to, one for each that sends, one that accepts |
 //!
 //! Everything that waits is bounded ([`Limits`], [`crate::Settings`]): beyond, `Busy`. What a caller is told: an entry was applied

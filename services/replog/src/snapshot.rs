@@ -1,6 +1,7 @@
 //! Snapshots: what they are, how they lie in files, how they travel.
 
 mod chunks;
+mod chunks_job;
 mod files_job;
 mod job;
 mod store;
@@ -14,6 +15,7 @@ use crate::codec::{Malformed, Reader, put, put_small};
 use crate::membership::Membership;
 
 pub(crate) use chunks::ChunkReader;
+pub use chunks_job::{ChunksJob, ChunksRead};
 pub use files_job::{FilesJob, FilesJobDone};
 pub use job::SnapshotJob;
 pub(crate) use store::{Store, is_without_room, load as load_snapshot};

@@ -105,6 +105,9 @@ impl Server {
             if let Some(job) = effects.files_job {
                 self.log.files_job_done(job.run(), now).map_err(|_| Dead)?;
             }
+            if let Some(job) = effects.chunks_job {
+                self.log.chunks_read(job.run()).map_err(|_| Dead)?;
+            }
         }
     }
 

@@ -39,9 +39,21 @@ impl World {
         self.passed_over += u64::from(log.node().applied_index() > log.node().snapshot_index());
         let (batches, proposals, reads) = (Vec::new(), Vec::new(), BTreeMap::new());
         let (watch, watched) = (shown.history.watch(everything()).unwrap(), shown.view().applied);
-        let (snapshot, long_step, files_job) = (None, None, None);
-        let process =
-            Process { log, wal, shown, batches, snapshot, long_step, files_job, proposals, reads, watch, watched };
+        let (snapshot, long_step, files_job, chunks_job) = (None, None, None, None);
+        let process = Process {
+            log,
+            wal,
+            shown,
+            batches,
+            snapshot,
+            long_step,
+            files_job,
+            chunks_job,
+            proposals,
+            reads,
+            watch,
+            watched,
+        };
         host.process = Some(process);
         self.drain(id);
     }
@@ -81,6 +93,7 @@ impl World {
                 snapshot,
                 long_step,
                 files_job,
+                chunks_job,
             } = effects;
             if let Some(batch) = batch {
                 let due = self.time + self.random.below(4_000);
@@ -90,6 +103,7 @@ impl World {
             let mut later = || self.time + self.random.below(20_000);
             process.long_step = process.long_step.take().or(long_step.map(|step| (later(), step)));
             process.files_job = process.files_job.take().or(files_job.map(|job| (later(), job)));
+            process.chunks_job = process.chunks_job.take().or(chunks_job.map(|job| (later(), job)));
             for message in messages {
                 if self.cuts.contains(&(message.from(), message.to())) {
                     continue;

@@ -6,7 +6,9 @@ use d_engine::history::Watcher;
 use d_engine::machine::Shown;
 use d_engine_client::Event;
 use harness::Random;
-use replog::{Batch, FilesJob, LongStep, Message, Now, Proposed, ReadId, ReplicatedLog, Role, Settings, SnapshotJob};
+use replog::{
+    Batch, ChunksJob, FilesJob, LongStep, Message, Now, Proposed, ReadId, ReplicatedLog, Role, Settings, SnapshotJob,
+};
 use wal::Log;
 use wal::files::SimulatedDirectory;
 
@@ -42,6 +44,7 @@ pub struct Process {
     /// Taken beside the protocol, until then.
     pub long_step: Option<(u64, LongStep<Planted, SimulatedDirectory>)>,
     pub files_job: Option<(u64, FilesJob<SimulatedDirectory>)>,
+    pub chunks_job: Option<(u64, ChunksJob<SimulatedDirectory>)>,
     pub proposals: Vec<(Proposed, Asked)>,
     /// What they must see.
     pub reads: BTreeMap<ReadId, MustSee>,
@@ -249,6 +252,9 @@ impl World {
             }
             if let Some((_, job)) = process.files_job.take_if(|(due, _)| *due <= time) {
                 process.log.files_job_done(job.run(), now).unwrap();
+            }
+            if let Some((_, job)) = process.chunks_job.take_if(|(due, _)| *due <= time) {
+                process.log.chunks_read(job.run()).unwrap();
             }
             self.drain(id);
         }

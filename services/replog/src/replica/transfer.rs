@@ -12,14 +12,18 @@ use crate::machine::StateMachine;
 use crate::membership::hex;
 use crate::message::{Body, Message};
 use crate::snapshot::{
-    FilesJob, FilesJobDone, Receiving, SnapshotId, SnapshotMessage, SnapshotMeta, Store, WINDOW_CHUNKS, is_without_room,
+    ChunksRead, FilesJob, FilesJobDone, Receiving, SnapshotId, SnapshotMessage, SnapshotMeta, Store, WINDOW_CHUNKS,
+    is_without_room,
 };
 
 impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
     /// What another member says about snapshots.
     pub(super) fn receive_of_snapshot(&mut self, from: u64, message: SnapshotMessage, now: Now) -> Result<(), Fatal> {
         match message {
-            SnapshotMessage::Fetch { id, chunks } => self.send_chunks(from, id, chunks, now),
+            SnapshotMessage::Fetch { id, chunks } => {
+                self.send_chunks(from, id, chunks, now);
+                Ok(())
+            }
             SnapshotMessage::Chunk { id, chunk, checksum, data } => {
                 let expected = self.receiving.as_mut().filter(|receiving| receiving.meta.id() == id);
                 let Some(receiving) = expected else { return Ok(()) };
@@ -40,28 +44,55 @@ impl<S: StateMachine, D: Directory> ReplicatedLog<S, D> {
         }
     }
 
-    fn send_chunks(&mut self, to: u64, id: SnapshotId, chunks: Vec<u32>, now: Now) -> Result<(), Fatal> {
+    fn send_chunks(&mut self, to: u64, id: SnapshotId, chunks: Vec<u32>, now: Now) {
         let meta = self.node.snapshot_meta().clone();
         if meta.id() != id || !meta.is_any() {
-            self.refuse(to, id);
-            return Ok(());
+            return self.refuse(to, id);
         }
         self.node.snapshot_is_fetched(to, now);
         self.tell_sending(to, &meta);
-        for chunk in chunks.into_iter().filter(|chunk| *chunk < meta.chunks()).take(WINDOW_CHUNKS) {
-            match self.store.chunk(&meta, chunk) {
-                Ok((checksum, data)) => self.send(to, SnapshotMessage::Chunk { id, chunk, checksum, data }),
-                // Nobody else has what its memory has, and after a start it would not have it either: the next one takes its place.
-                Err(error) if self.node.membership().voters == [self.node.id()] => {
-                    tracing::error!(%error, "a new snapshot is made in its place: until then do not stop this member");
-                    self.wants_snapshot = true;
-                    self.refuse(to, id);
-                    break;
-                }
-                // It ends: another one leads then, and has a snapshot of its own.
-                Err(error) => return Err(error.into()),
+        let chunks = chunks.into_iter().filter(|chunk| *chunk < meta.chunks()).take(WINDOW_CHUNKS).collect();
+        // Who asks again has not had what it asked for before.
+        self.wanted_chunks.insert(to, (id, chunks));
+        self.read_wanted_chunks();
+    }
+
+    fn read_wanted_chunks(&mut self) {
+        while !self.is_reading_chunks
+            && let Some((to, (id, chunks))) = self.wanted_chunks.pop_first()
+        {
+            let meta = self.node.snapshot_meta().clone();
+            if meta.id() != id {
+                self.refuse(to, id);
+                continue;
             }
+            self.chunks_job = Some(self.store.read_chunks(to, meta, chunks));
+            self.is_reading_chunks = true;
         }
+    }
+
+    /// What members asked for is read, or cannot be.
+    pub fn chunks_read(&mut self, read: ChunksRead) -> Result<(), Fatal> {
+        let ChunksRead { to, meta, chunks, failed } = read;
+        self.is_reading_chunks = false;
+        let id = meta.id();
+        for (chunk, checksum, data) in chunks {
+            self.send(to, SnapshotMessage::Chunk { id, chunk, checksum, data });
+        }
+        match failed {
+            None => {}
+            // A newer one has taken its place meanwhile, and its file is gone.
+            Some(_) if self.node.snapshot_meta().id() != id => self.refuse(to, id),
+            // Nobody else has what its memory has, and after a start it would not have it either: the next one takes its place.
+            Some(error) if self.node.membership().voters == [self.node.id()] => {
+                tracing::error!(%error, "a new snapshot is made in its place: until then do not stop this member");
+                self.wants_snapshot = true;
+                self.refuse(to, id);
+            }
+            // It ends: another one leads then, and has a snapshot of its own.
+            Some(error) => return Err(error.into()),
+        }
+        self.read_wanted_chunks();
         Ok(())
     }
 

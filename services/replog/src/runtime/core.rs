@@ -28,7 +28,7 @@ use crate::machine::StateMachine;
 use crate::node::{Batch, Proposed, Rejected, Token};
 use crate::reads::ReadId;
 use crate::replica::{Effects, ReplicatedLog};
-use crate::snapshot::{FilesJobDone, SnapshotJob, SnapshotMeta};
+use crate::snapshot::{ChunksRead, FilesJobDone, SnapshotJob, SnapshotMeta};
 
 /// Commands that enter the log at once, bytes: so many that a sync is worth it, so few that nobody else waits long.
 const TURN_BYTES_MAX: usize = 1 << 20;
@@ -88,6 +88,7 @@ pub(crate) struct Core<S: StateMachine, D: Directory> {
     snapshot: Helper<io::Result<SnapshotMeta>>,
     long_step: Helper<LongStepDone<S>>,
     files_job: Helper<FilesJobDone<D>>,
+    chunks_job: Helper<ChunksRead>,
     last_tick: u64,
 }
 
@@ -126,6 +127,7 @@ where
             snapshot: Helper::default(),
             long_step: Helper::default(),
             files_job: Helper::default(),
+            chunks_job: Helper::default(),
             last_tick: 0,
         }
     }
@@ -186,6 +188,9 @@ where
         }
         if let Some(done) = self.files_job.result() {
             self.log.files_job_done(done, now)?;
+        }
+        if let Some(read) = self.chunks_job.result() {
+            self.log.chunks_read(read)?;
         }
         let is_behind = self.unsafe_bytes.max(self.log.waiting_bytes()) > 2 * self.limits.unsafe_bytes_max;
         for message in inputs.messages.drain(..) {
@@ -286,8 +291,18 @@ where
     }
 
     fn carry_out(&mut self, effects: Effects<S, D>) -> Result<(), MemberError> {
-        let Effects { messages, batch, applied, installed, reads, failed_reads, snapshot, long_step, files_job } =
-            effects;
+        let Effects {
+            messages,
+            batch,
+            applied,
+            installed,
+            reads,
+            failed_reads,
+            snapshot,
+            long_step,
+            files_job,
+            chunks_job,
+        } = effects;
         // These need not wait for the disk.
         if !messages.is_empty() {
             self.transport.send(messages);
@@ -327,6 +342,9 @@ where
         }
         if let Some(job) = files_job {
             self.files_job.begin("files", &self.shared, || job.run()).map_err(MemberError::Thread)?;
+        }
+        if let Some(job) = chunks_job {
+            self.chunks_job.begin("chunks", &self.shared, || job.run()).map_err(MemberError::Thread)?;
         }
         Ok(())
     }
@@ -467,6 +485,7 @@ where
         }
         self.snapshot.end();
         self.files_job.end();
+        self.chunks_job.end();
         self.long_step.end();
         let leadership = Leadership { leader: None, term: self.log.node().term(), is_ready_leader: false };
         self.watchers.iter_mut().for_each(|watcher| watcher(leadership));

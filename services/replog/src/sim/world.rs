@@ -20,7 +20,7 @@ use crate::random::{Random, mix};
 use crate::reads::{ReadLevel, ReadPermit};
 use crate::replica::Effects;
 use crate::settings::Settings;
-use crate::snapshot::{FilesJob, SnapshotJob};
+use crate::snapshot::{ChunksJob, FilesJob, SnapshotJob};
 
 /// What happened, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,6 +83,11 @@ pub(super) enum Event {
         host: u64,
         epoch: u64,
         job: FilesJob<SimulatedDirectory>,
+    },
+    Chunks {
+        host: u64,
+        epoch: u64,
+        job: ChunksJob<SimulatedDirectory>,
     },
     Write {
         host: u64,
@@ -303,6 +308,7 @@ impl World {
             | Event::Snapshot { host, .. }
             | Event::LongStep { host, .. }
             | Event::Files { host, .. }
+            | Event::Chunks { host, .. }
             | Event::Write { host, .. }
             | Event::Closed(host, _)
             | Event::Read { host, .. } => *host,
@@ -415,6 +421,14 @@ impl World {
                     return self.fatal(id, fatal);
                 }
             }
+            Event::Chunks { epoch: of, job, .. } => {
+                if of != epoch {
+                    return Ok(());
+                }
+                if let Err(fatal) = process.log.chunks_read(job.run()) {
+                    return self.fatal(id, fatal);
+                }
+            }
             Event::Write { key, .. } => {
                 let value = self.now;
                 let ttl = if key % 3 == 0 { 20 + key % 100 } else { 0 };
@@ -486,8 +500,18 @@ impl World {
     }
 
     fn carry_out(&mut self, id: u64, effects: Effects<Kv, SimulatedDirectory>) -> Checked {
-        let Effects { messages, batch, applied, installed, reads, failed_reads, snapshot, long_step, files_job } =
-            effects;
+        let Effects {
+            messages,
+            batch,
+            applied,
+            installed,
+            reads,
+            failed_reads,
+            snapshot,
+            long_step,
+            files_job,
+            chunks_job,
+        } = effects;
         if let Some(batch) = batch {
             self.enqueue(id, batch)?;
         }
@@ -532,6 +556,10 @@ impl World {
         if let Some(job) = files_job {
             let delay = mix(self.now ^ 2) % longest;
             self.after(delay, Event::Files { host: id, epoch, job });
+        }
+        if let Some(job) = chunks_job {
+            let delay = mix(self.now ^ 3) % longest;
+            self.after(delay, Event::Chunks { host: id, epoch, job });
         }
         for (index, digest) in states {
             self.checks.state(id, index, digest)?;

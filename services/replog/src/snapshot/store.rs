@@ -13,12 +13,10 @@
 
 use std::io::{self, Write};
 
-use bytes::Bytes;
 use wal::files::{Directory, File};
 
-use super::chunks::{
-    ChunkReader, ChunkWriter, chunk_checksum, chunk_offset, damaged, failed, read_chunk, with_checksum,
-};
+use super::chunks::{ChunkReader, ChunkWriter, chunk_checksum, chunk_offset, damaged, failed, with_checksum};
+use super::chunks_job::ChunksJob;
 use super::files_job::{Done, FilesJob, FilesJobDone, Work};
 use super::{SnapshotId, SnapshotMeta};
 use crate::bugs::{Bug, Planted};
@@ -43,8 +41,6 @@ pub(crate) struct Store<D: Directory> {
     directory: D,
     planted: Planted,
     incoming: Option<Incoming<D::File>>,
-    /// One that is being sent, and where its first chunk begins.
-    sending: Option<(SnapshotId, D::File, u64)>,
 }
 
 /// Whether the disk is full, and another time will do.
@@ -82,7 +78,7 @@ fn make_new(
 
 impl<D: Directory> Store<D> {
     pub(crate) fn open(directory: D, planted: Planted) -> Self {
-        Self { directory, planted, incoming: None, sending: None }
+        Self { directory, planted, incoming: None }
     }
 
     /// The directory that snapshots are written to.
@@ -95,19 +91,10 @@ impl<D: Directory> Store<D> {
         read(&self.directory, meta, self.planted.has(Bug::HalfSnapshot))
     }
 
-    /// One chunk of a snapshot that is here, with its checksum.
-    pub(crate) fn chunk(&mut self, meta: &SnapshotMeta, chunk: u32) -> io::Result<(u32, Bytes)> {
-        let sending = match self.sending.take().filter(|(id, ..)| *id == meta.id()) {
-            Some(sending) => sending,
-            None => {
-                let (file, start) = open(&self.directory, meta)?;
-                (meta.id(), file, start)
-            }
-        };
-        // More of it will be asked for.
-        let (id, file, start) = &*self.sending.insert(sending);
-        let data = read_chunk(file, meta, *start, chunk, self.planted.has(Bug::HalfSnapshot))?;
-        Ok((chunk_checksum(id, chunk, &data), data.into()))
+    /// To read chunks of a snapshot that is here, for another member.
+    pub(crate) fn read_chunks(&self, to: u64, meta: SnapshotMeta, chunks: Vec<u32>) -> ChunksJob<D> {
+        let unchecked = self.planted.has(Bug::HalfSnapshot);
+        ChunksJob { directory: self.directory.clone(), to, meta, chunks, unchecked }
     }
 
     /// Whether this snapshot is here, whole and safe.
@@ -193,7 +180,6 @@ impl<D: Directory> Store<D> {
 
     /// Removes every whole snapshot that is older than this one, which the log relies on.
     pub(crate) fn prune(&mut self, settled: &SnapshotId) -> io::Result<()> {
-        self.sending.take_if(|(id, ..)| id != settled);
         let settled = name(settled);
         for name in self.directory.names()? {
             if name.starts_with(PREFIX) && name < settled {
@@ -243,7 +229,7 @@ fn parse_head(content: &[u8]) -> Option<(SnapshotMeta, u64)> {
 }
 
 /// The file of a snapshot, and where its first chunk begins.
-fn open<D: Directory>(directory: &D, meta: &SnapshotMeta) -> io::Result<(D::File, u64)> {
+pub(super) fn open<D: Directory>(directory: &D, meta: &SnapshotMeta) -> io::Result<(D::File, u64)> {
     let id = meta.id();
     let unread = |error: io::Error| failed(&name(&id), &error);
     let file = directory.open(&name(&id)).map_err(unread)?;

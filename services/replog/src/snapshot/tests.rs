@@ -29,6 +29,15 @@ fn snapshot(size: usize) -> (SnapshotMeta, Bytes) {
     (meta, bytes)
 }
 
+/// A chunk as another member is sent it, with its checksum.
+fn chunk_of(store: &Store<SimulatedDirectory>, meta: &SnapshotMeta, chunk: u32) -> io::Result<(u32, Bytes)> {
+    let mut read = store.read_chunks(2, meta.clone(), vec![chunk]).run();
+    match (read.chunks.pop(), read.failed) {
+        (Some((_, checksum, data)), None) => Ok((checksum, data)),
+        (_, failed) => Err(failed.expect("it is read, or not")),
+    }
+}
+
 fn open(directory: &SimulatedDirectory) -> Store<SimulatedDirectory> {
     Store::open(directory.clone(), Planted::default())
 }
@@ -153,7 +162,7 @@ fn what_is_wrong_with_a_snapshot_is_told_with_its_file_and_a_remedy() {
     let is_told = |kind: io::ErrorKind, what: &str| {
         let mut read = Vec::new();
         let loaded = open(&directory).load(&meta).and_then(|mut reader| reader.read_to_end(&mut read));
-        for error in [loaded.unwrap_err(), open(&directory).chunk(&meta, 9).unwrap_err()] {
+        for error in [loaded.unwrap_err(), chunk_of(&open(&directory), &meta, 9).unwrap_err()] {
             let told = error.to_string();
             assert_eq!(error.kind(), kind, "{told}");
             assert!(told.starts_with(&name) && told.contains(what), "{told}");
@@ -170,15 +179,15 @@ fn what_is_wrong_with_a_snapshot_is_told_with_its_file_and_a_remedy() {
 
 #[test]
 fn a_disk_that_fails_under_a_snapshot_is_told_with_the_file() {
-    let (mut from, directory, meta, _) = pair(300);
+    let (from, directory, meta, _) = pair(300);
     let name = from.directory().names().unwrap().remove(0);
     from.directory().unreadable(&name, 0..10_000, 5).unwrap();
-    let error = from.chunk(&meta, 0).unwrap_err().to_string();
+    let error = chunk_of(&from, &meta, 0).unwrap_err().to_string();
     assert!(error.starts_with(&name) && error.contains("correct the cause"), "{error}");
     let mut to = open(&directory);
     begin(&mut to, &meta);
     from.directory().readable();
-    let (checksum, data) = from.chunk(&meta, 0).unwrap();
+    let (checksum, data) = chunk_of(&from, &meta, 0).unwrap();
     directory.fail(Fault::Write, 0);
     let error = to.keep(&meta.id(), 0, checksum, &data).unwrap_err().to_string();
     assert!(error.starts_with("incoming: ") && error.contains("correct the cause"), "{error}");
@@ -186,13 +195,13 @@ fn a_disk_that_fails_under_a_snapshot_is_told_with_the_file() {
 
 #[test]
 fn a_transfer_goes_on_with_what_is_missing() {
-    let (mut from, directory, meta, bytes) = pair(1000);
+    let (from, directory, meta, bytes) = pair(1000);
     let id = meta.id();
     let mut to = open(&directory);
     begin(&mut to, &meta);
     assert_eq!(to.missing(&id, 100).len(), 10);
     for chunk in [0, 3, 9] {
-        let (checksum, data) = from.chunk(&meta, chunk).unwrap();
+        let (checksum, data) = chunk_of(&from, &meta, chunk).unwrap();
         assert!(to.keep(&id, chunk, checksum, &data).unwrap());
         assert!(!to.keep(&id, chunk, checksum, &data).unwrap(), "a second time it is of no use");
     }
@@ -201,7 +210,7 @@ fn a_transfer_goes_on_with_what_is_missing() {
     begin(&mut to, &meta);
     assert_eq!(to.missing(&id, 100), [1, 2, 4, 5, 6, 7, 8]);
     for chunk in to.missing(&id, 100) {
-        let (checksum, data) = from.chunk(&meta, chunk).unwrap();
+        let (checksum, data) = chunk_of(&from, &meta, chunk).unwrap();
         assert!(!to.has(&id).unwrap());
         to.keep(&id, chunk, checksum, &data).unwrap();
     }
@@ -213,12 +222,12 @@ fn a_transfer_goes_on_with_what_is_missing() {
 /// A sync that failed leaves pages that look written: who goes on must not believe them.
 #[test]
 fn what_a_failed_sync_left_is_written_again() {
-    let (mut from, directory, meta, bytes) = pair(300);
+    let (from, directory, meta, bytes) = pair(300);
     let id = meta.id();
     let mut to = open(&directory);
     begin(&mut to, &meta);
     for chunk in 0..3 {
-        let (checksum, data) = from.chunk(&meta, chunk).unwrap();
+        let (checksum, data) = chunk_of(&from, &meta, chunk).unwrap();
         to.keep(&id, chunk, checksum, &data).unwrap();
     }
     directory.fail(Fault::DataSync, 0);
@@ -263,11 +272,11 @@ fn a_snapshot_for_which_a_member_has_no_room_is_taken_at_a_later_offer() {
 
 #[test]
 fn a_chunk_that_is_not_as_it_should_be_is_not_kept() {
-    let (mut from, directory, meta, _) = pair(300);
+    let (from, directory, meta, _) = pair(300);
     let id = meta.id();
     let mut to = open(&directory);
     begin(&mut to, &meta);
-    let (checksum, data) = from.chunk(&meta, 1).unwrap();
+    let (checksum, data) = chunk_of(&from, &meta, 1).unwrap();
     assert!(!to.keep(&id, 0, checksum, &data).unwrap(), "it is another one");
     assert!(!to.keep(&id, 1, checksum, &data[1..]).unwrap(), "it is short");
     assert!(!to.keep(&id, 1, !checksum, &data).unwrap(), "its checksum is wrong");
@@ -277,12 +286,12 @@ fn a_chunk_that_is_not_as_it_should_be_is_not_kept() {
 
 #[test]
 fn a_snapshot_that_is_not_what_was_offered_is_thrown_away() {
-    let (mut from, directory, meta, _) = pair(300);
+    let (from, directory, meta, _) = pair(300);
     let lie = SnapshotMeta { checksum: !meta.checksum, ..meta.clone() };
     let mut to = open(&directory);
     begin(&mut to, &lie);
     for chunk in 0..3 {
-        let (_, data) = from.chunk(&meta, chunk).unwrap();
+        let (_, data) = chunk_of(&from, &meta, chunk).unwrap();
         // As a peer would that believes in its description.
         let checksum = super::chunks::chunk_checksum(&lie.id(), chunk, &data);
         assert!(to.keep(&lie.id(), chunk, checksum, &data).unwrap());
