@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use replog::runtime::identity::{Founding, Identity as _, Known, Place, Said};
-use replog::runtime::tcp::{Host, Peers, Tcp, TcpOptions, Tls};
+use replog::runtime::tcp::{Host, Peers, Tcp, TcpOptions, Tls, ask};
 use replog::runtime::{Limits, Origin};
 use replog::{Membership, Role};
 use rustls::crypto::ring;
@@ -285,6 +285,14 @@ fn a_member_without_tls_is_refused() {
     let authority = Authority::new();
     let three = Three::start(|id| (GROUP, (id != 3).then(|| authority.tls(&authority))));
     three.third_is_alone();
+    // What comes looks like damage to both, and both are told what it may be.
+    let asked = |id: u64, tls: Option<&Tls>| ask(&three.addresses[&id], tls).unwrap_err().to_string();
+    let said = asked(1, None);
+    assert!(said.contains("this member speaks no TLS to other members"), "{said}");
+    let said = asked(3, Some(&authority.tls(&authority)));
+    assert!(said.contains("this member speaks TLS to other members"), "{said}");
+    let said = asked(1, Some(&authority.tls(&Authority::new())));
+    assert!(said.contains("invalid peer certificate") && !said.contains("speaks TLS"), "{said}");
 }
 
 #[test]

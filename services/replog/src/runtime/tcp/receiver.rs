@@ -162,8 +162,9 @@ impl Receiver {
         let impatient = Impatient::new(socket.try_clone()?, Instant::now() + HELLO_PATIENCE, Arc::clone(&is_known));
         let mut stream = tls::accept(impatient, self.shared.tls.as_ref())?;
         let mut payload = Vec::new();
-        read_frame(&mut stream, HELLO_BYTES_MAX, &mut payload)?;
-        let greeting = Greeting::decode(&payload).map_err(malformed)?;
+        let greeted = read_frame(&mut stream, HELLO_BYTES_MAX, &mut payload);
+        let greeting = greeted.and_then(|_| Greeting::decode(&payload).map_err(malformed));
+        let greeting = greeting.map_err(|error| tls::hinted(error, self.shared.tls.as_ref()))?;
         payload.clear();
         let hello = match greeting {
             Greeting::Member(hello) => hello,

@@ -17,8 +17,7 @@ use tracing::{info, warn};
 
 use super::Host;
 use super::frame::{self, HELLO_BYTES_MAX, Hello};
-use super::introduction::ask_over;
-use super::receiver::read_frame;
+use super::introduction::{ask_frame, ask_over};
 use super::tls::{self, Stream, Tls};
 use super::traffic::{Counted, add};
 use crate::membership::hex;
@@ -281,11 +280,7 @@ impl Sender {
     fn greet(&self, mut stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
         let mut bytes = Vec::new();
         Hello { log: self.log(), ..self.hello }.encode(&mut bytes);
-        stream.write_all(&bytes)?;
-        stream.flush()?;
-        if !read_frame(&mut stream, HELLO_BYTES_MAX, &mut bytes)? {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
+        ask_frame(&mut stream, HELLO_BYTES_MAX, &mut bytes).map_err(|error| tls::hinted(error, self.tls.as_ref()))?;
         let log = frame::decode_answer(&bytes).map_err(|objection| {
             if objection.is_for_ever {
                 self.is_removed.send_replace(true);

@@ -1,7 +1,7 @@
 //! TLS between members, if it is wanted: both sides show certificates. The configurations come from suppliers that are asked for
 //! every new connection, so that a server can renew certificates without a restart.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ impl Read for Impatient {
         if !self.is_known.load(Ordering::Relaxed) {
             let left = self.deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "it did not say in time who it is"));
+                return Err(io::Error::new(ErrorKind::TimedOut, "it did not say in time who it is"));
             }
             self.socket.set_read_timeout(Some(left))?;
         }
@@ -70,7 +70,7 @@ pub(super) fn connect(socket: TcpStream, tls: Option<&Tls>, address: &str) -> io
     let Some(tls) = tls else { return Ok(Box::new(socket)) };
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
     let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
-    let name = ServerName::try_from(name).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let name = ServerName::try_from(name).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
     let connection = ClientConnection::new((tls.client)(), name).map_err(io::Error::other)?;
     Ok(Box::new(StreamOwned::new(connection, socket)))
 }
@@ -80,4 +80,21 @@ pub(super) fn accept(socket: impl Stream + 'static, tls: Option<&Tls>) -> io::Re
     let Some(tls) = tls else { return Ok(Box::new(socket)) };
     let connection = ServerConnection::new((tls.server)()).map_err(io::Error::other)?;
     Ok(Box::new(StreamOwned::new(connection, socket)))
+}
+
+/// An error of the first words over a connection. What comes from an end that speaks TLS to one that does not, or the other way round, looks like
+/// damage: it is asked whether it is that.
+pub(super) fn hinted(error: io::Error, tls: Option<&Tls>) -> io::Error {
+    let is_end = matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset);
+    let is_other = match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        // Others are about certificates, and say what is wrong with them.
+        Some(error) => matches!(error, rustls::Error::InvalidMessage(_)),
+        None => is_end || error.kind() == ErrorKind::InvalidData,
+    };
+    if !is_other {
+        return error;
+    }
+    let own = if tls.is_some() { "speaks TLS" } else { "speaks no TLS" };
+    let text = format!("{error} (this member {own} to other members: is the other end a member that does the same?)");
+    io::Error::new(error.kind(), text)
 }
