@@ -76,6 +76,10 @@ const LONG_LOOKS_MAX: usize = 4;
 /// Between two looks whether an engine is ready: that it is not may be told at once.
 const READY_PAUSE: Duration = Duration::from_millis(10);
 
+/// What a founder is told that the others' group is not its own: not more than fits into an answer between members.
+const OTHER_GROUP_REMEDY: &str =
+    " With --restore all of them are given the same file and --group, each with an empty directory";
+
 /// How long a member that joins waits for others to know it.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -389,13 +393,15 @@ impl Engine {
             return Err(EngineError::StateOfAnother(found, options.directory.display().to_string(), serial.get()));
         }
         if let Some((path, _)) = &backup {
-            state::restore_backup(path, &mut storage)
+            let taken = state::restore_backup(path, &mut storage)
                 .map_err(|error| EngineError::Backup(path.display().to_string(), error))?;
+            tracing::info!(backup = %path.display(), index = taken.index, keys = taken.keys, "the member begins with a backup");
         }
         let machine = Machine::new(storage)?;
         let shown = machine.shown();
         let mut tcp = TcpOptions::new(options.id, group.number, listeners, peers(&group));
         tcp.tls = options.peer_tls.clone();
+        tcp.other_group_remedy = OTHER_GROUP_REMEDY;
         let neighbour = Arc::new(Neighbour::new(shown.clone(), Arc::clone(&serial)));
         tcp.host = Some(Arc::clone(&neighbour) as _);
         let founding = identity::founding(options.id, &group, &known);

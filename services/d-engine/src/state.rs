@@ -51,7 +51,9 @@ mod tests;
 mod users;
 
 pub use apply::{Applied, CHANGES_BYTES_MAX, Change, ChangeKind, Outcome, State, StateError};
-pub use backup::{Backup, BackupError, restore as restore_backup, save as save_backup, verify as verify_backup};
+pub use backup::{
+    Backup, BackupError, restore as restore_backup, save as save_backup, told_checksum, verify as verify_backup,
+};
 pub use bounds::EXPIRED_MAX;
 pub use codec::Malformed;
 pub use command::{

@@ -291,7 +291,9 @@ pub fn check(
     let (folder, place) = (&options.directory, place(&options.directory));
     let shown = folder.display().to_string();
     if !folder.exists() {
-        tracing::info!(directory = %shown, "there is no such directory: it is made, and the member begins with nothing");
+        // What it begins with where that is a backup is told when that was read.
+        let begins = if group.restored.is_some() { "" } else { ", and the member begins with nothing" };
+        tracing::info!(directory = %shown, "there is no such directory: it is made{begins}");
     }
     place.make()?;
     let wanted = Identity {

@@ -22,12 +22,29 @@ pub(super) type Begin = (PathBuf, u64);
 /// What a group begins with, where there is no log yet; in front the checksum of the backup, or of the one that the group once began with.
 pub(super) fn backup_of(options: &Options) -> Result<(Option<u32>, Option<Begin>), EngineError> {
     if let Some(restored) = identity::restored(&options.directory)? {
+        if let Some(path) = &options.backup {
+            tell_of_unused(path, restored, &options.directory);
+        }
         return Ok((restored, None));
     }
     let Some(path) = options.backup.clone() else { return Ok((None, None)) };
     let backup = state::verify_backup(&path);
     let backup = backup.map_err(|error| EngineError::Backup(path.display().to_string(), error))?;
     Ok((Some(backup.checksum), Some((path, backup.index.saturating_add(REVISIONS_AFTER_BACKUP)))))
+}
+
+/// Whoever names a backup believes that its data will be there. That the group has begun with this very one, at an earlier start, is nothing to be
+/// told of: the flag may stay.
+fn tell_of_unused(backup: &Path, restored: Option<u32>, directory: &Path) {
+    if restored.is_some() && state::told_checksum(backup).ok() == restored {
+        return;
+    }
+    tracing::warn!(
+        backup = %backup.display(),
+        directory = %directory.display(),
+        "the backup (--restore) is not looked at: the directory has a log already, and the member goes on with that. To begin a new group with the \
+         backup, start all its founders with empty directories (--db-root-dir)"
+    );
 }
 
 pub(super) fn peers(group: &Group) -> BTreeMap<u64, String> {

@@ -1,11 +1,12 @@
 //! Backups: kept from a group that works, looked at, and begun with by another group.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use d_engine_client::{Operation, ReadLevel, Scan, Transaction};
+use harness::{Process, command};
 
-use crate::group::{Group, PATIENCE, PROGRAM};
+use crate::group::{Group, PATIENCE, PROGRAM, free};
 
 fn verify(file: &str) -> Result<String, String> {
     let output = Command::new(PROGRAM).args(["ctl", "snapshot", "verify", file]).output().unwrap();
@@ -138,4 +139,61 @@ async fn a_backup_is_its_owners_to_read() {
     group.ctl(&["snapshot", "save", file.to_str().unwrap()]).unwrap();
     let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600, "{mode:o}");
+}
+
+/// The old data were served, and nothing said so.
+#[tokio::test]
+async fn it_is_told_whether_a_backup_is_begun_with_or_not_looked_at() {
+    let folder = harness::folder();
+    let file = folder.path().join("backup").to_str().unwrap().to_owned();
+    let group = Group::start(1);
+    group.leader().await;
+    group.client().await.put("k", "v").await.unwrap();
+    group.ctl(&["snapshot", "save", &file]).unwrap();
+    drop(group);
+    let starts = |directory: &str, flags: &[&str], wanted: &str| {
+        let (address, log) = (free(1).remove(0), folder.path().join("log"));
+        let mut member = command(PROGRAM);
+        member.args(["serve", "--node-id", "1", "--listen-address", &address, "--db-root-dir"]);
+        member.arg(folder.path().join(directory)).args(flags).stderr(std::fs::File::create(&log).unwrap());
+        let mut running = Process::start(&mut member);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let said = std::fs::read_to_string(&log).unwrap();
+            if said.contains(wanted) {
+                running.kill();
+                return said;
+            }
+            assert!(Instant::now() < deadline, "{said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let restore = ["--restore", &file];
+    let said = starts("restored", &restore, "listening");
+    assert!(said.contains("the member begins with a backup") && said.contains("\"keys\":1"), "{said}");
+    assert!(!said.contains("begins with nothing"), "{said}");
+    // The flag may stay.
+    let said = starts("restored", &restore, "listening");
+    assert!(!said.contains("backup (--restore)"), "{said}");
+    assert!(starts("other", &[], "listening").contains("begins with nothing"));
+    let said = starts("other", &restore, "listening");
+    let told = said.lines().find(|line| line.contains("(--restore) is not looked at")).unwrap();
+    assert!(told.contains("WARN") && told.contains("/other") && told.contains("empty directories"), "{told}");
+}
+
+#[tokio::test]
+async fn a_founder_without_the_backup_of_the_others_is_told_how_to_begin() {
+    let folder = harness::folder();
+    let file = folder.path().join("backup").to_str().unwrap().to_owned();
+    let mut group = Group::start(3);
+    group.leader().await;
+    group.ctl_until(&["snapshot", "save", &file]);
+    group.kill(3);
+    std::fs::remove_dir_all(group.directory(3)).unwrap();
+    group.start_by(3, "true", &["--restore", &file]);
+    let deadline = Instant::now() + PATIENCE;
+    while !group.log(3).contains("With --restore all of them are given the same file and --group, each with an empty") {
+        assert!(Instant::now() < deadline, "{}", group.log(3));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }

@@ -73,6 +73,8 @@ pub struct TcpOptions {
     pub host: Option<Arc<dyn Host>>,
     /// Who asks the others before they are spoken to, of a member that may have lost everything.
     pub founding: Option<Founding>,
+    /// What a member of another group is told besides, in the server's own words: a hundred bytes of it.
+    pub other_group_remedy: &'static str,
 }
 
 impl TcpOptions {
@@ -89,6 +91,7 @@ impl TcpOptions {
             queue_bytes_max: 64 << 20,
             host: None,
             founding: None,
+            other_group_remedy: "",
         }
     }
 }
@@ -128,6 +131,7 @@ struct Shared {
     queue_bytes_max: usize,
     host: Option<Arc<dyn Host>>,
     founding: Option<Founding>,
+    other_group_remedy: &'static str,
     /// Another member has said so.
     is_removed: watch::Sender<bool>,
     neighbours: Mutex<Neighbours>,
@@ -301,6 +305,7 @@ impl Tcp {
             queue_bytes_max,
             host,
             founding,
+            other_group_remedy,
         } = options;
         let shared = Shared {
             id,
@@ -311,6 +316,7 @@ impl Tcp {
             queue_bytes_max,
             host,
             founding,
+            other_group_remedy,
             is_removed: watch::Sender::new(false),
             neighbours: Mutex::default(),
             senders: Mutex::new(Senders { addresses: peers, ..Senders::default() }),

@@ -236,7 +236,10 @@ impl Receiver {
 
     /// Why a member is not talked to.
     fn objection(&self, hello: &Hello) -> Option<Objection> {
-        if let Some(text) = hello.objection(self.shared.group, self.shared.log(), self.id) {
+        if let Some(mut text) = hello.objection(self.shared.group, self.shared.log(), self.id) {
+            if hello.group != self.shared.group {
+                text.push_str(self.shared.other_group_remedy);
+            }
             return Some(Objection { text, is_for_ever: false });
         }
         let is_removed = self.shared.host.as_ref().is_some_and(|host| host.is_removed(hello.from));
