@@ -50,6 +50,14 @@ pub enum IdentityError {
         /// Of which group.
         wanted_group: String,
     },
+    /// It is of somebody else, and who it was given to joins.
+    #[error(
+        "{0} is of member {1} of group {2}, and this is member {3}: each member has a directory of its own, check --node-id and --db-root-dir"
+    )]
+    OtherMember(String, u64, String, u64),
+    /// It founded its group, and is told to join one.
+    #[error("{0} is of a member that did not join its group, but founded it: start it without --join, as before")]
+    Founder(String),
     /// It joined a group, and is not told so.
     #[error("{0} is of a member that joined its group: start it with --join, as before")]
     Joined(String),
@@ -211,7 +219,12 @@ pub fn join(
         return Ok(None);
     }
     let refuse = |why: String| IdentityError::Join(options.id, why);
+    let shown = options.directory.display().to_string();
     let known = match place(&options.directory).read()? {
+        Some(Identity { group, member, .. }) if member != options.id => {
+            return Err(IdentityError::OtherMember(shown, member, group, options.id));
+        }
+        Some(Identity { joined, .. }) if joined.is_empty() => return Err(IdentityError::Founder(shown)),
         Some(Identity { group, serial, joined: members, .. }) => {
             Introduction { group, serial, members, ..Introduction::default() }
         }

@@ -171,9 +171,22 @@ fn who_joins_learns_who_the_members_are_and_remembers() {
     let again = join(&options, Duration::ZERO, nobody).unwrap().unwrap();
     assert_eq!(again, (group, Some(77)));
     super::check(&options, &again.0, None, nobody).unwrap();
+    // Whose directory it is is seen before anything is made of what stands there.
+    let refused = join(&Options { id: 5, ..joiner() }, Duration::ZERO, nobody).unwrap_err().to_string();
+    assert!(refused.contains("is of member 4 of group abc, and this is member 5"), "{refused}");
     let alone = Options { join: Vec::new(), ..joiner() };
     let refused = check(&alone, Some(0), nobody).map(drop).unwrap_err();
     assert!(refused.to_string().contains("start it with --join"), "{refused}");
+}
+
+#[test]
+fn a_founder_that_is_told_to_join_is_told_that_it_founded() {
+    let root = harness::folder();
+    let options = options(root.path());
+    has_log(&check(&options, Some(0), nobody).unwrap());
+    let joins = Options { join: vec!["b:2".into()], ..options };
+    let refused = join(&joins, Duration::ZERO, nobody).unwrap_err().to_string();
+    assert!(refused.contains("start it without --join"), "{refused}");
 }
 
 #[test]
