@@ -95,7 +95,7 @@ fn end(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            console::tell(format_args!("d-engine: {error:#}"));
+            console::tell(format_args!("d-engine: {}", in_full(&error)));
             ExitCode::FAILURE
         }
     }
@@ -118,3 +118,11 @@ fn serve(settings: Settings) -> anyhow::Result<()> {
         Ok(server.run(stop).await?)
     })
 }
+/// An error with its causes. Many say their cause themselves, in front of a remedy, too: those are not told twice.
+fn in_full(error: &anyhow::Error) -> String {
+    error.chain().skip(1).fold(error.to_string(), |said, cause| {
+        let cause = cause.to_string();
+        if said.contains(&cause) { said } else { format!("{said}: {cause}") }
+    })
+}
+

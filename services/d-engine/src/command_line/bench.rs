@@ -13,7 +13,7 @@ use service_kit::console;
 
 use super::keys::Keys;
 use super::load::{self, Door, Load, Measured, Work};
-use super::{access, ctl, wait_for};
+use super::{access, ctl, in_full, wait_for};
 use crate::state::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// A sync that takes less than this does not reach a disk, microseconds.
@@ -96,7 +96,7 @@ impl Arguments {
             Verb::Range { consistency } => Work::Get(consistency),
         };
         Ok(Load {
-            access: self.access.open().map_err(|error| format!("{error:#}"))?,
+            access: self.access.open().map_err(|error| in_full(&error))?,
             endpoints: self.endpoints,
             connections: self.conns,
             clients: self.clients,
@@ -124,7 +124,7 @@ pub(super) fn run(load: Load) -> anyhow::Result<()> {
         // Of the run alone, and whatever has become of the member.
         match wait_for(ctl::status(&load.access, &leader)) {
             Ok(after) => print_syncs(&leader, &before, &after)?,
-            Err(error) => console::print(format_args!("syncs of the leader's log: not known: {error:#}\n"))?,
+            Err(error) => console::print(format_args!("syncs of the leader's log: not known: {}\n", in_full(&error)))?,
         }
     } else {
         console::print(format_args!("warning: acknowledged writes are not synced: compare with nothing that syncs\n"))?;
