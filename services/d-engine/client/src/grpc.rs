@@ -44,7 +44,7 @@ pub enum GrpcError {
     #[error("the connection broke: {0}")]
     Broken(String),
     /// The server's own word.
-    #[error("status {code}: {message}")]
+    #[error("{}: {message}", name_of(*.code))]
     Status {
         /// A status code of gRPC, never 0.
         code: u8,
@@ -53,6 +53,31 @@ pub enum GrpcError {
         /// The header `x-raft-leader`, if there is one.
         leader: Option<String>,
     },
+}
+
+/// The names of the codes of statuses, from 0, as gRPC has them.
+const NAMES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+fn name_of(code: u8) -> String {
+    NAMES.get(usize::from(code)).map_or_else(|| format!("status {code}"), |name| (*name).to_owned())
 }
 
 /// UNAUTHENTICATED: nothing was carried out.
@@ -429,6 +454,7 @@ mod tests {
         headers.insert("grpc-message", "Not%20leader%".parse().unwrap());
         headers.insert("x-raft-leader", "{}".parse().unwrap());
         let status = GrpcError::Status { code: 9, message: "Not leader%".into(), leader: Some("{}".into()) };
+        assert_eq!(status.to_string(), "FAILED_PRECONDITION: Not leader%");
         assert_eq!(status_of(&headers), Err(status));
         assert!(matches!(status_of(&HeaderMap::new()), Err(GrpcError::Broken(_))));
     }

@@ -185,6 +185,8 @@ impl Remote {
         // Members that could not be reached, one after the other.
         let mut away = 0;
         let mut lost = None;
+        // What a member that lives has said says more than that another is not there.
+        let mut said = None;
         loop {
             let until = match repeat {
                 Repeat::Freely => deadline.min(deadline_in(self.options.request_timeout / ATTEMPTS)),
@@ -223,8 +225,15 @@ impl Remote {
                 *self.leader() = next.clone();
             }
             target = next.unwrap_or_else(|| self.another(Some(&target)));
+            match &error {
+                Error::NotLeader(None) | Error::NoQuorum | Error::Busy | Error::NotNow(_) | Error::Failed(_) => {
+                    said = Some(error.clone());
+                }
+                _ => {}
+            }
             if Instant::now() + RETRY >= deadline {
-                return Err(lost.unwrap_or(error));
+                let told = said.filter(|_| matches!(&error, Error::Unreachable(_)));
+                return Err(lost.or(told).unwrap_or(error));
             }
             // Who cannot be reached keeps nobody from asking the next one, until all have been asked.
             let is_next = away > 0 && away <= self.endpoints.len();

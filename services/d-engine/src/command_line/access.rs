@@ -97,6 +97,38 @@ pub(super) fn met_at(endpoint: &str, error: &GrpcError) -> anyhow::Error {
     }
 }
 
+/// Why none of several members has done it. What one of them has answered says more than that another is not there: in a group that has lost
+/// some that is what all who ask for the rest of them would hear.
+#[derive(Default)]
+pub(super) struct Problem {
+    error: Option<anyhow::Error>,
+    is_answer: bool,
+}
+
+impl Problem {
+    /// What was met at an address.
+    pub(super) fn met(&mut self, endpoint: &str, error: &GrpcError) {
+        self.keep(met_at(endpoint, error), matches!(error, GrpcError::Status { .. }));
+    }
+
+    /// What a member has answered.
+    pub(super) fn said(&mut self, error: anyhow::Error) {
+        self.keep(error, true);
+    }
+
+    /// The last one of those that say most.
+    fn keep(&mut self, error: anyhow::Error, is_answer: bool) {
+        if is_answer || !self.is_answer {
+            (self.error, self.is_answer) = (Some(error), is_answer);
+        }
+    }
+
+    /// What is told.
+    pub(super) fn into_error(self) -> anyhow::Error {
+        self.error.unwrap_or_else(|| anyhow::anyhow!("no address was given"))
+    }
+}
+
 /// The first line of a file.
 pub(super) fn first_line(file: &Path) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))?;

@@ -7,10 +7,12 @@ use anyhow::Context as _;
 use d_engine_client::wire::change_members_request::Change;
 use d_engine_client::{Error, ReadLevel, wire};
 use service_kit::console;
+use bytes::Bytes;
+use d_engine_client::grpc::GrpcError;
 use tokio::time::sleep;
 
-use super::access::{self, Access};
-use super::{snapshot, users};
+use super::access::{self, Access, Problem};
+use super::{in_full, snapshot, users};
 use crate::engine::Address;
 use crate::settings::address_of;
 
@@ -121,11 +123,12 @@ pub(super) fn level(name: &str) -> Result<ReadLevel, String> {
 
 /// What a member says of itself.
 pub(super) async fn status(access: &Access, endpoint: &str) -> anyhow::Result<wire::StatusReply> {
-    let answer = async {
-        let channel = access.channel(endpoint).await?;
-        channel.unary("/storebench.dengine.v1.Store/Status", &wire::StatusRequest {}).await
-    };
-    answer.await.map_err(|error| access::met_at(endpoint, &error))
+    ask_status(access, endpoint).await.map_err(|error| access::met_at(endpoint, &error))
+}
+
+async fn ask_status(access: &Access, endpoint: &str) -> Result<wire::StatusReply, GrpcError> {
+    let channel = access.channel(endpoint).await?;
+    channel.unary("/storebench.dengine.v1.Store/Status", &wire::StatusRequest {}).await
 }
 
 /// What a member is to the group, as it sees that.
@@ -139,9 +142,9 @@ fn role(status: &wire::StatusReply) -> &'static str {
 }
 
 async fn print_statuses(access: &Access, endpoints: &[String]) -> anyhow::Result<()> {
-    let mut silent = 0;
+    let (mut silent, mut refused) = (0, 0);
     for endpoint in endpoints {
-        match status(access, endpoint).await {
+        match ask_status(access, endpoint).await {
             Ok(status) => console::print(format_args!(
                 "{endpoint}: member {} {} term {} committed {} applied {} leader {} durability {} ready {} version {}\n",
                 status.member_id,
@@ -155,12 +158,17 @@ async fn print_statuses(access: &Access, endpoints: &[String]) -> anyhow::Result
                 status.version
             ))?,
             Err(error) => {
-                silent += 1;
-                console::print(format_args!("{error:#}\n"))?;
+                let count = if matches!(error, GrpcError::Status { .. }) { &mut refused } else { &mut silent };
+                *count += 1;
+                console::print(format_args!("{}\n", access::met_at(endpoint, &error)))?;
             }
         }
     }
-    anyhow::ensure!(silent == 0, "{silent} of {} members do not answer", endpoints.len());
+    let all = endpoints.len();
+    let said = [(silent, "do not answer"), (refused, "answer, and refuse to say it")];
+    let said = said.into_iter().filter(|(count, _)| *count > 0);
+    let said: Vec<String> = said.map(|(count, what)| format!("{count} of {all} members {what}")).collect();
+    anyhow::ensure!(said.is_empty(), "{}", said.join(", "));
     Ok(())
 }
 
@@ -216,36 +224,46 @@ pub(super) async fn wait_for_leader(
 }
 
 async fn look_for_leader(access: &Access, endpoints: &[String]) -> Result<(String, wire::StatusReply), NoLeader> {
-    let (mut problem, mut may_change) = (anyhow::anyhow!("no address was given"), false);
+    let (mut problem, mut may_change) = (Problem::default(), false);
     for endpoint in endpoints {
-        let found = match status(access, endpoint).await {
+        let leader = match ask_status(access, endpoint).await {
             Ok(found) if found.leader_id == found.member_id => return Ok((endpoint.clone(), found)),
             Ok(found) => {
                 may_change = true;
-                if found.leader_address.is_empty() {
-                    problem = anyhow::anyhow!("{endpoint}: no leader is known: is a majority running?");
-                    continue;
-                }
-                status(access, &found.leader_address).await.map(|status| (found.leader_address, status))
+                found.leader_address
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                problem.met(endpoint, &error);
+                continue;
+            }
         };
-        match found {
-            Ok((leader, status)) if status.leader_id == status.member_id => return Ok((leader, status)),
-            Ok((leader, _)) => problem = anyhow::anyhow!("{leader}: it is said to lead, and does not"),
-            Err(error) => problem = error,
+        if leader.is_empty() {
+            problem.said(anyhow::anyhow!("{endpoint}: no leader is known: is a majority running?"));
+            continue;
+        }
+        match status(access, &leader).await {
+            Ok(status) if status.leader_id == status.member_id => return Ok((leader, status)),
+            Ok(_) => problem.said(anyhow::anyhow!("{leader}: it is said to lead, and does not")),
+            Err(error) => problem.said(not_reached(endpoint, &error)),
         }
     }
-    Err(NoLeader { problem, may_change })
+    Err(NoLeader { problem: problem.into_error(), may_change })
+}
+
+/// What has become of the leader that a member has named.
+fn not_reached(by: &str, error: &anyhow::Error) -> anyhow::Error {
+    anyhow::anyhow!("{error}: it leads, says the member at {by}")
 }
 
 /// Asks members one after the other, and whom they name, until the leader has done it.
 async fn change_members(access: &Access, endpoints: &[String], change: Change) -> anyhow::Result<()> {
     let request = wire::ChangeMembersRequest { change: Some(change) };
-    let mut waiting: VecDeque<String> = endpoints.to_vec().into();
-    let mut problem = anyhow::anyhow!("no address was given");
+    // Each with the member that has named it.
+    let mut waiting: VecDeque<(String, Option<String>)> =
+        endpoints.iter().map(|endpoint| (endpoint.clone(), None)).collect();
+    let mut problem = Problem::default();
     let mut asked = 0;
-    while let Some(endpoint) = waiting.pop_front() {
+    while let Some((endpoint, named_by)) = waiting.pop_front() {
         asked += 1;
         let answer = async {
             let channel = access.channel(&endpoint).await?;
@@ -256,19 +274,23 @@ async fn change_members(access: &Access, endpoints: &[String], change: Change) -
             Ok(wire::ChangeMembersReply { error: Some(error) }) => match error.parse() {
                 Error::NotLeader(leader) => {
                     let leader = leader.map(|leader| leader.address).filter(|address| !address.is_empty());
-                    problem = match &leader {
+                    problem.said(match &leader {
                         Some(leader) => anyhow::anyhow!("{endpoint}: it does not lead, but the member at {leader}"),
                         None => anyhow::anyhow!("{endpoint}: no leader is known: is a majority running?"),
-                    };
+                    });
                     // Leaders may change while they are looked for, but not for ever.
-                    waiting.extend(leader.filter(|_| asked < 2 * endpoints.len() + 2));
+                    let leader = leader.filter(|_| asked < 2 * endpoints.len() + 2);
+                    waiting.extend(leader.map(|leader| (leader, Some(endpoint))));
                 }
                 error => return Err(error.into()),
             },
-            Err(error) => problem = access::met_at(&endpoint, &error),
+            Err(error) => match named_by {
+                Some(by) => problem.said(not_reached(&by, &access::met_at(&endpoint, &error))),
+                None => problem.met(&endpoint, &error),
+            },
         }
     }
-    Err(problem)
+    Err(problem.into_error())
 }
 
 /// Has members rewrite their files. A member that cannot does not keep the others from it.
@@ -291,7 +313,7 @@ async fn defragment(access: &Access, endpoints: &[String]) -> anyhow::Result<()>
             Ok((before, after)) => console::print(format_args!("{endpoint}: {before} bytes before, {after} after\n"))?,
             Err(error) => {
                 failed += 1;
-                console::tell(format_args!("{error:#}"));
+                console::tell(in_full(&error));
             }
         }
     }

@@ -5,11 +5,12 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use d_engine_client::grpc::GrpcError;
 use d_engine_client::wire;
 use service_kit::console;
 use service_kit::directory::sync_name;
 
-use super::access::{self, Access};
+use super::access::{Access, Problem};
 use crate::state::{Backup, verify_backup};
 
 /// What is done.
@@ -51,33 +52,46 @@ async fn save(access: &Access, endpoints: &[String], file: &Path) -> anyhow::Res
     let mut name = file.as_os_str().to_owned();
     name.push(".part");
     let part = PathBuf::from(name);
-    let mut problem = anyhow::anyhow!("no address was given");
+    let mut problem = Problem::default();
     for endpoint in endpoints {
         match fetch(access, endpoint, &part).await {
-            Ok(()) => {
+            Ok(Ok(())) => {
                 let backup = verify_backup(&part).with_context(|| part.display().to_string())?;
                 fs::rename(&part, file).with_context(|| file.display().to_string())?;
                 sync_name(file).with_context(|| file.display().to_string())?;
                 return Ok(backup);
             }
-            Err(error) => problem = error,
+            Ok(Err(error)) => problem.met(endpoint, &error),
+            Err(error) => problem.said(error),
         }
     }
     // Whatever has come of it is of no use.
     let _ = fs::remove_file(&part);
-    Err(problem)
+    Err(problem.into_error())
 }
 
-async fn fetch(access: &Access, endpoint: &str, part: &Path) -> anyhow::Result<()> {
-    let met = |error| access::met_at(endpoint, &error);
-    let channel = access.channel(endpoint).await.map_err(met)?;
-    let path = "/storebench.dengine.v1.Store/Snapshot";
-    let (_questions, mut pieces) = channel.stream(path, &wire::SnapshotRequest {}, true).await.map_err(met)?;
+/// Has a member write it there. Within: what was met there; else the file cannot be written.
+async fn fetch(access: &Access, endpoint: &str, part: &Path) -> anyhow::Result<Result<(), GrpcError>> {
+    let opened = async {
+        let channel = access.channel(endpoint).await?;
+        channel.stream("/storebench.dengine.v1.Store/Snapshot", &wire::SnapshotRequest {}, true).await
+    };
+    let (_questions, mut pieces) = match opened.await {
+        Ok(opened) => opened,
+        Err(error) => return Ok(Err(error)),
+    };
     let mut out = create_private(part).with_context(|| part.display().to_string())?;
-    while let Some(wire::SnapshotPiece { data }) = pieces.next().await.map_err(met)? {
-        out.write_all(&data).with_context(|| part.display().to_string())?;
+    loop {
+        match pieces.next().await {
+            Ok(Some(wire::SnapshotPiece { data })) => {
+                out.write_all(&data).with_context(|| part.display().to_string())?;
+            }
+            Ok(None) => break,
+            Err(error) => return Ok(Err(error)),
+        }
     }
-    out.sync_all().with_context(|| part.display().to_string())
+    out.sync_all().with_context(|| part.display().to_string())?;
+    Ok(Ok(()))
 }
 
 /// A new file that nobody else may read: it has all data, and the hashes of all passwords. One that is there, half done, may be readable.

@@ -9,7 +9,7 @@ use d_engine_client::wire;
 use d_engine_client::wire::change_users_request::Change;
 use service_kit::console;
 
-use super::access::{self, Access};
+use super::access::{self, Access, Problem};
 
 const CHANGE: &str = "/storebench.dengine.v1.Store/ChangeUsers";
 const LIST: &str = "/storebench.dengine.v1.Store/ListUsers";
@@ -107,7 +107,7 @@ fn access_of(name: &str) -> Result<(bool, bool), String> {
 /// Has a member change users; the first that answers hands it to the leader.
 async fn change(access: &Access, endpoints: &[String], change: Change) -> anyhow::Result<()> {
     let request = wire::ChangeUsersRequest { change: Some(change) };
-    let mut problem = anyhow::anyhow!("no address was given");
+    let mut problem = Problem::default();
     for endpoint in endpoints {
         let answer = async {
             let channel = access.channel(endpoint).await?;
@@ -116,10 +116,10 @@ async fn change(access: &Access, endpoints: &[String], change: Change) -> anyhow
         match answer.await {
             Ok(wire::ChangeUsersReply { error: None }) => return Ok(()),
             Ok(wire::ChangeUsersReply { error: Some(error) }) => return Err(error.parse().into()),
-            Err(error) => problem = access::met_at(endpoint, &error),
+            Err(error) => problem.met(endpoint, &error),
         }
     }
-    Err(problem)
+    Err(problem.into_error())
 }
 
 pub(super) async fn run(access: &Access, endpoints: &[String], verb: Verb) -> anyhow::Result<()> {
@@ -149,7 +149,7 @@ pub(super) async fn enable(access: &Access, endpoints: &[String], auth: Auth) ->
 }
 
 async fn list(access: &Access, endpoints: &[String]) -> anyhow::Result<()> {
-    let mut problem = anyhow::anyhow!("no address was given");
+    let mut problem = Problem::default();
     for endpoint in endpoints {
         let answer = async {
             let channel = access.channel(endpoint).await?;
@@ -174,8 +174,8 @@ async fn list(access: &Access, endpoints: &[String]) -> anyhow::Result<()> {
                 }
                 return Ok(());
             }
-            Err(error) => problem = access::met_at(endpoint, &error),
+            Err(error) => problem.met(endpoint, &error),
         }
     }
-    Err(problem)
+    Err(problem.into_error())
 }

@@ -222,7 +222,7 @@ impl Node {
         let found = tokio::task::spawn_blocking(asked).await.unwrap_or_else(|error| Err(error.to_string()));
         found.map_err(|why| {
             Error::Invalid(format!(
-                "member {id}, which votes, is not reached at {peer}: {why}; start it there first, or check the address"
+                "member {id} is not reached at {peer}, where its vote would be counted on: {why}; start it there first, or check the address"
             ))
         })
     }

@@ -28,6 +28,25 @@ async fn members_are_listed_and_a_learner_is_no_follower() {
     }
     let said = group.ctl(&["transfer", "77"]).unwrap_err();
     assert!(said.contains("77 is no member"), "{said}");
+    // One that is not started has nothing that could be counted on.
+    let gone = free(2).join(",");
+    group.ctl_until(&["member", "add", "9", &gone]);
+    let said = group.ctl(&["member", "promote", "9"]).unwrap_err();
+    assert!(said.contains("member 9 is not reached") && !said.contains("which votes"), "{said}");
+    for anywhere in ["0.0.0.0:1", "127.0.0.1:1,[::]:2"] {
+        let said = group.ctl(&["member", "add", "10", anywhere]).unwrap_err();
+        assert!(said.contains("name the address where others do"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_not_known_is_said_once() {
+    let mut group = Group::start(3);
+    let leader = group.leader().await;
+    let gone = leader % 3 + 1;
+    group.kill(gone);
+    let said = group.ctl(&["transfer", &gone.to_string()]).unwrap_err();
+    assert_eq!(said.matches("outcome is not known").count(), 1, "{said}");
 }
 
 #[tokio::test]
@@ -89,7 +108,10 @@ async fn without_a_majority_it_is_said_that_there_is_none() {
     let mut group = Group::start(3);
     let leader = group.leader().await;
     (1..=3).filter(|id| *id != leader).for_each(|id| group.kill(id));
-    let at = ["--endpoints", &group.addresses[leader - 1]];
+    // Those that are gone hide nothing of what the last one says.
+    let gone = (1..=3).filter(|id| *id != leader).map(|id| group.addresses[id - 1].as_str());
+    let all = [&group.addresses[leader - 1]].map(String::as_str).into_iter().chain(gone).collect::<Vec<_>>().join(",");
+    let at = ["--endpoints", &all];
     let deadline = std::time::Instant::now() + PATIENCE;
     let new = free(2).join(",");
     for verb in [&["get", "a"][..], &["get", "a", "--consistency", "s"], &["member", "add", "9", &new]] {

@@ -122,6 +122,10 @@ fn http_get(address: &str, path: &str) -> String {
 #[tokio::test]
 async fn every_door_asks_who_it_is() {
     let world = World::start(1).await;
+    let said = world.plain(&["status"]).unwrap_err();
+    assert!(said.contains("1 of 1 members answer, and refuse to say it"), "{said}");
+    let said = world.plain(&["member", "remove", "9"]).unwrap_err();
+    assert!(said.contains(": UNAUTHENTICATED: "), "{said}");
     let wrong = credentials("anna", "guessed");
     let unknown = credentials("eve", "s3cret");
     for who in [None, Some(&wrong), Some(&unknown)] {
