@@ -22,6 +22,9 @@ const NUMBERS: &str = "numbers are from 1 to 4294967295, as the dialects have th
 /// Begin the variables of flags, of all commands.
 const FLAGS_PREFIX: &str = "D_ENGINE_";
 
+/// The variable of the members.
+pub const MEMBERS: &str = "D_ENGINE_MEMBERS";
+
 /// What is wrong with a file, the environment or flags: one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -52,9 +55,12 @@ pub struct Flags {
     pub node_id: Option<u64>,
     /// A member of the group: number, where clients find it, and where other members do; by default 1000 ports above. Once for each;
     /// in the environment separated by spaces.
-    #[arg(long = "member", env = "D_ENGINE_MEMBERS", value_delimiter = ' ', value_name = "ID=HOST:PORT[,HOST:PORT]")]
+    #[arg(long = "member", env = MEMBERS, value_name = "ID=HOST:PORT[,HOST:PORT]")]
     pub members: Vec<String>,
-    /// Where clients are served; by default where they find this member.
+    /// The environment has said who the members are.
+    #[arg(skip)]
+    pub members_of_environment: bool,
+    /// Where clients are served; by default where they find this member, or, alone, on 127.0.0.1, at 9080 and its number.
     #[arg(long, env = "D_ENGINE_LISTEN_ADDRESS", value_name = "HOST:PORT")]
     pub listen_address: Option<String>,
     /// A file of `ctl snapshot save` that a new group begins with; all its founders are given the same one. Where there are data, it is
@@ -70,28 +76,29 @@ pub struct Flags {
     /// Data of this member alone; made if it is not there.
     #[arg(long, alias = "data-dir", env = "D_ENGINE_DB_ROOT_DIR", value_name = "DIRECTORY")]
     pub db_root_dir: Option<PathBuf>,
-    /// What an acknowledged write has been through: fsync (synced by a majority), none (with the operating systems of a majority).
+    /// What an acknowledged write has been through: fsync (synced by a majority; the default), none (with the operating systems of a
+    /// majority).
     #[arg(long, env = "D_ENGINE_DURABILITY", value_name = "CLASS")]
     pub durability: Option<String>,
-    /// Where the data lie besides the log: memory, or disk, for more than memory holds.
+    /// Where the data lie besides the log: memory (the default), or disk, for more than memory holds.
     #[arg(long, env = "D_ENGINE_STORAGE", value_name = "WHERE")]
     pub storage: Option<String>,
-    /// With --storage disk: memory for what was read, in MiB.
+    /// With --storage disk: memory for what was read, in MiB; by default 64.
     #[arg(long, env = "D_ENGINE_STORAGE_CACHE_MIB", value_name = "MIB")]
     pub storage_cache_mib: Option<u64>,
-    /// Names the group, so that two groups never mix.
+    /// Names the group, so that two groups never mix; by default d-engine. Not with --join: who joins takes it from the group.
     #[arg(long, env = "D_ENGINE_GROUP", value_name = "NAME")]
     pub group: Option<String>,
-    /// Shortest time without a leader after which another is elected, in milliseconds; the longest is twice that.
+    /// Shortest time without a leader after which another is elected, in milliseconds; the longest is twice that. By default 500.
     #[arg(long, env = "D_ENGINE_ELECTION_TIMEOUT_MS", value_name = "MILLISECONDS")]
     pub election_timeout_ms: Option<u64>,
-    /// How often a leader is heard, in milliseconds.
+    /// How often a leader is heard, in milliseconds; by default 100.
     #[arg(long, env = "D_ENGINE_HEARTBEAT_MS", value_name = "MILLISECONDS")]
     pub heartbeat_ms: Option<u64>,
-    /// How wrong the rate of a clock may be, in millionths: lease reads are linearizable as long as that holds.
+    /// How wrong the rate of a clock may be, in millionths: lease reads are linearizable as long as that holds. By default 500.
     #[arg(long, env = "D_ENGINE_CLOCK_DRIFT_PPM", value_name = "MILLIONTHS")]
     pub clock_drift_ppm: Option<u32>,
-    /// How long an answer may take, in milliseconds.
+    /// How long an answer may take, in milliseconds; by default 3000.
     #[arg(long, env = "D_ENGINE_REQUEST_TIMEOUT_MS", value_name = "MILLISECONDS")]
     pub request_timeout_ms: Option<u64>,
     /// Hand writes of the original's clients to the leader, too. Else a member that does not lead refuses them with its name, as the
@@ -160,8 +167,12 @@ impl Settings {
         flags: Flags,
     ) -> Result<Self, Mistake> {
         let file = file::read(file, environment)?;
+        // A variable that is there and empty says nothing.
+        let join = flags.join.iter().map(|address| address.trim().to_owned()).filter(|address| !address.is_empty());
+        let flags = Flags { join: join.collect(), ..flags };
         let mut warnings = Vec::new();
-        let members = members(&file.cluster.initial_cluster, &flags.members)?;
+        let said = if flags.members_of_environment { MEMBERS } else { "--member" };
+        let members = members(&file.cluster.initial_cluster, &flags.members, said)?;
         roles(&file.cluster.initial_cluster, &mut warnings)?;
         let Some(id) = flags.node_id.or(file.cluster.node_id) else {
             return mistake("--node-id, or node_id of [cluster]: say which member this is");
@@ -173,6 +184,15 @@ impl Settings {
         let are_given = !members.is_empty();
         if !flags.join.is_empty() && !are_given {
             return mistake("--join: say with --member ID=HOST:PORT where this member itself is, as it was added");
+        }
+        if let (Some(group), false) = (&flags.group, flags.join.is_empty()) {
+            return mistake(format!(
+                "--group {group}, or D_ENGINE_GROUP, beside --join: who joins a group takes its name from the members there: leave --group out, and check that --join names that group's members"
+            ));
+        }
+        if file.cluster.group.is_some() && !flags.join.is_empty() {
+            warnings
+                .push("group of [cluster] has no effect beside --join: the members there say which group it is".into());
         }
         let listen = flags.listen_address.or(file.cluster.listen_address);
         let of_flag =
@@ -200,12 +220,14 @@ impl Settings {
             return mistake("--db-root-dir, or db_root_dir of [cluster]: say where the data are");
         };
         let raft = &file.raft;
-        let durability = durability(flags.durability.as_deref(), &raft.persistence, &mut warnings)?;
+        // What the file alone can say, with its name.
+        let by_file = |mistake: Mistake| Mistake(format!("{}{mistake}", file.said_by));
+        let durability = durability(flags.durability.as_deref(), &raft.persistence, &mut warnings, by_file)?;
         let storage = storage(
             flags.storage.as_deref().or(raft.state_machine.storage.as_deref()),
             flags.storage_cache_mib.or(raft.state_machine.cache_mib),
         )?;
-        read_consistency(&raft.read_consistency, &mut warnings)?;
+        read_consistency(&raft.read_consistency, &mut warnings).map_err(by_file)?;
         let millis =
             |flag: Option<u64>, file: Option<u64>, default| Duration::from_millis(flag.or(file).unwrap_or(default));
         let election = millis(flags.election_timeout_ms, raft.election.election_timeout_min, 500);
@@ -217,7 +239,10 @@ impl Settings {
         }
         if let Some(longest) = raft.election.election_timeout_max {
             if Duration::from_millis(longest) < election {
-                return mistake("election_timeout_max is less than the shortest election timeout");
+                return Err(by_file(Mistake(format!(
+                    "election_timeout_max of [raft.election], {longest}: it is less than the shortest election timeout (--election-timeout-ms, or election_timeout_min), {}: leave it out, the longest is twice that",
+                    election.as_millis()
+                ))));
             }
             if Duration::from_millis(longest) != 2 * election {
                 let kept = 2 * election.as_millis();
@@ -305,7 +330,7 @@ pub fn check_variables(
         let is_of_a_service = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT_"].iter().any(|word| name.contains(word));
         if !is_known(name) && !is_of_a_service && !name.ends_with("_PORT") {
             return mistake(format!(
-                "{name}: there is no such variable (d-engine serve --help names those that there are)"
+                "{name}: there is no such variable (the --help of serve, ctl and bench names those that there are)"
             ));
         }
     }
@@ -346,11 +371,6 @@ fn split(address: &str) -> Result<(&str, u16), Mistake> {
     }
 }
 
-/// Whether this is `host:port`.
-pub fn is_address(text: &str) -> bool {
-    split(text).is_ok()
-}
-
 /// Where a member is found whose clients find it there: other members 1000 ports above, where nothing else is said.
 pub fn address_of(client: &str, peer: Option<&str>) -> Result<Address, Mistake> {
     let (host, port) = split(client)?;
@@ -365,11 +385,22 @@ pub fn address_of(client: &str, peer: Option<&str>) -> Result<Address, Mistake> 
             }
         },
     };
+    if let Some(address) = [client, &peer].into_iter().find(|address| !is_to_be_found(address)) {
+        return mistake(format!(
+            "{address}: nobody on another machine finds the member there: name the address where others do (what it listens on is --listen-address and --listen-peer-address)"
+        ));
+    }
     Ok(Address { client: client.to_owned(), peer })
 }
 
-/// Flags replace the file's list.
-fn members(nodes: &[Node], flags: &[String]) -> Result<BTreeMap<u64, Address>, Mistake> {
+/// Whether this is `host:port` of one machine: whoever is told the address of all is told its own.
+fn is_to_be_found(address: &str) -> bool {
+    split(address).is_ok_and(|(host, _)| !is_anywhere(host))
+}
+
+/// Flags replace the file's list; `said` is what has them: flags, or a variable. That may have several, over lines too, and none where it is
+/// empty.
+fn members(nodes: &[Node], flags: &[String], said: &str) -> Result<BTreeMap<u64, Address>, Mistake> {
     let mut members: BTreeMap<u64, Address> = BTreeMap::new();
     let mut add = |id, address: Address| {
         let is_there = |other: &Address| other.client == address.client || other.peer == address.peer;
@@ -385,25 +416,27 @@ fn members(nodes: &[Node], flags: &[String]) -> Result<BTreeMap<u64, Address>, M
         members.insert(id, address);
         Ok(())
     };
+    let flags: Vec<&str> = flags.iter().flat_map(|flag| flag.split_whitespace()).collect();
     if flags.is_empty() {
         for node in nodes {
             let address = address_of(&node.address, node.peer_address.as_deref());
-            add(node.id, address.map_err(|error| Mistake(format!("member {} of initial_cluster: {error}", node.id)))?)?;
+            let said = |error: Mistake| Mistake(format!("member {} of initial_cluster of [cluster]: {error}", node.id));
+            add(node.id, address.map_err(said)?)?;
         }
     }
     for flag in flags {
         let parsed = flag.split_once('=').and_then(|(id, addresses)| Some((id.parse().ok()?, addresses)));
         let Some((id, addresses)) = parsed else {
-            return mistake(format!("--member {flag}: expected ID=HOST:PORT or ID=HOST:PORT,HOST:PORT"));
+            return mistake(format!("{said} {flag}: expected ID=HOST:PORT or ID=HOST:PORT,HOST:PORT"));
         };
         let (client, peer) = addresses.split_once(',').map_or((addresses, None), |(client, peer)| (client, Some(peer)));
-        let said = |text: &dyn std::fmt::Display| Mistake(format!("--member {flag}: {text}"));
+        let of_flag = |text: &dyn std::fmt::Display| Mistake(format!("{said} {flag}: {text}"));
         if addresses.contains('=') {
-            return Err(said(
+            return Err(of_flag(
                 &"each member has a --member of its own; in D_ENGINE_MEMBERS they are separated by spaces",
             ));
         }
-        add(id, address_of(client, peer).map_err(|error| said(&error))?)?;
+        add(id, address_of(client, peer).map_err(|error| of_flag(&error))?).map_err(|error| of_flag(&error))?;
     }
     Ok(members)
 }
@@ -427,7 +460,12 @@ fn roles(nodes: &[Node], warnings: &mut Vec<String>) -> Result<(), Mistake> {
 }
 
 /// The class; of the original's words those that promise no more than is kept.
-fn durability(flag: Option<&str>, file: &Persistence, warnings: &mut Vec<String>) -> Result<Durability, Mistake> {
+fn durability(
+    flag: Option<&str>,
+    file: &Persistence,
+    warnings: &mut Vec<String>,
+    by_file: impl Fn(Mistake) -> Mistake,
+) -> Result<Durability, Mistake> {
     if file.flush_policy.is_some() {
         warnings.push("flush_policy has no effect: writes are synced in groups, or never".into());
     }
@@ -442,7 +480,9 @@ fn durability(flag: Option<&str>, file: &Persistence, warnings: &mut Vec<String>
             mistake("--durability interval: the log does not sync by the clock; use fsync or none")
         }
         (Some(other), _) => mistake(format!("--durability {other}: expected fsync or none")),
-        (None, Some(other)) => mistake(format!("strategy {other:?}: expected DiskFirst or MemFirst")),
+        (None, Some(other)) => {
+            Err(by_file(Mistake(format!("strategy of [raft.persistence], {other:?}: expected DiskFirst or MemFirst"))))
+        }
     }
 }
 
@@ -471,13 +511,15 @@ fn read_consistency(file: &ReadConsistency, warnings: &mut Vec<String>) -> Resul
             .push("lease_duration_ms has no effect: the lease follows from the election timeout and the drift".into());
     }
     if file.allow_client_override == Some(false) {
-        return mistake("allow_client_override = false: not offered, each request says how it reads");
+        return mistake(
+            "allow_client_override = false of [raft.read_consistency]: not offered, each request says how it reads: leave it out",
+        );
     }
     match file.default_policy.as_deref() {
         None | Some("LinearizableRead") => Ok(()),
-        Some(other) => {
-            mistake(format!("default_policy {other:?}: not offered, requests that do not say read linearizably"))
-        }
+        Some(other) => mistake(format!(
+            "default_policy of [raft.read_consistency], {other:?}: not offered, requests that do not say read linearizably: leave it out, or say LinearizableRead"
+        )),
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::fields::{self, Fields};
 use super::{MAJORITY_TIMEOUT, PROGRESS, access, errors, gone, malformed, only};
 use crate::engine::{Address, Begun, Durability, MemberChange, Node};
-use crate::settings::is_address;
+use crate::settings::address_of;
 use crate::state::{Defragmented, answer_bytes_max};
 
 /// Requests without a reply on a stream, and requests of a frame. Beyond, the client is not listened to, and the frame is refused.
@@ -447,9 +447,9 @@ pub(super) async fn change_members(
     use wire::change_members_request::Change;
     let change = match request.change {
         Some(Change::Add(wire::AddMember { id, client_address, peer_address })) => {
-            match is_address(&client_address) && is_address(&peer_address) {
-                true => Ok(MemberChange::Add(id, Address { client: client_address, peer: peer_address })),
-                false => Err(Error::Invalid("add: both addresses are host:port".into())),
+            match address_of(&client_address, Some(&peer_address)) {
+                Ok(address) => Ok(MemberChange::Add(id, address)),
+                Err(mistake) => Err(Error::Invalid(format!("add: {mistake}"))),
             }
         }
         Some(Change::Promote(id)) => Ok(MemberChange::Promote(id)),

@@ -2,9 +2,11 @@
 //! knows is refused, by its line or by the variable's name.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::{Mistake, mistake};
 
@@ -18,6 +20,9 @@ pub(super) struct File {
     pub(super) cluster: Cluster,
     pub(super) raft: Raft,
     pub(super) tls: Tls,
+    /// Who has said all this, with a colon, for what is wrong with it.
+    #[serde(skip)]
+    pub(super) said_by: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -116,18 +121,13 @@ pub(super) fn read(
     file: Option<(&str, &str)>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<File, Mistake> {
-    let one_line = |error: &toml::de::Error| error.message().replace('\n', " ");
     let mut table = toml::Table::new();
     if let Some((name, text)) = file {
-        let said = |error: toml::de::Error| {
-            let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-            Mistake(format!("{name}: {line}{}", one_line(&error)))
-        };
         // For its line numbers.
-        toml::from_str::<File>(text).map_err(said)?;
-        table = toml::from_str(text).map_err(said)?;
+        check(text).map_err(|said| Mistake(format!("{name}: {said}")))?;
+        table = toml::from_str(text).map_err(|error| Mistake(format!("{name}: {}", one_line(&error))))?;
     }
+    let mut of_environment = false;
     for (name, value) in environment {
         // What is not ours may be anything.
         let Some(name) = name.to_str() else { continue };
@@ -136,6 +136,7 @@ pub(super) fn read(
         let words = words.to_lowercase();
         let words = words.split("__").collect::<Vec<_>>();
         let Some((last, before)) = words.split_last() else { continue };
+        of_environment = true;
         let mut here = &mut table;
         for word in before {
             let inner = here.entry(*word).or_insert_with(|| toml::Value::Table(toml::Table::new()));
@@ -152,5 +153,55 @@ pub(super) fn read(
         let checked = toml::Value::Table(table.clone()).try_into::<File>();
         checked.map_err(|error| Mistake(format!("{name}={value}: {}", one_line(&error))))?;
     }
-    toml::Value::Table(table).try_into().map_err(|error| Mistake(one_line(&error)))
+    let read: File = toml::Value::Table(table).try_into().map_err(|error| Mistake(one_line(&error)))?;
+    let said_by = match (file, of_environment) {
+        (Some((name, _)), false) => format!("{name}: "),
+        (Some((name, _)), true) => format!("{name}, or the environment (RAFT__…): "),
+        (None, _) => "the environment (RAFT__…): ".to_owned(),
+    };
+    Ok(File { said_by, ..read })
+}
+
+fn one_line(error: &toml::de::Error) -> String {
+    error.message().replace('\n', " ")
+}
+
+/// What is wrong with a file's text, by its lines: the first mistake; of words that nobody knows all, so that not each costs a start.
+fn check(text: &str) -> Result<(), String> {
+    let said = |error: &toml::de::Error| {
+        let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        format!("{line}{}", one_line(error))
+    };
+    let mut table = DeTable::parse(text).map_err(|error| said(&error))?;
+    let mut unknown = Vec::new();
+    while let Err(error) = File::deserialize(Deserializer::from(table.clone())) {
+        let word = error.span().filter(|_| error.message().starts_with("unknown field"));
+        let is_left_out = word.is_some_and(|word| leave_out(table.get_mut(), &word));
+        if is_left_out {
+            unknown.push((error.span().map(|word| word.start), said(&error)));
+        } else if unknown.is_empty() {
+            return Err(said(&error));
+        } else {
+            break;
+        }
+    }
+    unknown.sort();
+    let unknown: Vec<String> = unknown.into_iter().map(|(_, said)| said).collect();
+    if unknown.is_empty() { Ok(()) } else { Err(unknown.join("; ")) }
+}
+
+/// Removes the word that stands there; whether there was one.
+fn leave_out(table: &mut DeTable<'_>, word: &Range<usize>) -> bool {
+    fn in_value(value: &mut DeValue<'_>, word: &Range<usize>) -> bool {
+        match value {
+            DeValue::Table(table) => leave_out(table, word),
+            DeValue::Array(array) => array.iter_mut().any(|value| in_value(value.get_mut(), word)),
+            _ => false,
+        }
+    }
+    match table.keys().find(|key| key.span() == *word).cloned() {
+        Some(key) => table.remove(&key).is_some(),
+        None => table.iter_mut().any(|(_, value)| in_value(value.get_mut(), word)),
+    }
 }

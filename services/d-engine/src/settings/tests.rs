@@ -79,8 +79,11 @@ fn flags_override_the_environment_which_overrides_the_file() {
 fn what_nobody_knows_or_offers_is_refused_in_one_line() {
     let mistakes = [
         (FILE.replace("node_id", "nodeid"), "d.toml: line 3: unknown field `nodeid`"),
-        (FILE.replace("\"MemFirst\"", "\"Fast\""), "strategy \"Fast\""),
-        (FILE.replace("LinearizableRead", "LeaseRead"), "default_policy \"LeaseRead\""),
+        (FILE.replace("\"MemFirst\"", "\"Fast\""), "d.toml: strategy of [raft.persistence], \"Fast\""),
+        (
+            FILE.replace("LinearizableRead", "LeaseRead"),
+            "d.toml: default_policy of [raft.read_consistency], \"LeaseRead\"",
+        ),
         (FILE.replace("node_id = 2", "node_id = 4"), "member 4 is not among the members [1, 2, 3]"),
         (FILE.replace("id = 3", "id = 2"), "member 2 is named twice"),
         (FILE.replace("id = 3", "id = 4294967296"), "member 4294967296: numbers"),
@@ -92,7 +95,7 @@ fn what_nobody_knows_or_offers_is_refused_in_one_line() {
         (FILE.replace(":9083", ":65000"), ""),
         (FILE.replace("127.0.0.1:9081", "here"), "\"here\" is not an address"),
         (FILE.replace("= 600", "= 200"), "three heartbeats"),
-        (FILE.replace("= 1200", "= 300"), "election_timeout_max"),
+        (FILE.replace("= 1200", "= 300"), "d.toml: election_timeout_max of [raft.election], 300"),
         (FILE.replace("= 700", "= 0"), "general_raft_timeout_duration_in_ms"),
         (FILE.replacen("role = 1", "role = 4", 1), "member 1 of initial_cluster: role 4: a learner"),
         (FILE.replace("db_root_dir = \"/tmp/db\"", ""), "--db-root-dir"),
@@ -111,6 +114,77 @@ fn what_nobody_knows_or_offers_is_refused_in_one_line() {
     assert!(refused(FILE, &[], flags("sometimes")).contains("expected fsync or none"));
     let flags = Flags { members: vec!["1:a".into()], ..Flags::default() };
     assert!(refused(FILE, &[], flags).contains("--member 1:a: expected"));
+}
+
+/// Each cost a start.
+#[test]
+fn all_words_that_nobody_knows_are_named_at_once() {
+    let text = FILE.replace("node_id", "nodeid").replace("name = \"n2\"", "nmae = \"n2\"");
+    let said = refused(&format!("{text}[monitoring]\nnodeid = 1\n"), &[], Flags::default());
+    for expected in
+        ["d.toml: line 3: unknown field `nodeid`", "; line 8: unknown field `nmae`", "; line 26: unknown field"]
+    {
+        assert!(said.contains(expected), "{said:?} does not say {expected:?}");
+    }
+    // What is wrong besides is told when these are known.
+    let said = refused(&text.replace("= 600", "= \"x\""), &[], Flags::default());
+    assert!(said.contains("`nodeid`") && said.contains("`nmae`") && !said.contains("invalid type"), "{said}");
+}
+
+#[test]
+fn what_is_wrong_with_a_value_is_said_of_who_has_said_it() {
+    let environment = [("RAFT__RAFT__PERSISTENCE__STRATEGY", "Fast")];
+    let said = refused(FILE, &environment, Flags::default());
+    assert!(
+        said.starts_with("d.toml, or the environment (RAFT__…): strategy of [raft.persistence], \"Fast\""),
+        "{said}"
+    );
+}
+
+/// Clients on other machines would ask themselves.
+#[test]
+fn a_member_is_not_where_everybody_is() {
+    let flags = |member: &str| Flags { members: vec![member.into()], node_id: Some(1), ..Flags::default() };
+    for anywhere in ["0.0.0.0:1", "[::]:1", "a:1,0.0.0.0:2", "a:1,[::]:2"] {
+        let said = refused(FILE, &[], flags(&format!("1={anywhere}")));
+        assert!(said.contains("name the address where others do"), "{said}");
+    }
+    let said = refused(&FILE.replace("127.0.0.1:9081", "0.0.0.0:9081"), &[], Flags::default());
+    assert!(said.starts_with("member 1 of initial_cluster of [cluster]: 0.0.0.0:9081: nobody on another"), "{said}");
+}
+
+/// It was ignored, so that a member joined a group that nobody meant.
+#[test]
+fn who_joins_does_not_say_which_group_it_is() {
+    let flags = |group: Option<&str>| Flags {
+        members: vec!["2=127.0.0.1:9082".into()],
+        join: vec!["127.0.0.1:10081".into()],
+        group: group.map(str::to_owned),
+        ..Flags::default()
+    };
+    let said = refused(FILE, &[], flags(Some("other")));
+    assert!(said.starts_with("--group other, or D_ENGINE_GROUP") && said.contains("leave --group out"), "{said}");
+    let of_file = FILE.replace("[cluster]", "[cluster]\ngroup = \"other\"");
+    let warned = |text: &str| of(text, &[], flags(None)).unwrap().warnings.iter().any(|line| line.contains("--join"));
+    assert_eq!((warned(FILE), warned(&of_file)), (false, true));
+}
+
+#[test]
+fn a_variable_has_members_between_any_white_space_and_none_where_it_is_empty() {
+    let of_variable =
+        |text: &str| Flags { members: vec![text.into()], members_of_environment: true, ..Flags::default() };
+    let members = |text: &str| of(FILE, &[], of_variable(text)).unwrap().engine.members.len();
+    assert_eq!(members(" 2=b:1  3=c:1\n4=d:1\t5=e:1 \n"), 4);
+    for empty in ["", " ", "\n"] {
+        assert_eq!(members(empty), 3, "those of the file");
+    }
+    for wrong in ["2", "2=b", "2=b:1 2=c:1", "2=b:1,3=c:1"] {
+        let said = refused(FILE, &[], of_variable(wrong));
+        assert!(said.starts_with("D_ENGINE_MEMBERS 2"), "{said}");
+    }
+    // So has the one of those who are joined.
+    let settings = of(FILE, &[], Flags { join: vec![String::new()], ..Flags::default() }).unwrap();
+    assert!(settings.engine.join.is_empty());
 }
 
 #[test]

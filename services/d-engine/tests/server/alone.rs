@@ -61,4 +61,13 @@ fn variables_of_others_may_be_anything_and_unknown_ones_of_ours_are_refused() {
         let (code, error) = said(name, "x".into());
         assert!(code == Some(2) && error.starts_with(expected), "{name}: {code:?}: {error}");
     }
+    // A misspelt user would be nobody, without a word.
+    for verb in [&["ctl", "get", "k"][..], &["bench", "get"]] {
+        let output = command(PROGRAM).args(verb).env("D_ENGINE_USRE", "x").output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.code() == Some(2) && error.starts_with("d-engine: D_ENGINE_USRE: there is no"),
+            "{error}"
+        );
+    }
 }
