@@ -8,8 +8,16 @@ use std::io::{self, ErrorKind, Write as _, stderr, stdout};
 /// # Errors
 /// It could not be written, such as to a disk that is full.
 pub fn print(text: impl Display) -> io::Result<()> {
+    print_bytes(text.to_string().as_bytes())
+}
+
+/// Prints a result that is no text.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = stdout().lock();
-    match stdout.write_all(text.to_string().as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(io::Error::new(error.kind(), format!("standard output cannot be written: {error}"))),
         Ok(()) => Ok(()),

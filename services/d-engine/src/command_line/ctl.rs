@@ -1,20 +1,24 @@
 //! `d-engine ctl`: looks at a group, changes who belongs to it, and changes a key.
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use bytes::Bytes;
+use d_engine_client::grpc::GrpcError;
 use d_engine_client::wire::change_members_request::Change;
 use d_engine_client::{Error, ReadLevel, wire};
 use service_kit::console;
-use bytes::Bytes;
-use d_engine_client::grpc::GrpcError;
 use tokio::time::sleep;
 
 use super::access::{self, Access, Problem};
 use super::{in_full, snapshot, users};
 use crate::engine::Address;
 use crate::settings::address_of;
+use crate::state::VALUE_BYTES_MAX;
 
 /// Between two looks for a leader.
 const LEADER_PAUSE: Duration = Duration::from_millis(50);
@@ -89,19 +93,21 @@ enum Verb {
     Defragment,
     /// Gives a key a value; its revision.
     Put {
-        /// The key.
-        #[arg(allow_hyphen_values = true)]
+        /// The key; one that begins with a hyphen stands behind --, as for get and delete.
         key: String,
         /// Its value.
-        #[arg(allow_hyphen_values = true)]
-        value: String,
+        #[arg(allow_hyphen_values = true, required_unless_present = "value_file")]
+        value: Option<String>,
+        /// A file that is the value, with all of its bytes; -: standard input is that.
+        #[arg(long, value_name = "FILE", conflicts_with = "value")]
+        value_file: Option<PathBuf>,
     },
     /// Deletes a key; says whether it was there.
     Delete {
         /// The key.
         key: String,
     },
-    /// Reads a key.
+    /// Reads a key. A value that is text is a line, or several; any other one is its bytes alone.
     Get {
         /// The key.
         key: String,
@@ -344,7 +350,11 @@ pub(super) async fn run(Arguments { endpoints, access, verb }: Arguments) -> any
             change_members(&access, &endpoints, change).await?;
         }
         Verb::Transfer { id } => change_members(&access, &endpoints, Change::Transfer(id)).await?,
-        Verb::Put { key, value } => {
+        Verb::Put { key, value, value_file } => {
+            let value = match value_file {
+                Some(file) => read_value(&file)?,
+                None => value.unwrap_or_default().into(),
+            };
             let client = access.client(&endpoints).await?;
             console::print(format_args!("{}\n", client.put(key, value).await?))?;
         }
@@ -356,8 +366,24 @@ pub(super) async fn run(Arguments { endpoints, access, verb }: Arguments) -> any
             let client = access.client(&endpoints).await?;
             let seen = client.get_with(key.clone(), consistency).await?;
             let item = seen.value.with_context(|| format!("{key}: no such key"))?;
-            console::print(format_args!("{}\n", String::from_utf8_lossy(&item.value)))?;
+            match std::str::from_utf8(&item.value) {
+                Ok(text) => console::print(format_args!("{text}\n"))?,
+                Err(_) => console::print_bytes(&item.value)?,
+            }
         }
     }
     Ok(())
+}
+
+/// The bytes of a file, or of standard input, as far as a value may have them.
+fn read_value(file: &Path) -> anyhow::Result<Bytes> {
+    let (mut value, limit) = (Vec::new(), VALUE_BYTES_MAX as u64 + 1);
+    let read = match file.to_str() {
+        Some("-") => std::io::stdin().lock().take(limit).read_to_end(&mut value),
+        _ => File::open(file).and_then(|file| file.take(limit).read_to_end(&mut value)),
+    };
+    read.with_context(|| format!("--value-file {}", file.display()))?;
+    let is_value = value.len() <= VALUE_BYTES_MAX;
+    anyhow::ensure!(is_value, "--value-file {}: a value has {VALUE_BYTES_MAX} bytes at most", file.display());
+    Ok(value.into())
 }

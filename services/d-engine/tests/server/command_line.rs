@@ -35,6 +35,12 @@ fn mistakes_are_one_line_and_exit_code_2() {
         serve(&["--member", "2=127.0.0.1:1"]),
         serve(&["--log-level", "loud"]),
         serve(&["--tls-key", &file]),
+        serve(&["--member", "1=0.0.0.0:1"]),
+        serve(&["--member", "1=127.0.0.1:1", "--join", "127.0.0.1:2", "--group", "other"]),
+        ["ctl", "promote", "4"].join("\n"),
+        ["ctl", "put", "--endpoint", "x"].join("\n"),
+        ["ctl", "put", "key"].join("\n"),
+        ["ctl", "put", "key", "value", "--value-file", &file].join("\n"),
         ["bench", "--conns", "0", "put"].join("\n"),
         ["bench", "range", "--consistency", "x"].join("\n"),
     ];
@@ -63,6 +69,8 @@ fn what_may_have_been_meant_is_said() {
         (&["serve", "--db-root-dri", "x"][..], "--db-root-dir"),
         (&["ctl", "statu"], "status"),
         (&["ctl", "--endpoint", "127.0.0.1:1", "status"], "--endpoints"),
+        // It was taken for the key.
+        (&["ctl", "put", "--endpoint", "127.0.0.1:1"], "--endpoints"),
         (&["bench", "--door", "streem", "put"], "stream"),
     ] {
         let (code, _, error) = run(said);

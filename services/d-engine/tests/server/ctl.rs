@@ -69,11 +69,48 @@ async fn flags_stand_behind_the_verb_and_values_begin_with_a_hyphen() {
     let at = ["--endpoints", &group.addresses[0]];
     assert_eq!(run(&[&["ctl", "put", "a", "-5"][..], &at].concat()).0, Some(0));
     assert_eq!(run(&[&["ctl", "get", "a"][..], &at].concat()).1, "-5\n");
+    let (code, _, error) = run(&[&["ctl", "put", "-k", "v"][..], &at].concat());
+    assert!(code == Some(2) && error.contains("'-- -k'"), "{error}");
+    assert_eq!(run(&[&["ctl", "put"][..], &at, &["--", "-k", "-v"]].concat()).0, Some(0));
+    assert_eq!(run(&[&["ctl", "get"][..], &at, &["--", "-k"]].concat()).1, "-v\n");
     assert_eq!(run(&[&["bench", "put", "--total", "5"][..], &at].concat()).0, Some(0));
     let (_, help, _) = run(&["ctl", "status", "--help"]);
     assert!(["--endpoints", "--user", "--tls-authority"].iter().all(|flag| help.contains(flag)), "{help}");
     let (code, _, error) = run(&["bench", "--door", "x", "put"]);
     assert!(code == Some(2) && error.contains("[possible values: unary, first, stream]"), "{error}");
+}
+
+/// Bytes that are no text were printed as other ones.
+#[tokio::test]
+async fn a_value_may_be_any_bytes_from_a_file_and_back() {
+    let group = Group::start(1);
+    group.leader().await;
+    let folder = harness::folder();
+    let file = folder.path().join("value");
+    let ctl = |verb: &[&str], input: Option<&std::path::Path>| {
+        let mut ctl = harness::command(PROGRAM);
+        ctl.args(["ctl", "--endpoints", &group.addresses[0]]).args(verb);
+        if let Some(input) = input {
+            ctl.stdin(std::fs::File::open(input).unwrap());
+        }
+        let output = ctl.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(output.stdout) } else { Err(said) }
+    };
+    let path = file.to_str().unwrap();
+    for (value, printed) in [(&b"\xff\0a\n"[..], &b"\xff\0a\n"[..]), (b"text", b"text\n"), (b"", b"\n")] {
+        std::fs::write(&file, value).unwrap();
+        ctl(&["put", "k", "--value-file", path], None).unwrap();
+        assert_eq!(ctl(&["get", "k"], None).unwrap(), printed);
+        ctl(&["delete", "k"], None).unwrap();
+        ctl(&["put", "k", "--value-file", "-"], Some(&file)).unwrap();
+        assert_eq!(ctl(&["get", "k"], None).unwrap(), printed);
+    }
+    std::fs::write(&file, vec![0; (1 << 20) + 1]).unwrap();
+    let said = ctl(&["put", "k", "--value-file", path], None).unwrap_err();
+    assert!(said.contains(path) && said.contains("1048576 bytes at most"), "{said}");
+    let said = ctl(&["put", "k", "--value-file", "/nowhere"], None).unwrap_err();
+    assert!(said.contains("--value-file /nowhere: No such file"), "{said}");
 }
 
 /// The two ports of a member, with and without TLS: none of it is a write whose outcome is not known.
