@@ -175,9 +175,10 @@ impl Node {
             return Err(Error::Invalid(format!("member {id}: numbers are from 1 to 4294967295")));
         }
         if !self.0.serves_members {
-            let text =
-                "this member serves no others: start it with --listen-peer-address HOST:PORT, and where others find it";
-            return Err(Error::Invalid(text.into()));
+            let own = self.id();
+            return Err(Error::Invalid(format!(
+                "this member serves no others: start it again on its directory, whose data stay, with --member {own}=HOST:PORT, where others find it"
+            )));
         }
         let membership = self.status().membership;
         check_place(&self.members(), id, &address)?;
