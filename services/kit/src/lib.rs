@@ -22,8 +22,8 @@ pub mod health;
 pub mod http;
 #[cfg(feature = "server")]
 mod http1;
-#[cfg(feature = "server")]
-mod lines;
+#[cfg(any(feature = "server", feature = "process"))]
+pub mod lines;
 #[cfg(feature = "server")]
 pub mod listen;
 #[cfg(feature = "server")]

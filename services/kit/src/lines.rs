@@ -7,14 +7,14 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Tells of what may happen often, a line in a while.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub struct Lines {
     last: Option<Instant>,
     untold: u64,
 }
 
 impl Lines {
     /// It has happened once more; how many times to tell of, if it is time to.
-    pub(crate) fn one_more(&mut self, now: Instant) -> Option<u64> {
+    pub fn one_more(&mut self, now: Instant) -> Option<u64> {
         self.untold += 1;
         let is_due = self.last.is_none_or(|last| now.duration_since(last) >= LINE_INTERVAL);
         is_due.then(|| {

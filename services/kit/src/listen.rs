@@ -2,6 +2,7 @@
 //!
 //! One port speaks everything: TLS where there are certificates, HTTP/2 for gRPC, HTTP/1.1 for the rest. The first bytes tell.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::AsFd;
@@ -9,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::request;
@@ -22,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::grpc::{self, Limits, Memory, Peer, Service};
 use crate::http::Incoming as Pieces;
 use crate::http1;
+use crate::lines::Lines;
 use crate::places::Life;
 use crate::socket::{Listener, Socket, Stream};
 use crate::tls::{self, Tls};
@@ -96,6 +98,8 @@ pub struct Front<S> {
     pub limits: Limits,
     /// What messages under way on all connections may take.
     pub memory: Memory,
+    /// How often it is told that connections were rejected: whoever comes and goes must not fill the log.
+    pub(crate) rejected: RefCell<Lines>,
 }
 
 impl<S: Service> Front<S> {
@@ -142,7 +146,10 @@ impl<S: Service> Front<S> {
                 Box::pin(self.speak(Box::new(stream), peer, role, life)).await;
             }
             Ok(Err(error)) => {
-                tracing::warn!(%error, address = peer.address, "rejected connection on client endpoint")
+                let mut lines = self.rejected.borrow_mut();
+                if let Some(connections) = lines.one_more(Instant::now()) {
+                    tracing::warn!(%error, address = peer.address, connections, "rejected connection on client endpoint");
+                }
             }
             Err(_) => {}
         }

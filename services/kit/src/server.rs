@@ -3,10 +3,11 @@
 //! A server binds its sockets first ([`Bound::bind`]), so that a port that is taken is told before anything else has happened. Then it
 //! opens what it serves, and starts ([`Bound::start`]): connections are accepted while [`Server::accept`] runs.
 
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
@@ -133,7 +134,8 @@ impl Bound {
         let workers = Workers::start(threads, patience, move |number| {
             let service = Rc::new(make(number));
             let (roles, memory) = (Arc::clone(&roles), memory.clone());
-            let front = Rc::new(Front { service, tls: tls.clone(), roles, limits: limits.clone(), memory });
+            let (tls, limits, rejected) = (tls.clone(), limits.clone(), RefCell::default());
+            let front = Rc::new(Front { service, tls, roles, limits, memory, rejected });
             move |incoming, stop| Rc::clone(&front).serve(incoming, stop)
         });
         let workers = workers.map_err(StartError::Thread)?;
@@ -190,13 +192,15 @@ impl Server {
 }
 
 async fn accept(socket: Accepting, listener: usize, workers: &Workers, places: Places) {
-    let mut lines = Lines::default();
+    let [mut lines, mut failed] = [(); 2].map(|()| Lines::default());
     loop {
         match socket.accept().await {
             // Only now: nobody is closed for a connection that does not come.
             Ok(socket) => workers.give(Incoming { socket, listener, place: places.take(&mut lines).await }),
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                if let Some(times) = failed.one_more(Instant::now()) {
+                    tracing::warn!(%error, times, "a connection could not be accepted");
+                }
                 // Too many open files: others must end first.
                 sleep(PAUSE).await;
             }

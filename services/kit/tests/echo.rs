@@ -238,9 +238,8 @@ fn a_server_that_is_asked_to_stop_ends_its_streams_and_stops() {
     assert!(rest.contains("SIGTERM: the server stops"), "{rest}");
 }
 
-#[test]
-fn tls_is_spoken_and_certificates_of_clients_are_wanted() {
-    let directory = tempfile::tempdir().unwrap();
+/// A certificate that is its own authority, and its key.
+fn self_signed(directory: &tempfile::TempDir) -> (PathBuf, PathBuf) {
     let file = |name: &str, content: String| {
         let path = directory.path().join(name);
         std::fs::write(&path, content).unwrap();
@@ -250,6 +249,40 @@ fn tls_is_spoken_and_certificates_of_clients_are_wanted() {
     let parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
     let certificate = file("certificate", parameters.self_signed(&key).unwrap().pem());
     let key = file("key", key.serialize_pem());
+    (certificate, key)
+}
+
+/// Each had a line: strangers filled the disk, 20 GB a day.
+#[test]
+fn handshakes_that_fail_have_a_line_together() {
+    // What a line each would say fits into the pipe that the log is read from.
+    const HANDSHAKES: usize = 100;
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = self_signed(&directory);
+    let argument = |flag: &str, path: &PathBuf| format!("--{flag}={}", path.display());
+    let arguments = [argument("tls-certificate", &certificate), argument("tls-key", &key)];
+    let mut server = start("https", &arguments.each_ref().map(String::as_str));
+    for _ in 0..HANDSHAKES {
+        let mut socket = TcpStream::connect(&server.address).unwrap();
+        socket.write_all(b"\x16\x03\x01\x00\x05hello").unwrap();
+        // An error says as well that it is over.
+        let _ = socket.read_to_end(&mut Vec::new());
+    }
+    server.terminate();
+    server.child.wait().unwrap();
+    let mut log = String::new();
+    server.log.read_to_string(&mut log).unwrap();
+    let told = log.lines().filter(|line| line.contains("rejected connection on client endpoint")).count();
+    // One of each thread at once, and another only if this took longer than ten seconds.
+    let threads = std::thread::available_parallelism().unwrap().get();
+    assert!((1..=3 * threads).contains(&told), "{told} lines for {HANDSHAKES} connections");
+    assert!(log.contains("\"connections\":1"), "{log}");
+}
+
+#[test]
+fn tls_is_spoken_and_certificates_of_clients_are_wanted() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = self_signed(&directory);
     let argument = |flag: &str, path: &PathBuf| format!("--{flag}={}", path.display());
     let server = start(
         "https",

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use service_kit::lines::Lines;
 use tracing::{info, warn};
 
 use super::Shared;
@@ -29,8 +30,6 @@ const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 /// Connections at the same time of members, and of those that have not said who they are.
 const MEMBERS_MAX: usize = 192;
 const STRANGERS_MAX: usize = 64;
-/// Between two lines about strangers.
-const LINE_PAUSE: Duration = Duration::from_secs(10);
 const BUFFER_BYTES: usize = 128 << 10;
 
 #[derive(Default)]
@@ -39,9 +38,9 @@ struct Open {
     sockets: BTreeMap<u64, TcpStream>,
     /// Those of them that have not said who they are.
     strangers: BTreeSet<u64>,
-    /// Strangers that lost their places since the last line about it, and when that was.
-    cut: usize,
-    cut_told: Option<Instant>,
+    /// How often the log tells of strangers that lost their places, and of those that failed: whoever comes and goes must not fill it.
+    cut: Lines,
+    failed: Lines,
     /// The connection of each member; a newer one replaces it.
     members: BTreeMap<u64, u64>,
     threads: BTreeMap<u64, JoinHandle<()>>,
@@ -52,6 +51,14 @@ impl Open {
     fn forget(&mut self, number: u64) {
         self.sockets.remove(&number);
         self.strangers.remove(&number);
+    }
+
+    /// Whether to tell that this connection failed, and of how many with it: of a member each time, of strangers once in a while.
+    fn lines_about(&mut self, number: u64) -> Option<u64> {
+        match self.strangers.contains(&number) {
+            true => self.failed.one_more(Instant::now()),
+            false => Some(1),
+        }
     }
 }
 
@@ -108,8 +115,15 @@ impl Receiver {
             if let Err(problem) = ended
                 && !open.is_closed
                 && open.sockets.contains_key(&number)
+                && let Some(connections) = open.lines_about(number)
             {
-                warn!("local-member-id" = hex(receiver.id), "remote-addr" = %from, %problem, "a connection ends");
+                warn!(
+                    "local-member-id" = hex(receiver.id),
+                    "remote-addr" = %from,
+                    %problem,
+                    connections,
+                    "a connection ends"
+                );
             }
             open.forget(number);
             // Not of one that another has replaced.
@@ -141,14 +155,11 @@ impl Receiver {
             // It may have ended by itself; so does its thread now.
             let _ = socket.shutdown(Shutdown::Both);
         }
-        open.cut += 1;
-        if open.cut_told.is_none_or(|told| told.elapsed() >= LINE_PAUSE) {
+        if let Some(connections) = open.cut.one_more(Instant::now()) {
             warn!(
                 "local-member-id" = hex(self.id),
-                connections = open.cut,
-                "too many connect and do not say who they are: the oldest are closed"
+                connections, "too many connect and do not say who they are: the oldest are closed"
             );
-            (open.cut, open.cut_told) = (0, Some(Instant::now()));
         }
     }
 
@@ -304,4 +315,19 @@ pub(super) fn read_frame(
     }
     head.check(payload).map_err(malformed)?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each connection that sent garbage had a line in the log: whoever reached the port could fill the disk with them.
+    #[test]
+    fn strangers_that_fail_have_a_line_together_and_members_one_each() {
+        let mut open = Open::default();
+        open.strangers.extend(1..=100);
+        assert_eq!(open.lines_about(1), Some(1));
+        assert_eq!((2..=100).find_map(|number| open.lines_about(number)), None);
+        assert_eq!([101, 102].map(|member| open.lines_about(member)), [Some(1); 2]);
+    }
 }
