@@ -50,7 +50,7 @@ pub use compression::{Compress, Compression, accepts};
 pub use connection::{Limits, STREAMS_MAX, serve};
 pub use frame::{Deframer, FrameError, append_with, check_answer, content, encode, encode_with};
 #[cfg(feature = "server")]
-pub use memory::{Arriving, Kept, Memory, Room};
+pub use memory::{Arriving, CALL_BYTES, Kept, Memory, Room};
 #[cfg(feature = "server")]
 pub(crate) use memory::{Share, Streamed, Waiting};
 #[cfg(feature = "server")]

@@ -279,6 +279,44 @@ fn handshakes_that_fail_have_a_line_together() {
     assert!(log.contains("\"connections\":1"), "{log}");
 }
 
+/// Calls of which nothing but the head had come took four times what they counted as.
+#[test]
+fn an_open_call_takes_no_more_than_it_counts_as() {
+    const CALLS: usize = 9_000;
+    let server = start("http", &[]);
+    let resident = || {
+        let pages = std::fs::read_to_string(format!("/proc/{}/statm", server.child.id())).unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
+    };
+    run(async {
+        let mut last = resident();
+        // Of the first connection all that is made once is new, too.
+        for method in ["Say", "Say", "Repeat"] {
+            let socket = tokio::net::TcpStream::connect(&server.address).await.unwrap();
+            let (mut sender, mut connection) = h2::client::Builder::new()
+                .initial_max_send_streams(CALLS)
+                .handshake::<_, bytes::Bytes>(socket)
+                .await
+                .unwrap();
+            let mut pings = connection.ping_pong().unwrap();
+            tokio::spawn(connection);
+            for _ in 0..CALLS {
+                let request = http::Request::post(format!("http://a/echo.Echo/{method}"));
+                let request = request.header("content-type", "application/grpc").body(()).unwrap();
+                sender = sender.ready().await.unwrap();
+                std::mem::forget(sender.send_request(request, false).unwrap());
+            }
+            pings.ping(h2::Ping::opaque()).await.unwrap();
+            pings.ping(h2::Ping::opaque()).await.unwrap();
+            let now = resident();
+            let each = (now - last) / CALLS;
+            assert!(each > 1 << 10, "{each} bytes: this test shows nothing");
+            assert!(each <= service_kit::grpc::CALL_BYTES, "{each} bytes for a call of {method}");
+            last = now;
+        }
+    });
+}
+
 #[test]
 fn tls_is_spoken_and_certificates_of_clients_are_wanted() {
     let directory = tempfile::tempdir().unwrap();

@@ -62,8 +62,8 @@ const ORIGIN_QUARTERS: usize = 3;
 /// Of what messages hold that were told to make room, such a part of all may be taken before they are gone.
 const LEAVING_PART: usize = 8;
 
-/// What a call costs besides its headers and messages, about: its stream, its future.
-const CALL_BYTES: usize = 1 << 10;
+/// What a call costs besides its headers and messages, about: its stream, the table of its headers, its future, its clock.
+pub const CALL_BYTES: usize = 6 << 10;
 const HEADER_BYTES: usize = 32;
 
 impl Memory {
