@@ -230,6 +230,14 @@ impl Sender {
         }
     }
 
+    /// Ends a request that is not gRPC and must make room for others.
+    pub(crate) fn give_up_http(&mut self) {
+        match self.stream {
+            Some(_) => self.finish_http(false),
+            None => self.refuse(StatusCode::TOO_MANY_REQUESTS),
+        }
+    }
+
     /// The client has given the call up.
     pub(crate) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let reset: Poll<Result<Reason, h2::Error>> = match &mut self.stream {

@@ -1,11 +1,13 @@
-//! Messages of which more is to come, on all connections: where there is no room for what comes next, one of them makes it.
+//! Calls of which more is to come, on all connections: where there is no room for what comes next, one of them makes it.
 //!
 //! It is the one that has held the most for the longest, of the origin that holds the most; who would be that himself is refused. So whoever
 //! sends little or quickly is served beside any number that begin large messages and stand still, and where nobody else wants the room a slow client
-//! may be as slow as it likes. The call of the message that goes ends at once, whatever its service is at; until it is gone its room counts as
-//! free, up to a bound.
+//! may be as slow as it likes. Until its first message is whole, what a call holds is its headers, too: a call costs little to begin. The call
+//! that goes ends at once, whatever its service is at; until it is gone its room counts as free, up to a bound.
+//!
+//! There may be hundreds of thousands, and who asks for room is as cheap as a header: so the one that goes is found without a look at all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -27,13 +29,34 @@ pub(crate) struct Coming(Mutex<Messages>);
 #[derive(Debug, Default)]
 struct Messages {
     last: u64,
-    all: BTreeMap<u64, Arc<Message>>,
+    /// Those that hold something.
+    origins: HashMap<Arc<str>, Origin>,
+    /// What those hold that were told to go and have not gone.
+    leaving_bytes: usize,
 }
 
-/// The message that a call waits for the rest of; between two of them it holds nothing.
+/// Messages of one origin that were not told to go.
+#[derive(Debug, Default)]
+struct Origin {
+    bytes: usize,
+    messages: BTreeMap<Rank, Arc<Message>>,
+}
+
+/// Messages of about the same size are together, the oldest first: size, time, number.
+type Rank = (u32, u64, u64);
+
+/// Four for each doubling.
+fn size_class(bytes: usize) -> u32 {
+    let doublings = bytes.max(4).ilog2();
+    doublings * 4 + (bytes >> (doublings - 2) & 3) as u32
+}
+
+/// The message that a call waits for the rest of, with what else goes when that call does. Between two messages it holds nothing.
 #[derive(Debug)]
 pub(crate) struct Message {
     origin: Arc<str>,
+    number: u64,
+    // What follows is changed under the lock of all.
     since_micros: AtomicU64,
     bytes: AtomicUsize,
     must_go: AtomicBool,
@@ -46,30 +69,19 @@ impl Message {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// So much of it is here; 0: none has begun. One that became whole as it was told to go stays, and the next one of its stream was not meant.
-    pub(crate) fn holds(&self, bytes: usize) {
-        let is_another = self.bytes.swap(bytes, Ordering::Relaxed) == 0;
-        if bytes == 0 || is_another {
-            self.must_go.store(false, Ordering::Release);
-        }
-        if bytes > 0 && is_another {
-            self.since_micros.store(now_micros(), Ordering::Relaxed);
-        }
-    }
-
     /// Ready when it must make room.
     pub(crate) fn poll_must_go(&self, context: &Context<'_>) -> Poll<()> {
         self.waker.register(context.waker());
         if self.must_go() && self.bytes() > 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    fn must_go(&self) -> bool {
+    /// Whether it was told to.
+    pub(crate) fn must_go(&self) -> bool {
         self.must_go.load(Ordering::Acquire)
     }
 
-    fn go(&self) {
-        self.must_go.store(true, Ordering::Release);
-        self.waker.wake();
+    fn rank(&self) -> Rank {
+        (size_class(self.bytes()), self.since_micros.load(Ordering::Relaxed), self.number)
     }
 
     /// How much it holds, times how long, if it held so many bytes more.
@@ -91,25 +103,41 @@ impl Coming {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call that has none yet.
-    pub(crate) fn begin(&self, origin: &Arc<str>) -> (u64, Arc<Message>) {
-        let message = Arc::new(Message {
+    /// A call that holds nothing yet.
+    pub(crate) fn begin(&self, origin: &Arc<str>) -> Arc<Message> {
+        let number = {
+            let mut messages = self.lock();
+            messages.last += 1;
+            messages.last
+        };
+        Arc::new(Message {
             origin: Arc::clone(origin),
+            number,
             since_micros: AtomicU64::new(0),
             bytes: AtomicUsize::new(0),
             must_go: AtomicBool::new(false),
             waker: AtomicWaker::new(),
-        });
-        let mut messages = self.lock();
-        messages.last += 1;
-        let number = messages.last;
-        messages.all.insert(number, Arc::clone(&message));
-        (number, message)
+        })
     }
 
-    /// It is over, and what it held given back.
-    pub(crate) fn end(&self, number: u64) {
-        self.lock().all.remove(&number);
+    /// So much of this one is here; 0: none has begun, or it is over. One that became whole as it was told to go stays, and the next one of its stream
+    /// was not meant.
+    pub(crate) fn holds(&self, message: &Arc<Message>, bytes: usize) {
+        // Only its own call changes it.
+        let before = message.bytes();
+        if before == bytes {
+            return;
+        }
+        let mut messages = self.lock();
+        messages.take_out(message);
+        message.bytes.store(bytes, Ordering::Relaxed);
+        if bytes == 0 || before == 0 {
+            message.must_go.store(false, Ordering::Release);
+        }
+        if before == 0 {
+            message.since_micros.store(now_micros(), Ordering::Relaxed);
+        }
+        messages.put_in(message);
     }
 
     /// Tells messages to go until there is room for so many bytes. `missing` says how many bytes there are too few, at the moment, and `take` takes them
@@ -122,42 +150,91 @@ impl Coming {
         missing: impl Fn() -> usize,
         take: impl Fn(usize) -> bool,
     ) -> bool {
-        let messages = self.lock();
-        let mut leaving: usize =
-            messages.all.values().filter(|message| message.must_go()).map(|message| message.bytes()).sum();
+        let mut messages = self.lock();
         loop {
             let missing = missing();
             // Nobody goes in vain.
             if missing > leaving_max {
                 return false;
             }
-            if missing <= leaving && take(leaving.min(leaving_max)) {
+            if missing <= messages.leaving_bytes && take(messages.leaving_bytes.min(leaving_max)) {
                 return true;
             }
             let Some(next) = messages.next_to_go(asker, bytes) else { return false };
-            leaving += next.bytes();
-            next.go();
+            messages.go(&next);
         }
     }
 }
 
 impl Messages {
-    /// The one that has held most for longest, of the origin that holds the most; `None`: that is who asks.
-    fn next_to_go(&self, asker: Asker<'_>, bytes: usize) -> Option<&Message> {
-        let staying =
-            || self.all.values().map(|message| &**message).filter(|message| !message.must_go() && message.bytes() > 0);
-        let mut held = BTreeMap::from([(asker.origin, bytes)]);
-        for message in staying() {
-            *held.entry(&message.origin).or_default() += message.bytes();
+    /// What it holds does not count until it is put in again.
+    fn take_out(&mut self, message: &Message) {
+        let bytes = message.bytes();
+        if bytes == 0 {
+            return;
         }
-        let (fullest, _) = held.into_iter().max_by_key(|(_, bytes)| *bytes)?;
+        if message.must_go() {
+            self.leaving_bytes -= bytes;
+            return;
+        }
+        let Some(origin) = self.origins.get_mut(&message.origin) else { return };
+        origin.messages.remove(&message.rank());
+        origin.bytes -= bytes;
+        if origin.messages.is_empty() {
+            self.origins.remove(&message.origin);
+        }
+    }
+
+    fn put_in(&mut self, message: &Arc<Message>) {
+        let bytes = message.bytes();
+        if bytes == 0 {
+            return;
+        }
+        if message.must_go() {
+            self.leaving_bytes += bytes;
+            return;
+        }
+        let origin = self.origins.entry(Arc::clone(&message.origin)).or_default();
+        origin.messages.insert(message.rank(), Arc::clone(message));
+        origin.bytes += bytes;
+    }
+
+    fn go(&mut self, message: &Arc<Message>) {
+        self.take_out(message);
+        message.must_go.store(true, Ordering::Release);
+        self.put_in(message);
+        message.waker.wake();
+    }
+
+    /// The one that has held most for longest, about, of the origin that holds the most; `None`: that is who asks.
+    fn next_to_go(&self, asker: Asker<'_>, bytes: usize) -> Option<Arc<Message>> {
+        let held =
+            |(name, origin): (&Arc<str>, &Origin)| origin.bytes + if **name == *asker.origin { bytes } else { 0 };
+        let (name, fullest) = self.origins.iter().max_by_key(|origin| held(*origin))?;
+        let is_own = **name == *asker.origin;
+        // Who asks may hold nothing yet.
+        if !is_own && fullest.bytes < bytes {
+            return None;
+        }
         let now_micros = now_micros();
         let own = asker.message.map_or(0, |message| message.weight(bytes, now_micros));
-        let others = staying().filter(|message| {
-            *message.origin == *fullest && !asker.message.is_some_and(|own| std::ptr::eq(own, *message))
-        });
-        let heaviest = others.max_by_key(|message| message.weight(0, now_micros))?;
-        (fullest != asker.origin || heaviest.weight(0, now_micros) > own).then_some(heaviest)
+        let heaviest = fullest.heaviest(asker.message.map(|message| message.number), now_micros)?;
+        (!is_own || heaviest.weight(0, now_micros) > own).then(|| Arc::clone(heaviest))
+    }
+}
+
+impl Origin {
+    /// The heaviest but this one: of each size the oldest is looked at.
+    fn heaviest(&self, but: Option<u64>, now_micros: u64) -> Option<&Arc<Message>> {
+        let mut heaviest: Option<&Arc<Message>> = None;
+        let mut class = 0;
+        while let Some((&(next, ..), _)) = self.messages.range((class, 0, 0)..).next() {
+            class = next + 1;
+            let mut of_class = self.messages.range((next, 0, 0)..(class, 0, 0)).map(|(_, message)| message);
+            let oldest = of_class.find(|message| Some(message.number) != but);
+            heaviest = heaviest.into_iter().chain(oldest).max_by_key(|message| message.weight(0, now_micros));
+        }
+        heaviest
     }
 }
 
@@ -169,8 +246,8 @@ mod tests {
     use super::*;
 
     fn begun(coming: &Coming, origin: &str, bytes: usize) -> Arc<Message> {
-        let (_, message) = coming.begin(&origin.into());
-        message.holds(bytes);
+        let message = coming.begin(&origin.into());
+        coming.holds(&message, bytes);
         message
     }
 
@@ -182,8 +259,8 @@ mod tests {
         all: &[(&'a str, &Arc<Message>)],
     ) -> Option<&'a str> {
         let asker = Asker { origin: &asker.origin, message: Some(asker) };
-        let goes = coming.lock().next_to_go(asker, bytes)? as *const Message;
-        all.iter().find(|(_, message)| Arc::as_ptr(message) == goes).map(|(name, _)| *name)
+        let goes = coming.lock().next_to_go(asker, bytes)?;
+        all.iter().find(|(_, message)| Arc::ptr_eq(message, &goes)).map(|(name, _)| *name)
     }
 
     #[test]
@@ -192,7 +269,7 @@ mod tests {
         let (older, old) = (begun(&coming, "a", 60), begun(&coming, "a", 50));
         let new = begun(&coming, "a", 0);
         std::thread::sleep(Duration::from_millis(5));
-        new.holds(40);
+        coming.holds(&new, 40);
         let all = [("old", &old), ("older", &older), ("new", &new)];
         assert_eq!(who_goes(&coming, &new, 10, &all), Some("older"));
         assert_eq!(who_goes(&coming, &old, 1, &all), Some("older"));
@@ -214,12 +291,12 @@ mod tests {
         let must_go = || message.poll_must_go(&Context::from_waker(Waker::noop())).is_ready();
         let make_room = || coming.make_room(Asker { origin: "b", message: None }, 10, 1_000, || 10, |_| true);
         assert!(make_room() && must_go());
-        message.holds(0);
+        coming.holds(&message, 0);
         assert!(!must_go() && !make_room(), "nothing of it waits for anything");
         // Told too late.
-        message.go();
+        message.must_go.store(true, Ordering::Release);
         assert!(!must_go());
-        message.holds(100);
+        coming.holds(&message, 100);
         assert!(!must_go());
         assert!(make_room() && must_go());
     }
@@ -240,5 +317,20 @@ mod tests {
         // What leaves is room until it is gone.
         assert!(coming.make_room(asker, 10, 1_000, || 130, |leaving| leaving == 130));
         assert_eq!(gone(), 2);
+    }
+
+    /// Each that asked looked at all, twice for each that went: with a header for each, a client kept every thread busy.
+    #[test]
+    fn who_asks_for_room_looks_at_few_however_many_wait() {
+        let coming = Coming::default();
+        let _waiting = (0..200_000).map(|number| begun(&coming, "a", 5_000 + number % 3_000)).collect::<Vec<_>>();
+        let began = Instant::now();
+        for _ in 0..2_000 {
+            let asker = Asker { origin: "a", message: None };
+            let leaving = coming.lock().leaving_bytes;
+            assert!(coming.make_room(asker, 5_000, usize::MAX, || leaving + 5_000, |_| true));
+        }
+        // Two thousand looks at all of them take more than that by far.
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     }
 }

@@ -25,10 +25,10 @@ use crate::grpc::answer::{SMALL_ANSWER_BYTES, answer_http, answer_later, answer_
 use crate::grpc::call::{Caller, Responses, Sender, Service, Unary};
 use crate::grpc::cork::cork;
 use crate::grpc::header_log;
-use crate::grpc::memory::{Memory, Share, Taken};
+use crate::grpc::memory::{Memory, Place, Share, Taken};
 use crate::grpc::peer::Peer;
 use crate::grpc::pings::{Pong, Pulse};
-use crate::grpc::requests::{Coming, Left, Requests};
+use crate::grpc::requests::{Coming, Left, Patience, Requests};
 use crate::grpc::status::{Code, Status};
 use crate::grpc::timeout as deadline;
 use crate::http::{CutOff, Incoming};
@@ -41,6 +41,9 @@ pub(crate) const HEARING_OUT: Duration = Duration::from_secs(5);
 /// When the server stops, how long a client may take to say that it has heard so once its calls have ended; and then, how long it may go on
 /// to send. A socket that is closed while something comes resets the connection, and the client hears of that and not of what it was told.
 const CLOSING: Duration = Duration::from_secs(1);
+
+/// A stream may be opened before there is anything to ask.
+const STREAM_PATIENCE: u32 = 5;
 
 /// What a connection may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +65,8 @@ pub struct Limits {
     pub ping_interval: Option<Duration>,
     /// How long it may take to answer.
     pub ping_timeout: Duration,
-    /// How long nothing may come of a message that was begun, before its call is ended. Where others want its room it goes before.
+    /// How long nothing may come of a message that was begun, or of the first of a unary call, before its call is ended; of the first of a stream
+    /// five times as long. Where others want its room it goes before.
     pub message_patience: Duration,
     /// How long a client may take for 256 KiB of the answer to a unary call or to a request that is no gRPC, or for the rest of it, before
     /// that is ended.
@@ -292,7 +296,10 @@ impl<S: Service> Calls<S> {
                 return;
             };
             let (asking, patience) = (Rc::new(asking), self.limits.answer_patience);
-            match self.service.http(head, pieces(body, Rc::clone(&asking)), Rc::clone(&self.peer)) {
+            let coming = (!body.is_end_stream()).then(|| Coming::of(&self.memory, taken.bytes()));
+            let unread = coming.as_ref().map(|coming| Unread(coming.place()));
+            let pieces = pieces(body, (Rc::clone(&asking), unread, self.limits.message_patience));
+            match self.service.http(head, pieces, Rc::clone(&self.peer)) {
                 Some(answer) => self.running.push(Box::pin(async move {
                     let _kept = (taken, asking);
                     let memory = sender.memory().clone();
@@ -302,7 +309,9 @@ impl<S: Service> Calls<S> {
                         answer_http(answer.await, &sender, patience).await;
                         Ok(())
                     };
-                    run(answer, &sender, None, None).await;
+                    if let Some(Err(_)) = run(answer, &sender, None, coming).await {
+                        sender.borrow_mut().give_up_http();
+                    }
                 })),
                 None => sender.refuse(refusal),
             }
@@ -323,7 +332,7 @@ impl<S: Service> Calls<S> {
             sender.set_encoding(compression.encoding);
         }
         let caller = Caller { headers: head.headers, peer: Rc::clone(&self.peer) };
-        let taken = match taken {
+        let mut taken = match taken {
             Ok(taken) => taken,
             Err(status) => return sender.finish(Err(status)),
         };
@@ -331,6 +340,7 @@ impl<S: Service> Calls<S> {
             Ok(bytes_max) => bytes_max,
             Err(status) => {
                 sender.finish(Err(status));
+                taken.without_headers();
                 self.running.push(Box::pin(async move {
                     let _taken = taken;
                     let _ = timeout(HEARING_OUT, hear_out(body)).await;
@@ -338,13 +348,14 @@ impl<S: Service> Calls<S> {
                 return;
             }
         };
-        let (bytes_max, patience) = (self.limits.message_bytes_max.min(bytes_max), self.limits.message_patience);
+        let (bytes_max, more) = (self.limits.message_bytes_max.min(bytes_max), self.limits.message_patience);
+        let patience = Patience { first: if is_stream { more * STREAM_PATIENCE } else { more }, more };
         let requests = Requests::new(body, bytes_max, self.memory.clone(), decompress, patience);
         if is_stream {
             let asking = Rc::new(asking);
             let left = Left::default();
             let mut requests = requests.of_call(Rc::clone(&asking), &left);
-            let coming = requests.coming();
+            let coming = requests.coming(taken.bytes(), !asking.keeps_place);
             self.running.push(Box::pin(self.stream(
                 method,
                 caller,
@@ -363,14 +374,14 @@ impl<S: Service> Calls<S> {
         caller: Caller,
         (requests, left, coming): (Requests, Left, Option<Coming>),
         sender: Sender,
-        (deadline, taken, asking): (Option<Instant>, Taken, Rc<Asking>),
+        (deadline, mut taken, asking): (Option<Instant>, Taken, Rc<Asking>),
     ) -> impl Future<Output = ()> + 'static {
         let sender = Rc::new(RefCell::new(sender));
         let answer = self.service.stream(method, caller, requests, Responses::new(&sender));
         let (stop, stop_later) = (stopped(self.stop.clone()), stopped(self.stop.clone()));
         let service = Rc::clone(&self.service);
+        let place = coming.as_ref().map(Coming::place);
         async move {
-            let _taken = taken;
             let stopped = async {
                 stop.await;
                 Err(service.stopped())
@@ -383,6 +394,13 @@ impl<S: Service> Calls<S> {
             sender.borrow_mut().finish(result);
             // Nobody waits for it any more.
             drop(asking);
+            taken.without_headers();
+            if place.as_ref().is_some_and(|place| place.must_go()) {
+                // Others have its room at once: it is heard no further, and leaves when all is given back.
+                drop((taken, left));
+                return;
+            }
+            drop(place);
             let Some(body) = left.take() else { return };
             tokio::select! {
                 biased;
@@ -414,7 +432,7 @@ impl<S: Service> Calls<S> {
             }
             Poll::Pending => {
                 let service = Rc::clone(&self.service);
-                let coming = requests.coming();
+                let coming = requests.coming(taken.bytes(), false);
                 self.running.push(Box::pin(async move {
                     let _taken = taken;
                     let memory = sender.memory().clone();
@@ -490,20 +508,38 @@ async fn hear_out(mut body: RecvStream) {
     }
 }
 
-/// A body, piece by piece.
-fn pieces(body: RecvStream, asking: Rc<Asking>) -> Incoming {
+/// The place of a call that waits for the first piece of a body: it is given up when that has come, or is not wanted any more.
+struct Unread(Rc<Place>);
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.0.holds(0);
+    }
+}
+
+/// A body, piece by piece. Until the first its call may have to make room, and waits for no longer than it has patience.
+fn pieces(body: RecvStream, (asking, unread, patience): (Rc<Asking>, Option<Unread>, Duration)) -> Incoming {
     if body.is_end_stream() {
         asking.has_come();
     }
-    Box::pin(futures::stream::unfold((body, asking), |(mut body, asking)| async {
-        let Some(piece) = body.data().await else {
+    let state = (body, asking, unread);
+    Box::pin(futures::stream::unfold(state, move |(mut body, asking, unread)| async move {
+        let piece = match &unread {
+            Some(_) => match timeout(patience, body.data()).await {
+                Ok(piece) => piece,
+                Err(_) => return Some((Err(CutOff), (body, asking, unread))),
+            },
+            None => body.data().await,
+        };
+        drop(unread);
+        let Some(piece) = piece else {
             asking.has_come();
             return None;
         };
         if let Ok(piece) = &piece {
             let _ = body.flow_control().release_capacity(piece.len());
         }
-        Some((piece.map_err(|_| CutOff), (body, asking)))
+        Some((piece.map_err(|_| CutOff), (body, asking, None)))
     }))
 }
 

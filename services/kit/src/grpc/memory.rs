@@ -98,8 +98,7 @@ impl Memory {
 
     /// A place among the messages of which more is to come.
     fn place(&self, origin: &Arc<str>) -> Place {
-        let (number, message) = self.0.coming.begin(origin);
-        Place { memory: self.clone(), number, message }
+        Place { memory: self.clone(), message: self.0.coming.begin(origin) }
     }
 
     /// What is taken at the moment, bytes, besides what connections have of their own.
@@ -357,12 +356,14 @@ impl Share {
         self.0.memory.place(&self.0.origin)
     }
 
-    /// What a message is told that has come so far and must make room.
+    /// What a call is told that must make room, and so much of whose message has come.
     pub(crate) fn made_room(&self, bytes: usize) -> Status {
         let bytes_max = self.0.memory.0.bytes_max;
-        let what = format!(
-            "grpc: a message of which {bytes} bytes had come made room for others: messages under way {OF_ALL} may take {bytes_max}"
-        );
+        let what = match bytes {
+            0 => "a call that waited for its client".to_owned(),
+            bytes => format!("a message of which {bytes} bytes had come"),
+        };
+        let what = format!("grpc: {what} made room for others: messages under way {OF_ALL} may take {bytes_max}");
         Status::new(Code::ResourceExhausted, what)
     }
 
@@ -396,11 +397,20 @@ fn no_room(bytes: usize, whose: &str, bytes_max: usize) -> Status {
 /// The place of a call among the messages of which more is to come; it is given up when this is dropped.
 pub(crate) struct Place {
     memory: Memory,
-    number: u64,
     message: Arc<Message>,
 }
 
 impl Place {
+    /// So much of its message is here, with what else goes when its call does.
+    pub(crate) fn holds(&self, bytes: usize) {
+        self.memory.0.coming.holds(&self.message, bytes);
+    }
+
+    /// Whether its call must make room.
+    pub(crate) fn must_go(&self) -> bool {
+        self.message.bytes() > 0 && self.message.must_go()
+    }
+
     /// The message itself.
     pub(crate) fn message(&self) -> &Arc<Message> {
         &self.message
@@ -409,7 +419,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.memory.0.coming.end(self.number);
+        self.holds(0);
     }
 }
 
@@ -475,6 +485,11 @@ impl Taken {
         // There its connection's own did not count.
         let own = bytes - (shared.beyond_own(before + bytes) - shared.beyond_own(before));
         shared.taken.fetch_sub(own, Ordering::Relaxed);
+    }
+
+    /// Of a call: gives back what its headers took, which nobody has any more.
+    pub(crate) fn without_headers(&mut self) {
+        self.shrink(self.bytes.saturating_sub(CALL_BYTES));
     }
 
     /// Gives some back.

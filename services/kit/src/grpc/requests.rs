@@ -5,7 +5,6 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,7 +14,6 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::grpc::call::Decompress;
-use crate::grpc::coming::Message;
 use crate::grpc::connection::Asking;
 use crate::grpc::frame::Deframer;
 use crate::grpc::memory::{Kept, Place, Share, Taken};
@@ -93,10 +91,25 @@ struct Framed {
     /// Of the message that is under way, and of the last one that came, until the next is asked for.
     taken: Option<Taken>,
     /// Among all messages of which more is to come. It goes when what was taken is given back.
-    place: Option<Place>,
-    patience: Duration,
-    /// Rings when nothing has come for that long of a message that was begun.
+    place: Option<Rc<Place>>,
+    /// What its call holds, which goes with it: until the first message is whole, or as long as it lasts.
+    call_bytes: usize,
+    /// Of the messages that a client need not send, since anybody may call: it never ceases to wait.
+    is_for_anybody: bool,
+    /// No message has come yet.
+    is_first: bool,
+    patience: Patience,
+    /// Rings when nothing has come for that long of a message that was begun, or of the first.
     still: Option<Pin<Box<Sleep>>>,
+}
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// To begin its first message.
+    pub(crate) first: Duration,
+    /// For something more of a message that was begun.
+    pub(crate) more: Duration,
 }
 
 impl fmt::Debug for Requests {
@@ -115,7 +128,7 @@ impl Requests {
         message_bytes_max: usize,
         memory: Share,
         decompress: Option<Decompress>,
-        patience: Duration,
+        patience: Patience,
     ) -> Self {
         let deframer = Deframer::new(message_bytes_max);
         let deframer = if decompress.is_some() { deframer.taking_compressed() } else { deframer };
@@ -128,6 +141,9 @@ impl Requests {
             unpacking: None,
             taken: None,
             place: None,
+            call_bytes: 0,
+            is_for_anybody: false,
+            is_first: true,
             patience,
             still: None,
         });
@@ -147,12 +163,13 @@ impl Requests {
         Self { asking: Some(asking), ..self }
     }
 
-    /// What this call waits for the rest of; when it must make room, the call must end.
-    pub(crate) fn coming(&mut self) -> Option<Coming> {
+    /// What this call, which has taken so much, waits for the rest of; when it must make room, the call must end.
+    pub(crate) fn coming(&mut self, call_bytes: usize, is_for_anybody: bool) -> Option<Coming> {
         let Source::Framed(framed) = &mut self.source else { return None };
-        let place = framed.place.get_or_insert_with(|| framed.memory.place());
-        place.message().holds(framed.deframer.begun());
-        Some(Coming { message: Arc::clone(place.message()), memory: framed.memory.clone() })
+        (framed.call_bytes, framed.is_for_anybody) = (call_bytes, is_for_anybody);
+        let place = framed.place.get_or_insert_with(|| Rc::new(framed.memory.place()));
+        place.holds(call_bytes + framed.deframer.begun());
+        Some(Coming { place: Rc::clone(place), call_bytes, memory: framed.memory.clone() })
     }
 
     /// The same; `count` is told the bytes of each message that comes.
@@ -235,17 +252,25 @@ impl Requests {
     }
 }
 
+impl Drop for Framed {
+    fn drop(&mut self) {
+        // Nobody is told to make room for what is not given back yet.
+        self.taken = None;
+        self.holds(0);
+    }
+}
+
 impl Framed {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
         if self.unpacking.is_some() {
             return self.poll_unpacked(context);
         }
         loop {
-            if self.deframer.begun() == 0 {
+            if self.deframer.begun() == 0 && !self.is_first {
                 (self.taken, self.still) = (None, None);
             }
             if let Some(message) = self.deframer.message()? {
-                self.holds(0);
+                self.has_come();
                 return match self.decompress.filter(|_| self.deframer.is_compressed()) {
                     Some(decompress) => self.poll_unpack(decompress, message, context),
                     None => Poll::Ready(Ok(Some(message))),
@@ -254,24 +279,26 @@ impl Framed {
             // What has come, and not what is claimed: a claim costs nothing.
             let begun = self.deframer.begun();
             match &mut self.taken {
-                Some(taken) => taken.grow_for(begun.saturating_sub(taken.bytes()), self.place.as_ref())?,
+                Some(taken) => taken.grow_for(begun.saturating_sub(taken.bytes()), self.place.as_deref())?,
                 None if begun > 0 => self.taken = Some(self.memory.take(begun)?),
                 None => {}
             }
             self.holds(begun);
             if self.is_over {
                 self.deframer.finish()?;
+                self.has_come();
                 return Poll::Ready(Ok(None));
             }
             let Some(body) = &mut self.body.stream else { return Poll::Ready(Ok(None)) };
             let Poll::Ready(data) = body.poll_data(context) else {
-                return if begun == 0 { Poll::Pending } else { self.poll_still(context) };
+                return if begun == 0 && !self.is_first { Poll::Pending } else { self.poll_still(begun, context) };
             };
-            if let Some(still) = &mut self.still {
-                still.as_mut().reset(Instant::now() + self.patience);
-            }
             match data {
                 Some(Ok(chunk)) => {
+                    // An empty frame brings nothing.
+                    if let Some(still) = self.still.as_mut().filter(|_| !chunk.is_empty()) {
+                        still.as_mut().reset(Instant::now() + self.patience.more);
+                    }
                     // What is in the deframer is bounded by the longest message.
                     let _ = body.flow_control().release_capacity(chunk.len());
                     self.is_over = body.is_end_stream();
@@ -286,8 +313,17 @@ impl Framed {
     /// So much is here of a message that is not whole.
     fn holds(&self, bytes: usize) {
         if let Some(place) = &self.place {
-            place.message().holds(bytes);
+            place.holds(self.call_bytes + bytes);
         }
+    }
+
+    /// A message is whole, or the last one was: of who may call, what his call holds is his from now on.
+    fn has_come(&mut self) {
+        self.is_first = false;
+        if !self.is_for_anybody {
+            self.call_bytes = 0;
+        }
+        self.holds(0);
     }
 
     /// What has come and nobody was told of.
@@ -296,11 +332,16 @@ impl Framed {
     }
 
     /// Ready when nothing has come for too long.
-    fn poll_still<T>(&mut self, context: &mut Context<'_>) -> Poll<Result<T, Status>> {
-        let patience = self.patience;
-        let still = self.still.get_or_insert_with(|| Box::pin(sleep(patience)));
+    fn poll_still<T>(&mut self, begun: usize, context: &mut Context<'_>) -> Poll<Result<T, Status>> {
+        let Patience { first, more } = self.patience;
+        let still = self.still.get_or_insert_with(|| Box::pin(sleep(if begun == 0 { first } else { more })));
         ready!(still.as_mut().poll(context));
-        let message = format!("grpc: nothing came of a message that was begun for {patience:?}");
+        let message = match begun {
+            0 => format!(
+                "grpc: nothing came of the first message of a call for {first:?}: begin a call with its message"
+            ),
+            _ => format!("grpc: nothing came of a message that was begun for {more:?}"),
+        };
         Poll::Ready(Err(Status::new(Code::DeadlineExceeded, message)))
     }
 
@@ -338,13 +379,31 @@ impl Framed {
 
 /// Who looks whether a message must make room, whatever its service is at.
 pub(crate) struct Coming {
-    message: Arc<Message>,
+    place: Rc<Place>,
+    /// What it holds besides what has come, at first.
+    call_bytes: usize,
     memory: Share,
+}
+
+impl Coming {
+    /// Of a call that has taken so much, and whose request comes as no messages of gRPC.
+    pub(crate) fn of(memory: &Share, call_bytes: usize) -> Self {
+        let place = Rc::new(memory.place());
+        place.holds(call_bytes);
+        Self { place, call_bytes, memory: memory.clone() }
+    }
+
+    /// Where it says that nothing more is to come.
+    pub(crate) fn place(&self) -> Rc<Place> {
+        Rc::clone(&self.place)
+    }
 }
 
 impl Coming {
     /// Ready when it must: with what its call ends with.
     pub(crate) fn poll_must_go(&self, context: &Context<'_>) -> Poll<Status> {
-        self.message.poll_must_go(context).map(|()| self.memory.made_room(self.message.bytes()))
+        let message = self.place.message();
+        let begun = || message.bytes().saturating_sub(self.call_bytes);
+        message.poll_must_go(context).map(|()| self.memory.made_room(begun()))
     }
 }

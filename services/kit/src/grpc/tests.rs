@@ -1,5 +1,6 @@
 //! A client of `h2` against a service of the tests.
 
+mod begun;
 mod crowded;
 mod plain;
 
@@ -10,6 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
 use h2::RecvStream;
 use h2::client::SendRequest;
 use http::{HeaderMap, HeaderValue, Request};
@@ -21,7 +23,7 @@ use super::frame::HEAD_BYTES;
 use super::*;
 use crate::places::Presence;
 
-/// Says what it was told, `First` once; `Long` says more than that and counts; `Flood` sends without end and counts; `Never` does not answer, nor does `Only`, which is a stream.
+/// Says what it was told, `First` once; `Long` says more than that and counts; `Flood` sends without end and counts; `Never` does not answer, nor does `Only`, which is a stream. `Anybody` is one that anybody may open.
 #[derive(Default)]
 struct Told {
     sent: Cell<usize>,
@@ -38,6 +40,7 @@ enum Method {
     Repeat,
     First,
     Only,
+    Anybody,
 }
 
 fn framed(message: &[u8]) -> Bytes {
@@ -84,6 +87,7 @@ impl Service for Shared {
             "/test.Test/Repeat" => Some((Method::Repeat, true)),
             "/test.Test/First" => Some((Method::First, true)),
             "/test.Test/Only" => Some((Method::Only, true)),
+            "/grpc.health.Test/Anybody" => Some((Method::Anybody, true)),
             _ => None,
         }
     }
@@ -129,7 +133,13 @@ impl Service for Shared {
         Some(HeaderValue::from_static("repeat"))
     }
 
-    fn http(&self, head: http::request::Parts, _: crate::http::Incoming, _: Rc<Peer>) -> Option<HttpAnswer> {
+    fn http(&self, head: http::request::Parts, mut body: crate::http::Incoming, _: Rc<Peer>) -> Option<HttpAnswer> {
+        if head.uri.path().ends_with("wait") {
+            return Some(Box::pin(async move {
+                let is_cut_off = matches!(body.next().await, Some(Err(_)));
+                plain::short(&format!("{} {is_cut_off}", head.headers.len()))
+            }));
+        }
         let answer = plain::answer(Rc::clone(&self.0), head.uri.path());
         Some(Box::pin(std::future::ready(answer)))
     }
@@ -149,6 +159,13 @@ impl Service for Shared {
                 Method::First => {
                     let first = requests.next().await?.unwrap_or_default();
                     let _ = responses.send(framed(&first)).await;
+                }
+                Method::Anybody => {
+                    while let Some(message) = requests.next().await? {
+                        told.sent.update(|sent| sent + 1);
+                        let make = || framed(&vec![7; if message.is_empty() { 0 } else { 100_000 }]);
+                        let _ = responses.send(make()).await;
+                    }
                 }
                 Method::Only => {
                     let _request = requests.only().await?;

@@ -59,19 +59,19 @@ impl Arriving {
         let asker = Asker { origin: &self.origin, message: Some(&*self.place.message) };
         let has_room = self.room.memory.0.take_or_make_room(bytes, asker);
         let has_grown = self.room.has_grown(bytes, has_room);
-        self.place.message().holds(self.room.bytes);
+        self.place.holds(self.room.bytes);
         has_grown
     }
 
     /// Gives some back, and waits for the rest.
     pub fn shrink(&mut self, bytes: usize) {
         self.room.shrink(bytes);
-        self.place.message().holds(self.room.bytes);
+        self.place.holds(self.room.bytes);
     }
 
     /// Its end has come: it stays, until it grows or shrinks.
     pub fn has_come(&self) {
-        self.place.message().holds(0);
+        self.place.holds(0);
     }
 
     /// Ready when it must make room: then this must be dropped.

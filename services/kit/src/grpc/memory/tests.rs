@@ -162,7 +162,7 @@ fn what_leaves_is_room_for_others_up_to_a_part_of_all() {
     let mut places = Vec::new();
     for _ in 0..4 {
         let place = one.place();
-        place.message().holds(200);
+        place.holds(200);
         places.push((one.take(200).map_err(|status| status.message).unwrap(), place));
     }
     std::thread::sleep(std::time::Duration::from_millis(2));

@@ -23,6 +23,11 @@ pub(super) fn answer(told: Rc<Told>, path: &str) -> Response<Body> {
     }
 }
 
+/// This.
+pub(super) fn short(said: &str) -> Response<Body> {
+    text(StatusCode::OK, said.into())
+}
+
 async fn get(client: &Client, path: &str) -> ResponseFuture {
     let request = Request::get(format!("http://test{path}")).body(()).unwrap();
     let (answer, _) = client.send.clone().ready().await.unwrap().send_request(request, true).unwrap();
