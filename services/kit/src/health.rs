@@ -1,6 +1,7 @@
 //! `grpc.health.v1.Health`: whether a server serves, and each of its services. Source: grpc/grpc `doc/health-checking.md`.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -13,6 +14,9 @@ use pb::health_check_response::ServingStatus;
 pub const CHECK: &str = "/grpc.health.v1.Health/Check";
 /// The path of the streaming method.
 pub const WATCH: &str = "/grpc.health.v1.Health/Watch";
+
+/// How long a client may take for an answer on a stream that anybody may open.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Says it. Clones are the same.
 #[derive(Clone)]
@@ -53,8 +57,8 @@ impl Health {
             let mut said = None;
             loop {
                 let status = health.status(&request.service);
-                if said != Some(status) && responses.send(frame(status)).await.is_err() {
-                    return Ok(());
+                if said != Some(status) {
+                    responses.send_in_time(PATIENCE, || frame(status)).await?;
                 }
                 said = Some(status);
                 if changes.changed().await.is_err() {

@@ -1,14 +1,19 @@
 //! Server reflection: a client that knows nothing of the messages, such as `grpcurl`, asks for their description. Source: grpc/grpc
 //! `doc/server-reflection.md`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
 use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 
-use crate::grpc::{Code, Requests, Responses, Status, Stream, decode, encode};
+use crate::grpc::{Code, Kept, Requests, Responses, Status, Stream, decode, encode};
+use crate::health::PATIENCE;
 use crate::proto::{self, grpc::reflection::v1 as pb};
 use pb::server_reflection_request::MessageRequest as Ask;
 use pb::server_reflection_response::MessageResponse as Say;
@@ -20,8 +25,11 @@ pub const PATHS: [&str; 2] = [
 ];
 
 /// The longest request, bytes: names of files and symbols are short. Each answer repeats what it answers, and who asks for much with a long
-/// request, and reads nothing, would hold memory that nobody counts.
+/// request, and reads nothing, would hold memory.
 const REQUEST_BYTES_MAX: usize = 4 << 10;
+
+/// Requests of a stream that came before the answers to those before them were taken, bytes.
+const AHEAD_BYTES_MAX: usize = 64 << 10;
 
 /// What it answers from. Clones are the same.
 #[derive(Clone, Default)]
@@ -60,28 +68,104 @@ impl Reflection {
     }
 
     /// Answers the method under [`PATHS`].
-    pub fn answer(&self, mut requests: Requests, responses: Responses) -> Stream {
+    pub fn answer(&self, requests: Requests, responses: Responses) -> Stream {
+        self.answer_within(PATIENCE, requests, responses)
+    }
+
+    fn answer_within(&self, patience: Duration, mut requests: Requests, responses: Responses) -> Stream {
         let known = Rc::clone(&self.0);
         Box::pin(async move {
-            while let Some(message) = requests.next().await? {
-                if message.len() > REQUEST_BYTES_MAX {
-                    let length = message.len();
-                    let what = format!("a request of reflection has {REQUEST_BYTES_MAX} bytes at most, not {length}");
-                    return Err(Status::new(Code::ResourceExhausted, what));
-                }
+            let mut ahead = Ahead { room: requests.room(), ..Ahead::default() };
+            while let Some(message) = ahead.next(&mut requests).await? {
                 let request: pb::ServerReflectionRequest = decode(message)?;
-                let response = pb::ServerReflectionResponse {
-                    valid_host: request.host.clone(),
-                    message_response: Some(known.say(request.message_request.as_ref())),
-                    original_request: Some(request),
+                let answer = || {
+                    encode(&pb::ServerReflectionResponse {
+                        valid_host: request.host.clone(),
+                        message_response: Some(known.say(request.message_request.as_ref())),
+                        original_request: Some(request),
+                    })
                 };
-                if responses.send(encode(&response)).await.is_err() {
-                    break;
-                }
+                let mut sent = pin!(responses.send_in_time(patience, answer));
+                let sent = poll_fn(|context| match sent.as_mut().poll(context) {
+                    Poll::Pending => ahead.poll_overrun(&mut requests, context).map(Err),
+                    sent => sent,
+                });
+                sent.await?;
             }
             Ok(())
         })
     }
+}
+
+/// What was asked before the answer to what came before was taken. It is read at once: what is left unread fills what a connection may send ahead, and
+/// counts nowhere.
+#[derive(Default)]
+struct Ahead {
+    messages: VecDeque<Bytes>,
+    bytes: usize,
+    room: Option<Kept>,
+    is_over: bool,
+}
+
+/// What one costs besides what it says.
+const MESSAGE_BYTES: usize = 64;
+
+impl Ahead {
+    /// The next request.
+    async fn next(&mut self, requests: &mut Requests) -> Result<Option<Bytes>, Status> {
+        let Some(message) = self.messages.pop_front() else {
+            let message = if self.is_over { None } else { requests.next().await? };
+            return message.map(checked).transpose();
+        };
+        self.count(self.bytes - message.len() - MESSAGE_BYTES)?;
+        Ok(Some(message))
+    }
+
+    /// Reads what comes; ready with what the call ends with, when that is too much.
+    fn poll_overrun(&mut self, requests: &mut Requests, context: &mut Context<'_>) -> Poll<Status> {
+        while !self.is_over {
+            let taken = match ready!(requests.poll_next(context)) {
+                Ok(Some(message)) => checked(message).and_then(|message| self.take(&message)),
+                Ok(None) => {
+                    self.is_over = true;
+                    Ok(())
+                }
+                Err(status) => Err(status),
+            };
+            if let Err(status) = taken {
+                return Poll::Ready(status);
+            }
+        }
+        Poll::Pending
+    }
+
+    fn take(&mut self, message: &[u8]) -> Result<(), Status> {
+        let bytes = self.bytes + message.len() + MESSAGE_BYTES;
+        if bytes > AHEAD_BYTES_MAX {
+            let what = format!(
+                "requests of reflection whose answers are not taken may have {AHEAD_BYTES_MAX} bytes: read the answers before asking more"
+            );
+            return Err(Status::new(Code::ResourceExhausted, what));
+        }
+        self.count(bytes)?;
+        // A part of what was read with it would keep all of that.
+        self.messages.push_back(Bytes::copy_from_slice(message));
+        Ok(())
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), Status> {
+        self.bytes = bytes;
+        self.room.as_mut().map_or(Ok(()), |room| room.resize(bytes))
+    }
+}
+
+/// One that is not too long.
+fn checked(message: Bytes) -> Result<Bytes, Status> {
+    if message.len() <= REQUEST_BYTES_MAX {
+        return Ok(message);
+    }
+    let what = format!("a request of reflection has {REQUEST_BYTES_MAX} bytes at most, not {}", message.len());
+    Err(Status::new(Code::ResourceExhausted, what))
 }
 
 impl Known {
@@ -197,6 +281,51 @@ mod tests {
         let symbol = Some(Ask::FileContainingSymbol("y".repeat(5_000)));
         let (said, ended) = ask(&[pb::ServerReflectionRequest { host: String::new(), message_request: symbol }]);
         assert_eq!((said.len(), ended.unwrap_err().code), (0, Code::ResourceExhausted));
+    }
+
+    /// Four mebibytes of them waited for a client that took no answer, and counted nowhere.
+    #[test]
+    fn who_asks_far_ahead_of_the_answers_that_it_takes_is_refused() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (asked, is_refused) in [(10, false), (20, true)] {
+            let (to, requests) = mpsc::channel(32);
+            let (responses, mut answers) = mpsc::channel(1);
+            let request = pb::ServerReflectionRequest { host: "h".repeat(3_900), message_request: None };
+            (0..asked).for_each(|_| to.try_send(content(encode(&request))).unwrap());
+            drop(to);
+            let (requests, responses) = (Requests::of(requests), Responses::of(responses));
+            let reflection = Reflection::new(&[]).unwrap();
+            let (ended, answered) = runtime.block_on(async {
+                let read = async {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    let mut answered = 0;
+                    while answers.recv().await.is_some() {
+                        answered += 1;
+                    }
+                    answered
+                };
+                tokio::join!(reflection.answer(requests, responses), read)
+            });
+            match is_refused {
+                true => assert_eq!(ended.unwrap_err().code, Code::ResourceExhausted),
+                false => assert_eq!((ended, answered), (Ok(()), asked)),
+            }
+        }
+    }
+
+    #[test]
+    fn who_does_not_take_an_answer_is_not_waited_for_without_end() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (to, requests) = mpsc::channel(8);
+        let (responses, _unread) = mpsc::channel(1);
+        (0..2).for_each(|_| to.try_send(Bytes::new()).unwrap());
+        let (requests, responses) = (Requests::of(requests), Responses::of(responses));
+        let reflection = Reflection::new(&[]).unwrap();
+        let ended = runtime.block_on(async {
+            let ended = reflection.answer_within(Duration::from_millis(50), requests, responses);
+            tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap()
+        });
+        assert_eq!(ended.unwrap_err().code, Code::DeadlineExceeded);
     }
 
     #[test]

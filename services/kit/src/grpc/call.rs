@@ -6,6 +6,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -13,6 +14,7 @@ use h2::{Reason, SendStream};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request, response};
 use prost::Message;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::grpc::compression::Compression;
 use crate::grpc::frame::split_first;
@@ -230,6 +232,11 @@ impl Sender {
         }
     }
 
+    /// Ends the call at once; what the client has not taken is thrown away.
+    fn reset(&mut self) {
+        self.respond.send_reset(Reason::CANCEL);
+    }
+
     /// Ends a request that is not gRPC and must make room for others.
     pub(crate) fn give_up_http(&mut self) {
         match self.stream {
@@ -321,6 +328,35 @@ impl Responses {
             Sink::Channel(_) => None,
         };
         self.send(frames).await.map_err(|Gone| Status::new(Code::Canceled, "the client has gone"))
+    }
+
+    /// For calls that anybody may make: sends what `make` makes in its turn, and ends when it was written. Until then it counts; a client that does not
+    /// take it within `patience` is reset, so that nothing of it stays.
+    pub async fn send_in_time(&self, patience: Duration, make: impl FnOnce() -> Bytes) -> Result<(), Status> {
+        let sent = async {
+            self.turn().await;
+            let frames = make();
+            let waiting = match &self.sink {
+                Sink::Client(sender) => {
+                    let memory = sender.borrow().memory.clone();
+                    Some((memory.take_open(frames.len())?, memory))
+                }
+                Sink::Channel(_) => None,
+            };
+            self.send(frames).await.map_err(|Gone| Status::new(Code::Canceled, "the client has gone"))?;
+            if let Some((_counted, memory)) = &waiting {
+                memory.written().await;
+            }
+            Ok(())
+        };
+        if let Ok(sent) = timeout(patience, sent).await {
+            return sent;
+        }
+        if let Sink::Client(sender) = &self.sink {
+            sender.borrow_mut().reset();
+        }
+        let late = format!("grpc: an answer was not taken within {patience:?}: read what is answered, or end the call");
+        Err(Status::new(Code::DeadlineExceeded, late))
     }
 
     /// Sends messages that [`crate::grpc::encode`] and others have framed, one or several one behind the other; ends when the

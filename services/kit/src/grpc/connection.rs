@@ -45,6 +45,9 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// A stream may be opened before there is anything to ask.
 const STREAM_PATIENCE: u32 = 5;
 
+/// Streams of a connection, at a time, that its client need not have said for who it is: one of health for each service, one of reflection.
+const OPEN_STREAMS_MAX: usize = 8;
+
 /// What a connection may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -222,6 +225,8 @@ type Running = Pin<Box<dyn Future<Output = ()>>>;
 #[derive(Debug, Default)]
 struct Asked {
     under_way: Cell<usize>,
+    /// Streams of [`OPEN_SERVICES`].
+    open_streams: Cell<usize>,
     /// Since this was last told.
     has_ended: Cell<bool>,
 }
@@ -243,6 +248,8 @@ pub(crate) struct Asking {
     is_whole: Cell<bool>,
     /// Whoever it is may ask for these, and wait for ever.
     keeps_place: bool,
+    /// It counts among those of which a connection has few.
+    is_open_stream: Cell<bool>,
 }
 
 /// Services that anybody may call.
@@ -251,7 +258,23 @@ const OPEN_SERVICES: [&str; 2] = ["/grpc.health.", "/grpc.reflection."];
 impl Asking {
     fn new(asked: &Rc<Asked>, uri: &Uri) -> Self {
         let keeps_place = !OPEN_SERVICES.iter().any(|service| uri.path().starts_with(service));
-        Self { asked: Rc::clone(asked), is_whole: Cell::new(false), keeps_place }
+        Self { asked: Rc::clone(asked), is_whole: Cell::new(false), keeps_place, is_open_stream: Cell::new(false) }
+    }
+
+    /// A stream of services that anybody may call takes a place among few.
+    fn begin_stream(&self) -> Result<(), Status> {
+        if self.keeps_place {
+            return Ok(());
+        }
+        if self.asked.open_streams.get() >= OPEN_STREAMS_MAX {
+            let what = format!(
+                "grpc: a connection may have {OPEN_STREAMS_MAX} streams of health and reflection at a time: end one of them before the next"
+            );
+            return Err(Status::new(Code::ResourceExhausted, what));
+        }
+        self.asked.open_streams.update(|streams| streams + 1);
+        self.is_open_stream.set(true);
+        Ok(())
     }
 
     /// The request, or the first of a stream, is there.
@@ -267,6 +290,9 @@ impl Drop for Asking {
         if self.is_whole.get() {
             self.asked.under_way.update(|calls| calls - 1);
             self.asked.has_ended.set(true);
+        }
+        if self.is_open_stream.get() {
+            self.asked.open_streams.update(|streams| streams - 1);
         }
     }
 }
@@ -324,6 +350,9 @@ impl<S: Service> Calls<S> {
             sender.finish(Err(Status::new(Code::Unimplemented, message)));
             return;
         };
+        if let Err(status) = if is_stream { asking.begin_stream() } else { Ok(()) } {
+            return sender.finish(Err(status));
+        }
         let deadline = deadline::of(&head.headers).map(|timeout| Instant::now() + timeout);
         let taken = self.memory.take_call(&head, 0);
         let encoding = head.headers.get("grpc-encoding").and_then(|encoding| encoding.to_str().ok());

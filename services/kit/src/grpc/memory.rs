@@ -38,6 +38,8 @@ struct Shared {
     answers: AtomicUsize,
     /// The same, of each origin that is connected.
     answers_of: Mutex<HashMap<Arc<str>, Weak<AtomicUsize>>>,
+    /// Of it, answers to calls that anybody may make.
+    open: AtomicUsize,
     /// Messages whose end has not come.
     coming: Coming,
     /// For messages that are unpacked on threads of their own: one processor in two, so that the others go on to serve.
@@ -58,6 +60,10 @@ const ANSWERS_PART: usize = 2;
 
 /// Of what answers may take, those that wait for one origin may take so many quarters.
 const ORIGIN_QUARTERS: usize = 3;
+
+/// Answers on streams that anybody may open may take such a part of all, but for those that are short.
+const OPEN_PART: usize = 16;
+const OPEN_SHORT_BYTES: usize = 1 << 10;
 
 /// Of what messages hold that were told to make room, such a part of all may be taken before they are gone.
 const LEAVING_PART: usize = 8;
@@ -80,6 +86,7 @@ impl Memory {
             taken: AtomicUsize::new(0),
             answers: AtomicUsize::new(0),
             answers_of: Mutex::default(),
+            open: AtomicUsize::new(0),
             coming: Coming::default(),
             unpacking: Arc::new(Semaphore::new((processors / 2).max(1))),
         }))
@@ -196,7 +203,7 @@ struct Connection {
     is_blocked: Cell<bool>,
     /// Wakes one whose turn may be now; it wakes the next.
     opened: Notify,
-    /// Wakes all that wait for the client to read, whatever waits for its turn besides.
+    /// Wakes all that wait for the client to read, or for what was handed over to be written, whatever waits for its turn besides.
     unblocked: Notify,
     /// Wakes one stream that may have room now; it wakes the next.
     drained: Notify,
@@ -222,6 +229,13 @@ impl Share {
         }
     }
 
+    /// Waits until all is written that was handed over.
+    pub(crate) async fn written(&self) {
+        while self.0.handed_over.get() > 0 {
+            self.0.unblocked.notified().await;
+        }
+    }
+
     /// Whether a call's turn is now.
     pub(crate) fn is_open(&self) -> bool {
         self.0.answers.get() + self.0.handed_over.get() < ANSWERS_WAITING_BYTES && !self.0.is_blocked.get()
@@ -239,8 +253,8 @@ impl Share {
         if is_blocked {
             return;
         }
-        self.0.handed_over.set(0);
-        if was_blocked {
+        let has_written = self.0.handed_over.replace(0) > 0;
+        if was_blocked || has_written {
             self.0.unblocked.notify_waiters();
         }
         if !was_open {
@@ -314,6 +328,23 @@ impl Share {
         let taken = self.take_or_exceed(bytes, true)?;
         self.0.streamed.set(self.0.streamed.get() + bytes);
         Ok(Streamed(taken))
+    }
+
+    /// Takes room for an answer on a stream that anybody may open.
+    pub(crate) fn take_open(&self, bytes: usize) -> Result<Open, Status> {
+        let Memory(shared) = &self.0.memory;
+        let bytes_max = shared.bytes_max / OPEN_PART;
+        let counted = if bytes <= OPEN_SHORT_BYTES { 0 } else { bytes };
+        if !take(&shared.open, counted, bytes_max, false) {
+            let what = format!(
+                "grpc: no room for an answer of {bytes} bytes: answers of health and reflection that clients do not take may take {bytes_max}"
+            );
+            return Err(Status::new(Code::ResourceExhausted, what));
+        }
+        // From here on it is given back whatever comes.
+        let mut open = Open { memory: self.0.memory.clone(), counted, _streamed: None };
+        open._streamed = Some(self.take_streamed(bytes)?);
+        Ok(open)
     }
 
     /// Takes room for a message of this length, or says what the call must end with.
@@ -435,6 +466,19 @@ impl Drop for Waiting {
         if share.is_open() {
             share.0.opened.notify_one();
         }
+    }
+}
+
+/// Room of an answer on a stream that anybody may open.
+pub(crate) struct Open {
+    memory: Memory,
+    counted: usize,
+    _streamed: Option<Streamed>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.memory.0.open.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }
 

@@ -23,7 +23,7 @@ use super::frame::HEAD_BYTES;
 use super::*;
 use crate::places::Presence;
 
-/// Says what it was told, `First` once; `Long` says more than that and counts; `Flood` sends without end and counts; `Never` does not answer, nor does `Only`, which is a stream. `Anybody` is one that anybody may open.
+/// Says what it was told, `First` once; `Long` says more than that and counts; `Flood` sends without end and counts; `Never` does not answer, nor does `Only`, which is a stream. `Anybody` is one that anybody may open, and sends in time.
 #[derive(Default)]
 struct Told {
     sent: Cell<usize>,
@@ -164,7 +164,7 @@ impl Service for Shared {
                     while let Some(message) = requests.next().await? {
                         told.sent.update(|sent| sent + 1);
                         let make = || framed(&vec![7; if message.is_empty() { 0 } else { 100_000 }]);
-                        let _ = responses.send(make()).await;
+                        responses.send_in_time(Duration::from_millis(500), make).await?;
                     }
                 }
                 Method::Only => {

@@ -223,3 +223,20 @@ proptest! {
         prop_assert_eq!(memory.taken(), 0);
     }
 }
+
+#[test]
+fn answers_that_anybody_may_ask_for_take_a_small_part_and_short_ones_go_whatever_waits() {
+    let memory = Memory::with_own(160_000, 0);
+    let (one, other) = (memory.of_connection(160_000, "a"), memory.of_connection(160_000, "b"));
+    let held = [&one, &other].map(|share| share.take_open(5_000).map_err(|status| status.message).unwrap());
+    let refused = one.take_open(1_025).err().unwrap();
+    assert_eq!(
+        refused.message,
+        "grpc: no room for an answer of 1025 bytes: answers of health and reflection that clients do not take may take 10000"
+    );
+    assert!(other.take_open(12).is_ok());
+    assert_eq!(memory.taken(), 10_000);
+    drop(held);
+    assert!(one.take_open(10_000).is_ok());
+    assert_eq!((memory.taken(), memory.0.open.load(Ordering::Relaxed)), (0, 0));
+}

@@ -110,3 +110,59 @@ fn a_call_whose_message_never_begins_is_ended() {
         assert_eq!(&said[..], b"2 true");
     });
 }
+
+fn for_anybody() -> Request<()> {
+    let mut request = request("Anybody", None);
+    *request.uri_mut() = "http://test/grpc.health.Test/Anybody".parse().unwrap();
+    request
+}
+
+/// Answers that nobody reads waited for ever, and counted nowhere.
+#[test]
+fn what_anybody_may_ask_for_counts_until_it_is_taken_and_goes_when_it_is_not() {
+    with_memory(Memory::new(64 << 20), limits(), |client| async move {
+        let mut held = Vec::new();
+        for _ in 0..8 {
+            let (answer, mut stream) = client.begin(for_anybody()).await;
+            (0..10).for_each(|_| stream.send_data(framed(b"more"), false).unwrap());
+            held.push((answer.await.unwrap().into_body(), stream));
+        }
+        // Less what the connection has of its own.
+        let taken = client.memory.taken();
+        assert!((8 * 100_000 - (64 << 10)..900_000).contains(&taken), "{taken} bytes count");
+        assert_eq!(client.told.sent.get(), 8, "one waits, and the next is not made before that was taken");
+        for (_, stream) in &mut held {
+            let reset = poll_fn(|context| stream.poll_reset(context)).await;
+            assert_eq!(reset.unwrap(), h2::Reason::CANCEL);
+        }
+        while client.memory.taken() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(client.told.sent.get(), 8);
+    });
+}
+
+#[test]
+fn of_streams_that_anybody_may_open_a_connection_has_few() {
+    with_client(limits(), |mut client| async move {
+        let mut held = Vec::new();
+        for _ in 0..8 {
+            held.push(client.begin(for_anybody()).await);
+        }
+        let (refused, _stream) = client.begin(for_anybody()).await;
+        let head = refused.await.unwrap();
+        assert_eq!(head.headers()["grpc-status"], "8");
+        let said = head.headers()["grpc-message"].to_str().unwrap();
+        assert!(said.starts_with("grpc: a connection may have 8 streams of health and reflection at a time"), "{said}");
+        let (_, mut stream) = held.remove(0);
+        stream.send_reset(h2::Reason::CANCEL);
+        client.settle().await;
+        let (answer, mut stream) = client.begin(for_anybody()).await;
+        stream.send_data(framed(b"hello"), true).unwrap();
+        let (body, trailers) = read_out(answer.await.unwrap().into_body()).await;
+        assert_eq!(
+            (body.len(), &trailers.unwrap()["grpc-status"]),
+            (HEAD_BYTES + 100_000, &HeaderValue::from_static("0"))
+        );
+    });
+}
