@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use rsedis::clock::now_millis;
 use rsedis::metrics::{self, Metrics};
-use rsedis::persistence::{Aof, beginning, recover};
+use rsedis::persistence::{Aof, beginning, rdb_file, recover};
 use rsedis::reactor::epoll::EpollSockets;
 use rsedis::reactor::listening::listen;
-use rsedis::reactor::{Reactor, users};
+use rsedis::reactor::{Opens, Reactor, users};
 use rsedis::server::Server;
 use rsedis::settings::{Outside, Settings, Start, read_command_line};
 use rsedis::tls::Tls;
@@ -96,9 +96,11 @@ fn serve(mut settings: Settings) -> Result<(), String> {
     load_users(&mut server)?;
     let socket_file = server.settings.text("unixsocket").to_owned();
     let sockets = EpollSockets::new(listeners, stops).map_err(|error| format!("epoll: {error}"))?;
-    let mut reactor = Reactor::new(sockets, server, |path| RealDirectory::open(path), allocator::JEMALLOC);
+    let opens = Opens { own: |path| RealDirectory::open(path), shared: |path| RealDirectory::shared(path) };
+    let mut reactor = Reactor::new(sockets, server, opens, allocator::JEMALLOC);
     // Who asks meanwhile is answered: the reactor has the sockets.
     let aof = match reactor.server.settings.is_yes("appendonly") {
+    remove_left(&settings);
         true => Some(open(&mut reactor.server)?),
         false => {
             load(&mut reactor.server)?;
@@ -197,7 +199,7 @@ fn load_users(server: &mut Server) -> Result<(), String> {
         let wrong = |why: Vec<u8>| format!("user {name}: {}", String::from_utf8_lossy(&why));
         server.users.set(name.as_bytes(), &rules).map_err(wrong)?;
     }
-    users::load(server, |path| RealDirectory::open(path), None)
+    users::load(server, |path| RealDirectory::shared(path), None)
 }
 
 /// As many files as clients may be, and some for the server itself; where the system allows fewer, fewer clients are taken.
@@ -254,14 +256,27 @@ fn open(server: &mut Server) -> Result<Aof<RealDirectory>, String> {
 }
 
 /// Reads the RDB file, if there is one.
+fn open_shared(folder: &Path) -> Result<RealDirectory, String> {
+    RealDirectory::shared(folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+/// Room that servers have left taken which were killed while they wrote the RDB file.
+fn remove_left(settings: &Settings) {
+    let is_alive = |process: u32| process != std::process::id() && Path::new(&format!("/proc/{process}")).exists();
+    let Ok(directory) = open_shared(Path::new(settings.text("dir"))) else { return };
+    for file in rdb_file::remove_left(&directory, settings.text("dbfilename"), is_alive) {
+        log::notice(format_args!("{file}: removed: a server was killed while it wrote that"));
+    }
+}
+
 fn load(server: &mut Server) -> Result<(), String> {
     let folder = Path::new(server.settings.text("dir")).to_path_buf();
     let name = server.settings.text("dbfilename").to_owned();
-    // A directory that takes no files is enough for who writes none. Any other error, and a link that leads nowhere, is told below.
+    // Any other error, and a link that leads nowhere, is told below.
     let found = std::fs::symlink_metadata(folder.join(&name));
     if found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
         return Ok(());
     }
-    let directory = RealDirectory::open(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let directory = open_shared(&folder)?;
     recover::load_rdb(server, &directory, &name).map(drop)
 }

@@ -132,7 +132,82 @@ fn two_servers_never_share_a_directory() {
         .output()
         .unwrap();
     assert_eq!(second.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("another process uses this directory"));
+    let text = String::from_utf8_lossy(&second.stderr);
+    assert!(text.contains("appendonlydir/lock: another process uses this directory"), "{text}");
+}
+
+/// Redis allows it. With a lock on the directory one or the other could not start, save or end.
+#[test]
+fn servers_with_rdb_files_of_their_own_share_a_directory() {
+    let directory = harness::folder();
+    let servers: Vec<_> = ["one.rdb", "two.rdb"]
+        .map(|name| start(rsedis_program(), directory.path(), &["--dbfilename", name, "--save", "3600 1"]))
+        .into();
+    for _ in 0..5 {
+        for server in &servers {
+            assert_eq!(server.client().call(&format!("SET port {}", server.port)), "+OK\r\n");
+            assert!(server.client().call("BGSAVE").starts_with("+Background saving started"));
+        }
+        for server in &servers {
+            let mut client = server.client();
+            harness::until("the end of BGSAVE", || {
+                client.call("INFO persistence").contains("rdb_bgsave_in_progress:0")
+            });
+            assert!(client.call("INFO persistence").contains("rdb_last_bgsave_status:ok"));
+            assert_eq!(client.call("SAVE"), "+OK\r\n");
+        }
+    }
+    for server in servers {
+        assert_eq!(server.terminate(), Some(0));
+    }
+    let mut names: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["one.rdb", "two.rdb"]);
+}
+
+/// A file that may not grow stands for a disk that is full.
+#[test]
+fn a_snapshot_that_fails_leaves_nothing_on_the_disk() {
+    let directory = harness::folder();
+    // What a server has left that was killed, and that of one that lives.
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let left = directory.path().join(format!("temp-{}-dump.rdb", ended.id()));
+    let of_another = directory.path().join(format!("temp-{}-dump.rdb", std::process::id()));
+    for file in [&left, &of_another] {
+        std::fs::write(file, "x").unwrap();
+    }
+    let log = directory.path().join("log");
+    let mut command = harness::command("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\""]).arg(rsedis_program());
+    let options = ["--logfile", log.to_str().unwrap(), "--repl-diskless-sync", "no"];
+    let server = support::start_command(&mut command, directory.path(), &options);
+    assert!(!left.exists() && of_another.exists());
+    std::fs::remove_file(of_another).unwrap();
+    let mut client = server.client();
+    for number in 0..100 {
+        client.call(&format!("SETRANGE key:{number} 1000 {number}{}", "x".repeat(number)));
+    }
+    client.call("CONFIG SET rdbcompression no");
+    assert_eq!(client.call("SAVE"), "-ERR Errors trying to save. Check logs.\r\n");
+    assert!(client.call("BGSAVE").starts_with("+Background saving started"));
+    harness::until("the failure", || client.call("INFO persistence").contains("rdb_last_bgsave_status:err"));
+    let replica_folder = harness::folder();
+    let follows = ["--replicaof", &format!("127.0.0.1 {}", server.port)].map(str::to_owned);
+    let follows: Vec<&str> = follows.iter().map(String::as_str).collect();
+    let _replica = start(rsedis_program(), replica_folder.path(), &follows);
+    let text = || std::fs::read_to_string(&log).unwrap();
+    let whole = directory.path().canonicalize().unwrap().join("dump.rdb");
+    for line in ["save: ", "snapshot: "] {
+        let line = format!("{line}{}: File too large", whole.display());
+        harness::until("the line of the log", || text().contains(&line));
+    }
+    harness::until("two lines for BGSAVE and the replica", || text().matches("# snapshot: ").count() >= 2);
+    let names =
+        || -> Vec<_> { std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect() };
+    harness::until("no file but the log", || names() == ["log"]);
+    assert_eq!(client.call("SHUTDOWN SAVE"), "-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
+    harness::until("no file but the log", || names() == ["log"]);
 }
 
 #[test]

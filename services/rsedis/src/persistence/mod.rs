@@ -26,6 +26,7 @@
 pub mod beginning;
 mod load;
 mod manifest;
+pub mod rdb_file;
 pub mod recover;
 pub mod snapshot;
 mod syncer;
@@ -214,7 +215,7 @@ impl<D: Directory> Aof<D> {
     pub fn put_base(&mut self, temporary: &str, bytes: u64, is_rdb: bool) -> io::Result<()> {
         let mut manifest = self.manifest.clone();
         let base = manifest.next_base(is_rdb);
-        self.directory.rename(temporary, &base.name)?;
+        self.directory.rename(temporary, &base.name).inspect_err(|_| snapshot::remove(&self.directory, temporary))?;
         self.directory.sync()?;
         manifest.set_base(base);
         write_manifest(&self.directory, &manifest)?;

@@ -1,7 +1,8 @@
 //! All keys as they are at one moment, while the loop goes on: as an RDB file, or as commands; into a file, or to whom they are sent.
 //!
 //! Keys are taken a little in each turn of the loop ([`crate::keyspace::Database::walk`]); another thread writes and syncs. The file has
-//! a temporary name until it is whole and safe: what is there under the final name is always whole.
+//! a temporary name until it is whole and safe: what is there under the final name is always whole. One that fails or is given up has no
+//! name any more.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
@@ -183,6 +184,24 @@ pub struct Snapshot {
     /// Gone when everything was given.
     pieces: Option<SyncSender<Vec<u8>>>,
     outcome: Receiver<io::Result<u64>>,
+    /// Removes the file; gone once it is whole.
+    remove: Option<Box<dyn FnOnce()>>,
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        if let Some(remove) = self.remove.take() {
+            remove();
+        }
+    }
+}
+
+/// Takes a temporary file's name away. What it holds is freed by another thread, which may also be the one that still writes.
+pub fn remove<D: Directory>(directory: &D, name: &str) {
+    let file = directory.open(name);
+    // Where that cannot be done either, the file is replaced by the next one.
+    drop(directory.remove(name));
+    super::free(file.into_iter().collect());
 }
 
 impl Snapshot {
@@ -197,20 +216,26 @@ impl Snapshot {
         let (pieces, received) = sync_channel::<Vec<u8>>(PIECES_MAX);
         let (done, outcome) = channel();
         let has_checksum = format != Format::Commands;
-        thread::Builder::new().name("snapshot".into()).spawn(move || {
+        let begun = thread::Builder::new().name("snapshot".into()).spawn(move || {
             // Who waits for the executor waits for its processor. Of this thread alone, on Linux; where it cannot be had it is done without.
             let _ = rustix::process::nice(NICE);
             // Whoever waits may have given up.
             drop(done.send(write_all(&file, &received, has_checksum)));
-        })?;
-        Ok(Self { walk: Walk::begin(server, format), piece: None, pieces: Some(pieces), outcome })
+        });
+        begun.inspect_err(|_| remove(directory, name))?;
+        let (place, called) = (directory.clone(), name.to_owned());
+        let remove: Box<dyn FnOnce()> = Box::new(move || remove(&place, &called));
+        let walk = Walk::begin(server, format);
+        Ok(Self { walk, piece: None, pieces: Some(pieces), outcome, remove: Some(remove) })
     }
 
     /// Goes on, for about so long. When it is done, well or not, nothing is left of the walk.
     pub fn step(&mut self, server: &mut Server, budget: Duration) -> Progress {
         let progress = self.go_on(server, budget);
-        if matches!(progress, Progress::Done(Err(_))) {
-            Walk::abandon(server);
+        match progress {
+            Progress::Done(Ok(_)) => self.remove = None,
+            Progress::Done(Err(_)) => Walk::abandon(server),
+            Progress::Busy | Progress::Waits => {}
         }
         progress
     }
@@ -265,7 +290,7 @@ impl Snapshot {
         }
     }
 
-    /// Gives up. What was written stays under its temporary name until the next one begins.
+    /// Gives up.
     pub fn abandon(self, server: &mut Server) {
         Walk::abandon(server);
     }

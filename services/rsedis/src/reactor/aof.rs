@@ -55,7 +55,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     /// Begins the files anew: a further increment, and whatever is there stays until a base is put.
     fn begin_files(&self) -> io::Result<Aof<D>> {
-        let directory = (self.open)(&self.aof_path())?;
+        let directory = (self.opens.own)(&self.aof_path())?;
         Aof::begin(directory, self.server.settings.text("appendfilename")).map_err(io::Error::other)
     }
 
@@ -191,7 +191,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 let directory = aof.directory().clone();
                 aof.close().map(|()| directory)
             }
-            None => (self.open)(&self.aof_path()).map_err(|error| error.to_string()),
+            None => (self.opens.own)(&self.aof_path()).map_err(|error| error.to_string()),
         };
         self.abandon_walks();
         self.server.save.is_rewrite_due = false;
@@ -263,7 +263,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         log::notice("AOF background was scheduled");
         if self.is_walking() {
             self.server.save.is_rewrite_due = true;
-            return (self.open)(&self.aof_path()).map(drop).map_err(|error| error.to_string());
+            return (self.opens.own)(&self.aof_path()).map(drop).map_err(|error| error.to_string());
         }
         self.begin_aof_behind();
         self.server.aof.failure.clone().map_or(Ok(()), Err)

@@ -12,6 +12,7 @@ use super::sockets::Sockets;
 use super::{Reactor, keeping};
 use crate::log;
 use crate::persistence::free;
+use crate::persistence::rdb_file::RdbFile;
 use crate::persistence::snapshot::{Format, Walk};
 use crate::rdb;
 use crate::replication::{Contents, Replica, Stage};
@@ -25,7 +26,6 @@ pub(super) type Receiver = (usize, u64);
 const WAITING_BYTES_MAX: usize = 1 << 20;
 /// Read from a snapshot's file at a time.
 const PIECE_BYTES: usize = 256 << 10;
-const TEMPORARY_SNAPSHOT: &str = "temp-replication.rdb";
 
 /// Keys that are sent while they are taken.
 pub(super) struct Broadcast {
@@ -203,16 +203,22 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     fn begin_file(&mut self, receivers: Vec<Receiver>) {
         self.announce(&receivers, Stage::Snapshot);
-        if let Err(error) = self.begin_job_for(receivers.clone(), TEMPORARY_SNAPSHOT) {
+        if let Err(error) = self.begin_job_for(receivers.clone()) {
             log::warning(format_args!("snapshot for replicas: {error}"));
             self.dismiss(&receivers);
         }
     }
 
     /// The file for replicas is whole: it is sent, and has no name any more.
-    pub(super) fn begin_transfers(&mut self, directory: &D, receivers: &[Receiver]) -> io::Result<()> {
+    pub(super) fn begin_transfers(&mut self, file: &RdbFile<D>, receivers: &[Receiver]) -> io::Result<()> {
+        let begun = self.try_begin_transfers(file, receivers);
+        file.remove();
+        begun
+    }
+
+    fn try_begin_transfers(&mut self, file: &RdbFile<D>, receivers: &[Receiver]) -> io::Result<()> {
         for &receiver in receivers {
-            let file = directory.open(TEMPORARY_SNAPSHOT)?;
+            let file = file.open()?;
             let bytes = file.bytes()?;
             let now = self.server.now;
             let Some(session) = self.receiver(receiver) else { continue };
@@ -221,7 +227,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             reply.bytes.extend_from_slice(format!("${bytes}\r\n").as_bytes());
             self.transfers.push(Transfer { receiver, file, at: 0, bytes });
         }
-        directory.remove(TEMPORARY_SNAPSHOT)
+        Ok(())
     }
 
     /// Goes on sending files; whether there is more to do at once.

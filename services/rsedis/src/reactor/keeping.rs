@@ -1,7 +1,6 @@
 //! Snapshots as the loop makes them: RDB files, bases of the append-only file (begun by [`super::aof`]), a little in each turn.
 
 use std::io;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use wal::files::Directory;
@@ -9,9 +8,10 @@ use wal::files::Directory;
 use super::Reactor;
 use super::feeding::Receiver;
 use super::sockets::Sockets;
-use crate::persistence::snapshot::{Format, Progress, Snapshot};
-use crate::persistence::{Aof, free};
-use crate::server::{Request, Server};
+use crate::persistence::Aof;
+use crate::persistence::rdb_file::RdbFile;
+use crate::persistence::snapshot::{Progress, Snapshot};
+use crate::server::Request;
 use crate::{command, log};
 
 /// What a turn of the loop may spend on a snapshot: who comes meanwhile waits for so long.
@@ -37,8 +37,8 @@ pub(super) struct Job<D: Directory> {
 
 /// What a snapshot is for.
 pub(super) enum Purpose<D: Directory> {
-    /// The RDB file, in this directory.
-    Rdb(D),
+    /// The RDB file.
+    Rdb(RdbFile<D>),
     /// The append-only file's base.
     Base {
         /// Whether it is an RDB file.
@@ -46,8 +46,8 @@ pub(super) enum Purpose<D: Directory> {
         /// The append-only file is off, and its files get a base all the same (BGREWRITEAOF).
         detached: Option<Aof<D>>,
     },
-    /// Replicas, from this directory.
-    Replicas(D, Vec<Receiver>),
+    /// Replicas, from a file that gets no other name.
+    Replicas(RdbFile<D>, Vec<Receiver>),
 }
 
 /// What of the loop's time is for snapshots. Who takes as much as clients leave of it takes their processor, and that of those who ask, and behind a rate
@@ -85,19 +85,6 @@ impl Allowance {
     fn is_quiet(&self, now: Instant) -> bool {
         self.served.is_none_or(|served| now.saturating_duration_since(served) > QUIET)
     }
-}
-
-fn temporary_rdb(server: &Server) -> String {
-    format!("temp-{}", server.settings.text("dbfilename"))
-}
-
-/// Puts an RDB file that is whole under its name.
-fn put_rdb<D: Directory>(server: &Server, directory: &D) -> io::Result<()> {
-    let name = server.settings.text("dbfilename");
-    let replaced = directory.open(name);
-    directory.rename(&temporary_rdb(server), name)?;
-    free(replaced.into_iter().collect());
-    directory.sync()
 }
 
 impl<S: Sockets, D: Directory> Reactor<S, D> {
@@ -192,8 +179,10 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
     }
 
-    fn rdb_directory(&self) -> io::Result<D> {
-        (self.open)(Path::new(self.server.settings.text("dir")))
+    /// The file that the settings name now, and a temporary name for this purpose.
+    fn rdb_file(&self, purpose: &str) -> io::Result<RdbFile<D>> {
+        let settings = &self.server.settings;
+        RdbFile::new(self.opens.shared, settings.text("dir"), settings.text("dbfilename"), purpose)
     }
 
     /// Writes the RDB file while everybody waits.
@@ -203,12 +192,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         self.server.save.tried = self.server.now;
         self.abandon_walks();
-        let directory = self.rdb_directory()?;
-        let name = temporary_rdb(&self.server);
+        let file = self.rdb_file("")?;
         let server = &mut self.server;
-        let snapshot = Snapshot::begin(server, &directory, &name, Format::Rdb { is_base: false })?;
+        let snapshot = file.begin(server)?;
         let (dirty, now) = (server.dirty, server.now);
-        let outcome = snapshot.finish(server).and_then(|_| put_rdb(server, &directory));
+        let outcome = file.put(snapshot.finish(server));
         server.save.is_saved_well = outcome.is_ok();
         if outcome.is_ok() {
             (server.save.last, server.save.dirty) = (now, dirty);
@@ -249,10 +237,10 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     /// Begins a snapshot that is sent to replicas once it is whole.
-    pub(super) fn begin_job_for(&mut self, receivers: Vec<Receiver>, name: &str) -> io::Result<()> {
-        let directory = self.rdb_directory()?;
-        let snapshot = Snapshot::begin(&mut self.server, &directory, name, Format::Rdb { is_base: false })?;
-        self.job = Some(Job { snapshot, purpose: Purpose::Replicas(directory, receivers) });
+    pub(super) fn begin_job_for(&mut self, receivers: Vec<Receiver>) -> io::Result<()> {
+        let file = self.rdb_file("replication-")?;
+        let snapshot = file.begin(&mut self.server)?;
+        self.job = Some(Job { snapshot, purpose: Purpose::Replicas(file, receivers) });
         Ok(())
     }
 
@@ -262,11 +250,10 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.server.save.is_save_due = true;
             return;
         }
-        let (name, now, dirty) = (temporary_rdb(&self.server), self.server.now, self.server.dirty);
-        let begun = self.rdb_directory().and_then(|directory| {
-            let format = Format::Rdb { is_base: false };
-            let snapshot = Snapshot::begin(&mut self.server, &directory, &name, format)?;
-            Ok(Job { snapshot, purpose: Purpose::Rdb(directory) })
+        let (now, dirty) = (self.server.now, self.server.dirty);
+        let begun = self.rdb_file("").and_then(|file| {
+            let snapshot = file.begin(&mut self.server)?;
+            Ok(Job { snapshot, purpose: Purpose::Rdb(file) })
         });
         let save = &mut self.server.save;
         save.is_save_due = false;
@@ -310,8 +297,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     fn end_job(&mut self, job: Job<D>, outcome: io::Result<u64>) {
         let ended = match job.purpose {
-            Purpose::Rdb(directory) => {
-                let ended = outcome.and_then(|_| put_rdb(&self.server, &directory));
+            Purpose::Rdb(file) => {
+                let ended = file.put(outcome);
                 let save = &mut self.server.save;
                 save.saves = false;
                 save.last_seconds = Some((self.server.now - save.last_begun).max(0) / 1000);
@@ -332,8 +319,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 self.note_rewrite(&ended);
                 ended
             }
-            Purpose::Replicas(directory, receivers) => {
-                let ended = outcome.and_then(|_| self.begin_transfers(&directory, &receivers));
+            Purpose::Replicas(file, receivers) => {
+                let ended = file.told(outcome.and_then(|_| self.begin_transfers(&file, &receivers)));
                 if ended.is_err() {
                     self.dismiss(&receivers);
                 }

@@ -51,6 +51,15 @@ const EXPIRE_MAX: usize = 2_000;
 /// How often the loop looks after what is not asked for by clients.
 const TICK: Duration = Duration::from_millis(100);
 
+/// How directories are opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opens<D> {
+    /// For this server alone: that of the append-only file. It is made where it is not there.
+    pub own: fn(&Path) -> io::Result<D>,
+    /// Beside other servers: that of the RDB file, and those of files that people write as well.
+    pub shared: fn(&Path) -> io::Result<D>,
+}
+
 /// The loop and all it holds.
 pub struct Reactor<S: Sockets, D: Directory> {
     /// Shared with who serves while a script runs.
@@ -58,8 +67,7 @@ pub struct Reactor<S: Sockets, D: Directory> {
     /// The state.
     pub server: Server,
     aof: Option<Aof<D>>,
-    /// Opens a directory.
-    open: fn(&Path) -> io::Result<D>,
+    opens: Opens<D>,
     /// A snapshot that is being made.
     job: Option<keeping::Job<D>>,
     /// Keys that are sent to replicas while they are taken.
@@ -94,15 +102,15 @@ pub struct Reactor<S: Sockets, D: Directory> {
 }
 
 impl<S: Sockets, D: Directory> Reactor<S, D> {
-    /// Ready to read data, during which clients are answered, and to run. `open` opens a directory for files; `allocator` tells the bytes that are allocated.
-    pub fn new(sockets: S, server: Server, open: fn(&Path) -> io::Result<D>, allocator: Allocator) -> Self {
+    /// Ready to read data, during which clients are answered, and to run. `allocator` tells the bytes that are allocated.
+    pub fn new(sockets: S, server: Server, opens: Opens<D>, allocator: Allocator) -> Self {
         let now = Instant::now();
         let sockets = Rc::new(RefCell::new(sockets));
         let mut reactor = Self {
             sockets: Rc::clone(&sockets),
             server,
             aof: None,
-            open,
+            opens,
             job: None,
             broadcast: None,
             transfers: Vec::new(),

@@ -41,7 +41,7 @@ pub fn load<D: Directory>(
 
 impl<S: Sockets, D: Directory> Reactor<S, D> {
     pub(super) fn load_users(&mut self, asker: Option<usize>) -> Result<(), String> {
-        load(&mut self.server, self.open, asker).map_err(|error| format!("ERR {error}"))
+        load(&mut self.server, self.opens.shared, asker).map_err(|error| format!("ERR {error}"))
     }
 
     pub(super) fn save_users(&mut self) -> Result<(), String> {
@@ -54,7 +54,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     fn try_save_users(&self) -> io::Result<()> {
         let (folder, name) = place(&self.server);
-        replace_file(&(self.open)(&folder)?, &name, &self.server.users.text())
+        replace_file(&(self.opens.shared)(&folder)?, &name, &self.server.users.text())
     }
 
     /// CONFIG REWRITE.
@@ -68,7 +68,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     fn try_rewrite_config(&self, extent: Extent) -> io::Result<()> {
         let path = Path::new(&self.server.settings.file);
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let directory = (self.open)(above(path))?;
+        let directory = (self.opens.shared)(above(path))?;
         let before = directory.open(&name)?.read()?;
         // Users of a file of their own stay there.
         let users: Vec<String> = match self.server.settings.text("aclfile") {

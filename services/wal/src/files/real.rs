@@ -17,14 +17,14 @@ const WHOLE_BYTES: u64 = 1 << 20;
 /// A file larger than this leaves as much free on the disk: the log of its own member needs some.
 const SLACK_BYTES: u64 = 16 << 20;
 
-/// A directory of the file system, held by this process alone.
+/// A directory of the file system, held by this process alone unless it was opened as [`RealDirectory::shared`].
 #[derive(Clone, Debug)]
 pub struct RealDirectory {
     path: PathBuf,
     /// Open, so that names can be synced.
     handle: Arc<fs::File>,
     /// Held for as long as any handle lives.
-    _lock: Arc<fs::File>,
+    lock: Option<Arc<fs::File>>,
 }
 
 impl RealDirectory {
@@ -36,14 +36,22 @@ impl RealDirectory {
         if let (true, Some(parent)) = (is_new, path.parent().filter(|parent| !parent.as_os_str().is_empty())) {
             fs::File::open(parent)?.sync_all()?;
         }
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(path.join(LOCK))?;
+        let place = path.join(LOCK);
+        let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", place.display()));
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&place).map_err(told)?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::WouldBlock => {
-                io::Error::new(io::ErrorKind::ResourceBusy, "another process uses this directory: stop it first")
+                told(io::Error::new(io::ErrorKind::ResourceBusy, "another process uses this directory: stop it first"))
             }
-            fs::TryLockError::Error(error) => error,
+            fs::TryLockError::Error(error) => told(error),
         })?;
-        Ok(Self { handle: Arc::new(fs::File::open(&path)?), path, _lock: Arc::new(lock) })
+        Ok(Self { handle: Arc::new(fs::File::open(&path)?), path, lock: Some(Arc::new(lock)) })
+    }
+
+    /// Opens a directory that is there, and that others use as well: nothing is locked, and whoever writes has names of its own.
+    pub fn shared(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        Ok(Self { handle: Arc::new(fs::File::open(&path)?), path, lock: None })
     }
 
     fn zeroed(path: &Path, bytes: u64) -> io::Result<fs::File> {
@@ -89,7 +97,7 @@ impl Directory for RealDirectory {
         for entry in fs::read_dir(&self.path)? {
             // A name that is not text is none of ours.
             if let Ok(name) = entry?.file_name().into_string()
-                && name != LOCK
+                && (name != LOCK || self.lock.is_none())
             {
                 names.push(name);
             }
