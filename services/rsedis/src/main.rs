@@ -99,6 +99,10 @@ fn serve(mut settings: Settings) -> Result<(), String> {
     let opens = Opens { own: |path| RealDirectory::open(path), shared: |path| RealDirectory::shared(path) };
     let mut reactor = Reactor::new(sockets, server, opens, allocator::JEMALLOC);
     // Who asks meanwhile is answered: the reactor has the sockets.
+    remove_left(&settings);
+    // As in Redis: who has started it may log out.
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::default())
+        .map_err(|error| format!("ignore SIGHUP: {error}"))?;
     let aof = match reactor.server.settings.is_yes("appendonly") {
     remove_left(&settings);
         true => Some(open(&mut reactor.server)?),

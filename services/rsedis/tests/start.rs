@@ -210,6 +210,18 @@ fn a_snapshot_that_fails_leaves_nothing_on_the_disk() {
     harness::until("no file but the log", || names() == ["log"]);
 }
 
+/// The end of the session that has started it is none of its own.
+#[test]
+fn a_hangup_does_not_end_the_server() {
+    let directory = harness::folder();
+    let mut server = start(rsedis_program(), directory.path(), &[]);
+    let mut client = server.client();
+    server.process.signal(rustix::process::Signal::HUP);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(client.call("PING"), "+PONG\r\n");
+    assert_eq!(server.process.ended(), None);
+}
+
 #[test]
 fn a_socket_file_serves_like_a_port_and_goes_with_the_server() {
     use std::io::{Read as _, Write as _};
