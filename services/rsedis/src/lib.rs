@@ -20,6 +20,7 @@ pub mod effects;
 pub mod events;
 pub mod eviction;
 pub mod failure;
+pub mod file_limit;
 pub mod glob;
 pub mod hash;
 pub mod hexadecimal;

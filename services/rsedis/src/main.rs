@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rsedis::clock::now_millis;
+use rsedis::file_limit::{self, Allowed, OWN_FILES};
 use rsedis::metrics::{self, Metrics};
 use rsedis::persistence::{Aof, beginning, rdb_file, recover};
 use rsedis::reactor::epoll::EpollSockets;
@@ -208,27 +209,16 @@ fn load_users(server: &mut Server) -> Result<(), String> {
 
 /// As many files as clients may be, and some for the server itself; where the system allows fewer, fewer clients are taken.
 fn raise_file_limit(settings: &mut Settings) -> Result<(), String> {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    const OWN_FILES: u64 = 32;
-    let wanted = settings.integer("maxclients").max(0) as u64 + OWN_FILES;
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|current| current < wanted) {
-        limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-        if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            log::warning(format_args!("raise the limit of open files: {error}"));
-        }
+    let wanted = settings.integer("maxclients");
+    let Allowed { clients, files } = file_limit::raise_for(wanted);
+    if clients == wanted {
+        return Ok(());
     }
-    let Some(allowed) = getrlimit(Resource::Nofile).current.filter(|allowed| *allowed < wanted) else { return Ok(()) };
-    let clients = allowed.saturating_sub(OWN_FILES);
     if clients == 0 {
-        return Err(format!(
-            "the system allows {allowed} open files: {} or more are needed (ulimit -n)",
-            OWN_FILES + 1
-        ));
+        return Err(format!("the system allows {files} open files: {} or more are needed (ulimit -n)", OWN_FILES + 1));
     }
     log::warning(format_args!(
-        "the system allows {allowed} open files: maxclients is {clients} instead of {} (ulimit -n)",
-        settings.text("maxclients")
+        "the system allows {files} open files: maxclients is {clients} instead of {wanted} (ulimit -n)"
     ));
     let Some(place) = rsedis::settings::find(b"maxclients") else { return Ok(()) };
     settings.set(place, &[clients.to_string()])

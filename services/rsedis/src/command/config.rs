@@ -7,7 +7,7 @@ use crate::server::{Request, Server, SettingsBefore, Stats};
 use crate::session::{ReplyMode, Session};
 use crate::settings::{Extent, Kind, LISTENING, PARAMETERS, Settings, find};
 use crate::tls::Tls;
-use crate::{events, eviction};
+use crate::{events, eviction, file_limit};
 
 pub(super) fn get(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let mut found: Vec<(&str, usize)> = Vec::new();
@@ -109,6 +109,14 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     }
     if let Some(name) = seen.iter().map(|index| PARAMETERS[*index].name).find(|name| name.starts_with("tls-")) {
         server.tls = Tls::open(&settings).map_err(|error| {
+    let clients = settings.integer("maxclients");
+    if clients > server.settings.integer("maxclients") {
+        let allowed = file_limit::raise_for(clients).clients;
+        if allowed < clients {
+            let why = "The operating system is not able to handle the specified number of clients, try with";
+            return Err(failed("maxclients", &format!("{why} {allowed}")));
+        }
+    }
             crate::log::warning(format_args!("TLS: {error}: what was there before stays"));
             failed(name, "Unable to update TLS configuration. Check server logs.")
         })?;
