@@ -212,6 +212,9 @@ fn a_full_disk_refuses_writes_serves_reads_and_acknowledges_nothing_false() {
         assert!(refusal.starts_with("-MISCONF Errors writing to the AOF file: write: "), "{refusal}");
         assert!(client.call("GET 0").starts_with("$500\r\n"));
         assert!(client.call("INFO persistence").contains("aof_last_write_status:err"));
+        // It takes effect, whatever the disk says: the reply must not deny it.
+        assert_eq!(client.call("CONFIG SET appendonly no"), "+OK\r\n");
+        assert_eq!(client.call("SET beside value"), "+OK\r\n");
         server.kill();
         let server = start(rsedis_program(), directory.path(), ALWAYS);
         let mut client = server.client();

@@ -236,12 +236,16 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         match (wanted, self.aof.is_some() || self.lacks_base) {
             // It is begun once the master's keys are there.
             (true, false) if !self.server.is_loading => self.begin_aof(),
-            (false, true) => self.end_aof(),
+            (false, true) => {
+                self.end_aof();
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
 
-    fn end_aof(&mut self) -> Result<(), String> {
+    /// From now on nothing is written. As in Redis, what the disk does not take at the end is told in the log, and is no reason to go on.
+    fn end_aof(&mut self) {
         self.lacks_base = false;
         self.server.save.is_rewrite_due = false;
         self.server.save.rewrite_failures = 0;
@@ -250,10 +254,15 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             job.snapshot.abandon(&mut self.server);
             self.server.save.rewrites = false;
         }
-        let outcome = self.take_aof().map_or(Ok(()), Aof::close);
+        if let Err(error) = self.take_aof().map_or(Ok(()), Aof::close) {
+            let path = self.aof_path();
+            log::warning(format_args!(
+                "The append-only file is off, and the last of it could not be made safe: {}: {error}: its files lack what was written since then",
+                path.display()
+            ));
+        }
         self.server.aof.failure = None;
         self.follow_aof();
-        outcome
     }
 
     /// An append-only file whose base will be the keys of this moment, or of the next in which no other snapshot is under way. Errors:
