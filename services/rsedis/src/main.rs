@@ -32,7 +32,8 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let version =
         format!("rsedis server v={} sha=00000000:0 malloc=jemalloc bits=64 build=0", env!("CARGO_PKG_VERSION"));
-    let outside = Outside { read: &read_file, check_user: acl::check_user, is_command: command::is_own_name };
+    let outside =
+        Outside { read: &read_file, list: &list_files, check_user: acl::check_user, is_command: command::is_own_name };
     let started = match read_command_line(&words, &version, outside) {
         Ok(Start::Print(text)) => {
             // Nobody needs to listen.
@@ -58,6 +59,12 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text)?;
     Ok(text)
+}
+
+fn list_files(folder: &Path) -> std::io::Result<Vec<String>> {
+    std::fs::read_dir(folder)?
+        .filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose())
+        .collect()
 }
 
 fn random_words() -> std::io::Result<[u64; 5]> {
@@ -87,7 +94,15 @@ fn serve(mut settings: Settings) -> Result<(), String> {
     let metrics = serve_metrics(&settings)?;
     let (port, process) = (settings.text("port"), std::process::id());
     log::notice(format_args!("rsedis {} is starting, port: {port}, PID: {process}", env!("CARGO_PKG_VERSION")));
+    let idle = settings.without_effect();
+    if !idle.is_empty() {
+        log::notice(format_args!("Without effect in this server: {}", idle.join(", ")));
+    }
     let process_file = keep_process_number(&settings);
+    remove_left(&settings);
+    // As in Redis: who has started it may log out.
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::default())
+        .map_err(|error| format!("ignore SIGHUP: {error}"))?;
     let stops = [catch(signal_hook::consts::SIGTERM)?, catch(signal_hook::consts::SIGINT)?];
     command::rename(settings.renames.clone());
     let mut server = Server::new(settings, now_millis(), random[4]);
@@ -100,12 +115,7 @@ fn serve(mut settings: Settings) -> Result<(), String> {
     let opens = Opens { own: |path| RealDirectory::open(path), shared: |path| RealDirectory::shared(path) };
     let mut reactor = Reactor::new(sockets, server, opens, allocator::JEMALLOC);
     // Who asks meanwhile is answered: the reactor has the sockets.
-    remove_left(&settings);
-    // As in Redis: who has started it may log out.
-    signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::default())
-        .map_err(|error| format!("ignore SIGHUP: {error}"))?;
     let aof = match reactor.server.settings.is_yes("appendonly") {
-    remove_left(&settings);
         true => Some(open(&mut reactor.server)?),
         false => {
             load(&mut reactor.server)?;
@@ -249,7 +259,6 @@ fn open(server: &mut Server) -> Result<Aof<RealDirectory>, String> {
     Ok(aof)
 }
 
-/// Reads the RDB file, if there is one.
 fn open_shared(folder: &Path) -> Result<RealDirectory, String> {
     RealDirectory::shared(folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
@@ -263,6 +272,7 @@ fn remove_left(settings: &Settings) {
     }
 }
 
+/// Reads the RDB file, if there is one.
 fn load(server: &mut Server) -> Result<(), String> {
     let folder = Path::new(server.settings.text("dir")).to_path_buf();
     let name = server.settings.text("dbfilename").to_owned();

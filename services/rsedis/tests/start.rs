@@ -416,3 +416,42 @@ fn no_acknowledged_command_is_refused_when_it_is_replayed() {
     assert_eq!(client.call("XINFO GROUPS y"), groups);
     assert!(client.call("SETRANGE big 3000000 x").starts_with("-ERR string exceeds"));
 }
+
+/// Debian's redis.conf has `set-proc-title yes`. What is set and does nothing is told, once.
+#[test]
+fn parameters_without_effect_are_named_at_the_start() {
+    let directory = harness::folder();
+    let (file, log) = (directory.path().join("redis.conf"), directory.path().join("log"));
+    std::fs::write(&file, "set-proc-title yes\nactivedefrag yes\nhz 10\nlist-compress-depth 1\n").unwrap();
+    let mut command = harness::command(rsedis_program());
+    command.arg(&file);
+    let options = ["--loglevel", "notice", "--logfile", log.to_str().unwrap()];
+    let server = support::start_command(&mut command, directory.path(), &options);
+    assert_eq!(server.client().call("CONFIG GET set-proc-title"), "*2\r\n$14\r\nset-proc-title\r\n$3\r\nyes\r\n");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let told: Vec<&str> = text.lines().filter(|line| line.contains("Without effect")).collect();
+    assert_eq!(told.len(), 1, "{text}");
+    assert!(told[0].ends_with("* Without effect in this server: list-compress-depth, activedefrag"), "{text}");
+}
+
+/// Who has locked everybody else out could not take it back.
+#[test]
+fn config_set_maxclients_is_refused_where_the_system_allows_fewer_files() {
+    let directory = harness::folder();
+    let mut command = harness::command("sh");
+    command.args(["-c", "ulimit -n 132; exec \"$0\" \"$@\""]).arg(rsedis_program());
+    command.stderr(std::process::Stdio::null());
+    let server = support::start_command(&mut command, directory.path(), &["--maxclients", "50"]);
+    let mut client = server.client();
+    assert_eq!(client.call("CONFIG SET maxclients 100"), "+OK\r\n");
+    assert_eq!(
+        client.call("CONFIG SET maxclients 101"),
+        "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not able to \
+         handle the specified number of clients, try with 100\r\n"
+    );
+    assert!(client.call("CONFIG GET maxclients").contains("\r\n100\r\n"));
+    let others: Vec<Client> = (1..100).map(|_| server.client()).collect();
+    assert_eq!(client.call("PING"), "+PONG\r\n");
+    assert!(server.client().try_call(&[b"PING"]).map_or(true, |reply| reply.starts_with(b"-ERR max number")));
+    drop(others);
+}

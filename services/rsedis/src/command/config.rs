@@ -47,15 +47,11 @@ fn may_change_places(server: &Server, client: &Session) -> bool {
 }
 
 /// Whether files may be there.
-fn check_place(name: &str, value: &str) -> Outcome {
-    match name.to_ascii_lowercase().as_str() {
-        "dir" => match std::fs::metadata(value) {
-            Ok(found) if found.is_dir() => Ok(()),
-            Ok(_) => Err(failed(name, "Not a directory")),
-            Err(error) => Err(failed(name, &error.to_string())),
-        },
-        _ if value.contains('/') => Err(failed(name, "dbfilename can't be a path, just a filename")),
-        _ => Ok(()),
+fn check_directory(name: &str, value: &str) -> Outcome {
+    match std::fs::metadata(value) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(failed(name, "Not a directory")),
+        Err(error) => Err(failed(name, &error.to_string())),
     }
 }
 
@@ -96,8 +92,8 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     for (place, &index) in seen.iter().enumerate() {
         let (shown, value) = (String::from_utf8_lossy(names[place]), std::str::from_utf8(args.at(2 * place + 3)));
         let value = value.map_err(|_| failed(&shown, "the value is no UTF-8: send text"))?.to_owned();
-        if PARAMETERS[index].is_protected() {
-            check_place(&shown, &value)?;
+        if PARAMETERS[index].name == "dir" {
+            check_directory(&shown, &value)?;
         }
         let words = match PARAMETERS[index].kind {
             Kind::List | Kind::Percentiles | Kind::OutputLimits | Kind::Shutdown => {
@@ -109,6 +105,10 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
     }
     if let Some(name) = seen.iter().map(|index| PARAMETERS[*index].name).find(|name| name.starts_with("tls-")) {
         server.tls = Tls::open(&settings).map_err(|error| {
+            crate::log::warning(format_args!("TLS: {error}: what was there before stays"));
+            failed(name, "Unable to update TLS configuration. Check server logs.")
+        })?;
+    }
     let clients = settings.integer("maxclients");
     if clients > server.settings.integer("maxclients") {
         let allowed = file_limit::raise_for(clients).clients;
@@ -116,10 +116,6 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
             let why = "The operating system is not able to handle the specified number of clients, try with";
             return Err(failed("maxclients", &format!("{why} {allowed}")));
         }
-    }
-            crate::log::warning(format_args!("TLS: {error}: what was there before stays"));
-            failed(name, "Unable to update TLS configuration. Check server logs.")
-        })?;
     }
     let switches_aof = settings.is_yes("appendonly") != server.settings.is_yes("appendonly");
     let elsewhere = LISTENING.iter().find(|name| settings.text(name) != server.settings.text(name));

@@ -4,6 +4,7 @@ mod parse;
 mod policy;
 mod rewrite;
 mod table;
+mod value;
 
 pub use parse::{Outside, Start, read_command_line};
 pub(crate) use policy::Choice;
@@ -190,6 +191,13 @@ impl Settings {
         self.text(name) == "yes"
     }
 
+    /// Parameters that somebody has set, and that change nothing.
+    pub fn without_effect(&self) -> Vec<&'static str> {
+        let all = PARAMETERS.iter().zip(&self.values);
+        let set = all.filter(|(parameter, value)| !parameter.has_effect && parameter.default != value.as_str());
+        set.map(|(parameter, _)| parameter.name).collect()
+    }
+
     /// The percentiles that INFO tells of, as they are shown and as numbers.
     pub fn latency_percents(&self) -> Vec<(&str, f64)> {
         let words = self.text("latency-tracking-info-percentiles").split_whitespace();
@@ -211,7 +219,7 @@ impl Settings {
     /// Sets a parameter by its place. Errors: why the value is not one.
     pub fn set(&mut self, index: usize, words: &[String]) -> Result<(), String> {
         let parameter = &PARAMETERS[index];
-        self.values[index] = parse::normalise(parameter, words, &self.values[index])?;
+        self.values[index] = value::normalise(parameter, words, &self.values[index])?;
         self.derive();
         Ok(())
     }

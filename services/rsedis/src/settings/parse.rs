@@ -1,10 +1,9 @@
 //! Reads redis.conf and the command line.
 
-use std::net::SocketAddr;
 use std::path::Path;
 
-use super::table::SHUTDOWN_WORDS;
-use super::{Kind, PARAMETERS, Parameter, Settings, find};
+use super::{Kind, PARAMETERS, Settings, find};
+use crate::glob;
 use crate::protocol::split_words;
 use service_kit::command_line::nearest;
 
@@ -22,6 +21,8 @@ pub enum Start {
 pub struct Outside<'a> {
     /// Reads a file; `-`: standard input.
     pub read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
+    /// Names of a directory's files.
+    pub list: &'a dyn Fn(&Path) -> std::io::Result<Vec<String>>,
     /// Looks at a user's name and rules for mistakes.
     pub check_user: fn(&str, &[&[u8]]) -> Result<(), String>,
     /// Whether a command has this name.
@@ -32,7 +33,12 @@ pub struct Outside<'a> {
 impl<'a> Outside<'a> {
     /// The program's, with these files.
     pub(super) fn with_files(read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>) -> Self {
-        Self { read, check_user: crate::acl::check_user, is_command: crate::command::is_own_name }
+        Self {
+            read,
+            list: &|_| Ok(Vec::new()),
+            check_user: crate::acl::check_user,
+            is_command: crate::command::is_own_name,
+        }
     }
 }
 
@@ -46,28 +52,43 @@ Options are parameters of redis.conf: --port 7777 --appendonly yes --appendfsync
 
 /// Reads the command line's words, without the program's name.
 ///
-/// Errors: one line that names the words and what is wrong with them.
+/// Errors: a line for each mistake, that names the words and what is wrong with them.
 pub fn read_command_line(words: &[String], version: &str, outside: Outside<'_>) -> Result<Start, String> {
     match words.first().map(String::as_str) {
         Some("-v" | "--version") => return Ok(Start::Print(format!("{version}\n"))),
         Some("-h" | "--help") => return Ok(Start::Print(USAGE.to_owned())),
         _ => {}
     }
-    let mut reading = Reading { settings: Settings::default(), has_save: false, outside, depth: 0 };
+    let mut reading =
+        Reading { settings: Settings::default(), has_save: false, outside, depth: 0, mistakes: Vec::new() };
     let mut rest = words;
     if let [file, tail @ ..] = words
-        && (file == "-" || !file.starts_with('-'))
+        && !file.starts_with('-')
     {
         reading.file(file)?;
-        if file != "-" {
-            reading.settings.file = file.clone();
-        }
+        reading.settings.file = file.clone();
         rest = tail;
     }
-    for line in lines(rest)? {
-        reading.line(&line).map_err(|error| format!("{}: {error}", shown(&line)))?;
+    // As in Redis: what standard input says comes behind the file, and options win, wherever the `-` stands.
+    let is_input = |word: &String| word == "-";
+    let shorter = match rest {
+        [first, tail @ ..] if is_input(first) => Some(tail),
+        [front @ .., last] if is_input(last) => Some(front),
+        _ => None,
+    };
+    if let Some(shorter) = shorter {
+        reading.file("-")?;
+        rest = shorter;
     }
-    Ok(Start::Serve(Box::new(reading.settings)))
+    for line in lines(rest)? {
+        if let Err(error) = reading.line(&line) {
+            reading.mistakes.push(format!("{}: {error}", shown(&line)));
+        }
+    }
+    match reading.mistakes.is_empty() {
+        true => Ok(Start::Serve(Box::new(reading.settings))),
+        false => Err(reading.mistakes.join("\n")),
+    }
 }
 
 /// The command line as lines of redis.conf: an option takes the word behind it, whatever that is, and those that follow up to the next
@@ -107,6 +128,8 @@ fn shown(line: &[String]) -> String {
     format!("'{name}{values}'")
 }
 
+/// Mistakes that are told at once.
+const MISTAKES_MAX: usize = 20;
 /// Files that include one another; more is a circle.
 const DEPTH_MAX: usize = 16;
 
@@ -117,6 +140,8 @@ struct Reading<'a> {
     has_save: bool,
     outside: Outside<'a>,
     depth: usize,
+    /// A line for each.
+    mistakes: Vec<String>,
 }
 
 impl Reading<'_> {
@@ -132,24 +157,53 @@ impl Reading<'_> {
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            let failed =
-                |error: &str| format!("{file}, line {}, '{}': {error}", number + 1, String::from_utf8_lossy(line));
-            let mut words = Vec::new();
-            split_words(line, |word| words.push(String::from_utf8(word.to_vec())))
-                .ok_or_else(|| failed("Unbalanced quotes in configuration line"))?;
-            let words: Result<Vec<String>, _> = words.into_iter().collect();
-            let words = words.map_err(|_| failed("no UTF-8: write it as text"))?;
-            self.line(&words).map_err(|error| failed(&error))?;
+            if self.mistakes.len() == MISTAKES_MAX {
+                break;
+            }
+            if let Err(error) = self.bytes(line) {
+                let shown = String::from_utf8_lossy(line);
+                self.mistakes.push(format!("{file}, line {}, '{shown}': {error}", number + 1));
+            }
         }
         self.depth -= 1;
         Ok(())
+    }
+
+    fn bytes(&mut self, line: &[u8]) -> Result<(), String> {
+        let mut words = Vec::new();
+        split_words(line, |word| words.push(String::from_utf8(word.to_vec())))
+            .ok_or("Unbalanced quotes in configuration line")?;
+        let words: Result<Vec<String>, _> = words.into_iter().collect();
+        self.line(&words.map_err(|_| "no UTF-8: write it as text")?)
+    }
+
+    /// The files that `include` names. One with a wildcard may name any number of them, in their order, and none, as in Redis.
+    fn included(&self, file: &str) -> Result<Vec<String>, String> {
+        let is_pattern = |text: &str| text.contains(['*', '?', '[']);
+        if !is_pattern(file) {
+            return Ok(vec![file.to_owned()]);
+        }
+        let (folder, pattern) = file.split_at(file.rfind('/').map_or(0, |slash| slash + 1));
+        if is_pattern(folder) {
+            return Err("wildcards may stand in the name of the file only: write a line for each directory".to_owned());
+        }
+        let place = if folder.is_empty() { "." } else { folder };
+        let mut names = (self.outside.list)(Path::new(place)).unwrap_or_default();
+        // As a shell has them: hidden files are named by who wants them.
+        let shell_pattern = pattern.replace("[!", "[^");
+        names.retain(|name| {
+            (!name.starts_with('.') || pattern.starts_with('.'))
+                && glob::matches(shell_pattern.as_bytes(), name.as_bytes())
+        });
+        names.sort_unstable();
+        Ok(names.into_iter().map(|name| format!("{folder}{name}")).collect())
     }
 
     fn line(&mut self, words: &[String]) -> Result<(), String> {
         let Some((name, values)) = words.split_first() else { return Ok(()) };
         if name.eq_ignore_ascii_case("include") {
             let [file] = values else { return Err("wrong number of arguments".to_owned()) };
-            return self.file(file);
+            return self.included(file)?.iter().try_for_each(|file| self.file(file));
         }
         let mut values = match (find(name.as_bytes()).map(|index| PARAMETERS[index].kind), values) {
             // One word with all of them is as good.
@@ -215,184 +269,6 @@ fn rename(settings: &mut Settings, outside: Outside<'_>, values: &[String]) -> R
     }
     settings.renames.push((old, new));
     Ok(())
-}
-
-fn integer(word: &str, low: i64, high: i64) -> Result<i64, String> {
-    let number = word.parse().map_err(|_| "argument couldn't be parsed into an integer".to_owned())?;
-    match (low..=high).contains(&number) {
-        true => Ok(number),
-        false => Err(format!("argument must be between {low} and {high} inclusive")),
-    }
-}
-
-fn oom_scores(words: &[String]) -> Result<String, String> {
-    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
-    let is_score = |word: &&str| word.parse().is_ok_and(|score: i64| (-2000..=2000).contains(&score));
-    match words.len() {
-        3 if words.iter().all(is_score) => Ok(words.join(" ")),
-        3 => Err("Invalid oom-score-adj-values, elements must be between -2000 and 2000.".to_owned()),
-        _ => Err("wrong number of arguments".to_owned()),
-    }
-}
-
-/// A parameter's value in the form in which CONFIG GET shows it.
-pub(super) fn normalise(parameter: &Parameter, words: &[String], before: &str) -> Result<String, String> {
-    let single = || match words {
-        [word] => Ok(word.as_str()),
-        _ => Err("wrong number of arguments".to_owned()),
-    };
-    match parameter.kind {
-        Kind::Boolean => match single()?.to_ascii_lowercase().as_str() {
-            word @ ("yes" | "no") => Ok(word.to_owned()),
-            _ => Err("argument must be 'yes' or 'no'".to_owned()),
-        },
-        Kind::Integer(low, high) => integer(single()?, low, high).map(|number| number.to_string()),
-        Kind::Clamped(low, high) => {
-            let number = integer(single()?, 0, i64::from(i32::MAX))?;
-            Ok(number.clamp(low, high).to_string())
-        }
-        Kind::Memory(low, high) => {
-            let bytes = memory(single()?).ok_or("argument must be a memory value")?;
-            match (low..=high).contains(&bytes) {
-                true => Ok(bytes.to_string()),
-                false => Err(format!("argument must be between {low} and {high} inclusive")),
-            }
-        }
-        Kind::MemoryOrPercent => {
-            let word = single()?;
-            match word.strip_suffix('%').map(str::parse::<u64>) {
-                Some(Ok(percent @ 0..=100)) => Ok(format!("{percent}%")),
-                Some(Ok(_)) => Err("percentage argument must be less or equal to 100".to_owned()),
-                Some(Err(_)) => Err("argument must be a memory or percent value".to_owned()),
-                None => {
-                    let bytes = memory(word).ok_or("argument must be a memory or percent value")?;
-                    Ok(bytes.to_string())
-                }
-            }
-        }
-        Kind::Words(known) => {
-            let word = single()?.to_ascii_lowercase();
-            match known.contains(&word.as_str()) {
-                true => Ok(word),
-                false => Err(format!("argument(s) must be one of the following: {}", known.join(", "))),
-            }
-        }
-        Kind::Text => Ok(single()?.to_owned()),
-        Kind::List => Ok(words.join(" ")),
-        Kind::OomScores => oom_scores(words),
-        Kind::Percentiles => percentiles(words),
-        Kind::SavePoints => {
-            let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
-            let are_numbers = words.iter().all(|word| word.parse::<u32>().is_ok());
-            match are_numbers && words.len().is_multiple_of(2) {
-                true => Ok(words.join(" ")),
-                false => Err("Invalid save parameters".to_owned()),
-            }
-        }
-        Kind::Events => crate::events::parse(single()?)
-            .map(crate::events::text)
-            .ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
-        Kind::OutputLimits => output_limits(words, before),
-        Kind::Address => address(single()?),
-        Kind::Shutdown => shutdown(words),
-        Kind::Master => match words {
-            [host, port] if host.eq_ignore_ascii_case("no") && port.eq_ignore_ascii_case("one") => Ok(String::new()),
-            [host, port] if port.parse::<u16>().is_ok() => Ok(format!("{host} {port}")),
-            [_, _] => Err("Invalid master port".to_owned()),
-            _ => Err("wrong number of arguments".to_owned()),
-        },
-        Kind::Fixed(known) => {
-            let value = words.join(" ");
-            match known.contains(&value.to_ascii_lowercase().as_str()) {
-                true => Ok(value),
-                false => Err(format!("not supported: this server has '{}' only", known.join("' or '"))),
-            }
-        }
-    }
-}
-
-/// Names of hosts are looked up by whoever connects: who listens says an address.
-fn address(word: &str) -> Result<String, String> {
-    match word.parse::<SocketAddr>() {
-        Ok(address) if address.port() != 0 => Ok(word.to_owned()),
-        _ if word.is_empty() => Ok(String::new()),
-        _ => Err("argument must be an address and a port, such as 127.0.0.1:9121 or [::1]:9121, or ''".to_owned()),
-    }
-}
-
-/// As C's `%f` writes them, without zeros at the end.
-fn percentiles(words: &[String]) -> Result<String, String> {
-    let shown = |word: &str| match word.parse::<f64>() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => {
-            let text = format!("{percent:.6}");
-            Ok(text.trim_end_matches('0').trim_end_matches('.').to_owned())
-        }
-        Ok(percent) if !percent.is_nan() => {
-            Err("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]".to_owned())
-        }
-        _ => Err("Invalid latency-tracking-info-percentiles parameters".to_owned()),
-    };
-    let words: Result<Vec<String>, String> = words.iter().flat_map(|word| word.split_whitespace()).map(shown).collect();
-    Ok(words?.join(" "))
-}
-
-fn shutdown(words: &[String]) -> Result<String, String> {
-    let asked: Vec<String> =
-        words.iter().flat_map(|word| word.split_whitespace()).map(str::to_ascii_lowercase).collect();
-    if asked.is_empty() || asked.iter().any(|word| !SHUTDOWN_WORDS.contains(&word.as_str())) {
-        return Err(format!("argument(s) must be one of the following: {}", SHUTDOWN_WORDS.join(", ")));
-    }
-    let has = |wanted: &str| asked.iter().any(|word| word == wanted);
-    if has("save") && has("nosave") {
-        return Err("save and nosave exclude each other".to_owned());
-    }
-    let known: Vec<&str> = SHUTDOWN_WORDS.into_iter().skip(1).filter(|word| has(word)).collect();
-    Ok(if known.is_empty() { SHUTDOWN_WORDS[0].to_owned() } else { known.join(" ") })
-}
-
-/// Bytes as Redis writes them: `1gb` is 2^30, `1g` is 10^9.
-fn memory(text: &str) -> Option<i64> {
-    let text = text.to_ascii_lowercase();
-    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
-    let factor = match &text[digits.len()..] {
-        "" | "b" => 1,
-        "k" => 1000,
-        "kb" => 1 << 10,
-        "m" => 1_000_000,
-        "mb" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gb" => 1 << 30,
-        _ => return None,
-    };
-    // Without a sign.
-    let bytes = digits.parse::<u64>().ok().filter(|_| !digits.starts_with('+'))?;
-    i64::try_from(bytes).ok()?.checked_mul(factor)
-}
-
-fn output_limits(words: &[String], before: &str) -> Result<String, String> {
-    let words: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
-    if words.is_empty() || !words.len().is_multiple_of(4) {
-        return Err("Wrong number of arguments in buffer limit configuration.".to_owned());
-    }
-    let mut limits: Vec<String> = before.split(' ').map(str::to_owned).collect();
-    for group in words.chunks(4) {
-        let class = match group[0].to_ascii_lowercase().as_str() {
-            "replica" | "slave" => "slave",
-            "normal" => "normal",
-            "pubsub" => "pubsub",
-            _ => return Err("Invalid client class specified in buffer limit configuration.".to_owned()),
-        };
-        let values: Option<Vec<i64>> =
-            [memory(group[1]), memory(group[2]), group[3].parse().ok()].into_iter().collect();
-        let values = values.filter(|values| values[2] >= 0);
-        let values = values.ok_or("Error in hard, soft or soft_seconds setting in buffer limit configuration.")?;
-        if let Some(at) = limits.iter().position(|word| *word == class) {
-            for (offset, value) in values.iter().enumerate() {
-                limits[at + 1 + offset] = value.to_string();
-            }
-        }
-    }
-    Ok(limits.join(" "))
 }
 
 #[cfg(test)]
@@ -461,6 +337,75 @@ mod tests {
         assert!(refused.contains("more than 16 files include one another"), "{refused}");
     }
 
+    /// As Redis 7.0.15 does.
+    #[test]
+    fn an_include_with_a_wildcard_names_files_in_their_order_or_none() {
+        let read = |path: &Path| match path.to_str() {
+            Some("main") => Ok(b"include conf.d/[!x]*.conf\ninclude none/*.conf\ninclude ?.conf\n".to_vec()),
+            Some("conf.d/a.conf") => Ok(b"port 1\nsave 1 1\n".to_vec()),
+            Some("conf.d/b.conf") => Ok(b"port 2\nsave 2 2\n".to_vec()),
+            Some("h.conf") => Ok(b"timeout 7\n".to_vec()),
+            _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
+        };
+        let list = |folder: &Path| {
+            let names = match folder.to_str() {
+                Some("conf.d/") => &["b.conf", "x.conf", ".hidden.conf", "a.conf", "a.conf.old"][..],
+                Some(".") => &["h.conf", "main"],
+                _ => return Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
+            };
+            Ok(names.iter().map(|name| (*name).to_owned()).collect())
+        };
+        let outside = Outside { list: &list, ..Outside::with_files(&read) };
+        let read = |file: &str| read_command_line(&["--include".to_owned(), file.to_owned()], "", outside);
+        let Ok(Start::Serve(settings)) = read("main") else { panic!() };
+        assert_eq!((settings.text("port"), settings.text("save"), settings.text("timeout")), ("2", "1 1 2 2", "7"));
+        let refused = read("*/a.conf").unwrap_err();
+        assert!(refused.ends_with("write a line for each directory"), "{refused}");
+    }
+
+    /// As in Redis: behind a file, in front of the options, and the file stays the one that CONFIG REWRITE writes.
+    #[test]
+    fn standard_input_is_read_where_the_last_word_asks_for_it() {
+        let read = |path: &Path| match path.to_str() {
+            Some("file") => Ok(b"port 1\ntimeout 1\nmaxclients 1\n".to_vec()),
+            Some("-") => Ok(b"port 2\ntimeout 2\n".to_vec()),
+            _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
+        };
+        for (line, file, clients) in
+            [("file --port 3 -", "file", "1"), ("- --port 3", "", "10000"), ("--port 3 -", "", "10000")]
+        {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let outside = Outside::with_files(&read);
+            let Ok(Start::Serve(settings)) = read_command_line(&words, "", outside) else { panic!("{line}") };
+            assert_eq!((settings.text("port"), settings.text("timeout")), ("3", "2"), "{line}");
+            assert_eq!((settings.file.as_str(), settings.text("maxclients")), (file, clients), "{line}");
+        }
+    }
+
+    /// Who comes with a redis.conf of many lines would start it once for each.
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        let read = |path: &Path| match path.to_str() {
+            Some("file") => Ok(b"daemonize yes\nport 1\ninclude other\nsupervised systemd\n".to_vec()),
+            Some("other") => Ok(b"cluster-enabled yes\n".to_vec()),
+            _ => Ok("foo\n".repeat(50).into_bytes()),
+        };
+        let words = ["file", "--dbfilename", "a/b"].map(str::to_owned);
+        let refused = read_command_line(&words, "", Outside::with_files(&read)).unwrap_err();
+        let lines: Vec<&str> = refused.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "file, line 1, 'daemonize yes': not supported: this server has 'no' only: run it under systemd, or with nohup and & in a shell",
+                "other, line 1, 'cluster-enabled yes': not supported: this server has 'no' only: leave it out: replicas and Sentinel are there, Redis Cluster is not",
+                "file, line 4, 'supervised systemd': not supported: this server has 'no' only: a systemd unit starts it with Type=simple",
+                "'dbfilename \"a/b\"': dbfilename can't be a path, just a filename",
+            ]
+        );
+        let refused = read_command_line(&["many".to_owned()], "", Outside::with_files(&read)).unwrap_err();
+        assert_eq!(refused.lines().count(), MISTAKES_MAX);
+    }
+
     #[test]
     fn the_platforms_own_command_line() {
         let settings = settings(
@@ -493,7 +438,13 @@ mod tests {
             ("--", "'--': not an option: its name and value are expected behind --"),
             ("--port", "'port': wrong number of arguments"),
             ("--appendonly maybe", "'appendonly \"maybe\"': argument must be 'yes' or 'no'"),
-            ("--daemonize yes", "'daemonize \"yes\"': not supported: this server has 'no' only"),
+            ("--io-threads 4", "'io-threads \"4\"': not supported: this server has '1' only: leave it out"),
+            ("--appendfilename a/b", "'appendfilename \"a/b\"': appendfilename can't be a path, just a filename"),
+            ("--appenddirname a/b", "'appenddirname \"a/b\"': appenddirname can't be a path, just a dirname"),
+            (
+                "--repl-backlog-size 0",
+                "'repl-backlog-size \"0\"': argument must be between 1 and 9223372036854775807 inclusive",
+            ),
             (
                 "--shutdown-on-sigint save nosave",
                 "'shutdown-on-sigint \"save\" \"nosave\"': save and nosave exclude each other",

@@ -21,6 +21,8 @@ pub enum Kind {
     Words(&'static [&'static str]),
     /// Anything that is one word.
     Text,
+    /// A file's name, or a directory's, and no path.
+    FileName,
     /// Any number of words.
     List,
     /// `oom-score-adj-values`: three numbers.
@@ -138,8 +140,8 @@ pub static PARAMETERS: &[Parameter] = &[
     at_start("databases", Kind::Integer(1, 1024), "16"),
     changeable("dir", Kind::Text, "."),
     changeable("appendonly", Kind::Boolean, "no"),
-    at_start("appendfilename", Kind::Text, "appendonly.aof"),
-    at_start("appenddirname", Kind::Text, "appendonlydir"),
+    at_start("appendfilename", Kind::FileName, "appendonly.aof"),
+    at_start("appenddirname", Kind::FileName, "appendonlydir"),
     changeable("appendfsync", Kind::Words(&["everysec", "always", "no"]), "everysec"),
     changeable("aof-load-truncated", Kind::Boolean, "yes"),
     changeable("aof-use-rdb-preamble", Kind::Boolean, "yes"),
@@ -148,7 +150,7 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("auto-aof-rewrite-percentage", Kind::Integer(0, i32::MAX as i64), "100"),
     changeable("auto-aof-rewrite-min-size", Kind::Memory(0, i64::MAX), "67108864"),
     changeable("save", Kind::SavePoints, "3600 1 300 100 60 10000"),
-    changeable("dbfilename", Kind::Text, "dump.rdb"),
+    changeable("dbfilename", Kind::FileName, "dump.rdb"),
     changeable("loglevel", Kind::Words(crate::log::LEVELS), "notice"),
     at_start("logfile", Kind::Text, ""),
     at_start("daemonize", NO, "no"),
@@ -160,7 +162,7 @@ pub static PARAMETERS: &[Parameter] = &[
     at_start("io-threads", Kind::Fixed(&["1"]), "1"),
     at_start("io-threads-do-reads", NO, "no"),
     at_start("always-show-logo", Kind::Boolean, "no").without_effect(),
-    at_start("set-proc-title", NO, "no"),
+    at_start("set-proc-title", Kind::Boolean, "yes").without_effect(),
     Parameter {
         name: "replicaof",
         alias: "slaveof",
@@ -341,7 +343,7 @@ pub static PARAMETERS: &[Parameter] = &[
     changeable("tls-cluster", Kind::Fixed(&["no"]), "no"),
     changeable("tls-key-file-pass", Kind::Fixed(&[""]), ""),
     changeable("rdb-save-incremental-fsync", Kind::Boolean, "yes").without_effect(),
-    changeable("repl-backlog-size", Kind::Memory(0, i64::MAX), "1048576"),
+    changeable("repl-backlog-size", Kind::Memory(1, i64::MAX), "1048576"),
     Parameter {
         name: "cluster-replica-no-failover",
         alias: "cluster-slave-no-failover",
