@@ -8,9 +8,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rsedis::clock::now_millis;
 use rsedis::file_limit::{self, Allowed, OWN_FILES};
+use rsedis::keyspace::Database;
 use rsedis::metrics::{self, Metrics};
 use rsedis::persistence::{Aof, beginning, rdb_file, recover};
 use rsedis::reactor::epoll::EpollSockets;
@@ -244,6 +246,7 @@ fn open(server: &mut Server) -> Result<Aof<RealDirectory>, String> {
     if beginning::take_over(&directory, beside, &folder, name).map_err(|error| told(&error))? {
         log::notice(format_args!("Successfully migrated an old-style AOF into the AOF directory: {name}"));
     }
+    let began = Instant::now();
     let opened = recover::replay(server, directory);
     server.dirty = 0;
     server.stats = Default::default();
@@ -255,7 +258,11 @@ fn open(server: &mut Server) -> Result<Aof<RealDirectory>, String> {
             folder.display()
         ));
     }
-    log::notice(format_args!("DB loaded from append only file: {} commands", loaded.commands));
+    let keys: usize = server.databases.iter().map(Database::len).sum();
+    let (seconds, commands) = (began.elapsed().as_secs_f64(), loaded.commands);
+    log::notice(format_args!(
+        "DB loaded from append only file: {seconds:.3} seconds, keys: {keys}, commands behind the base: {commands}"
+    ));
     Ok(aof)
 }
 
@@ -282,5 +289,13 @@ fn load(server: &mut Server) -> Result<(), String> {
         return Ok(());
     }
     let directory = open_shared(&folder)?;
-    recover::load_rdb(server, &directory, &name).map(drop)
+    let began = Instant::now();
+    let loaded =
+        recover::load_rdb(server, &directory, &name)?;
+    if loaded.is_some() {
+        let (keys, expired) = (server.load.keys, server.load.expired_keys);
+        log::notice(format_args!("Done loading RDB, keys loaded: {keys}, keys expired: {expired}."));
+        log::notice(format_args!("DB loaded from disk: {:.3} seconds", began.elapsed().as_secs_f64()));
+    }
+    Ok(())
 }

@@ -455,3 +455,53 @@ fn config_set_maxclients_is_refused_where_the_system_allows_fewer_files() {
     assert!(server.client().try_call(&[b"PING"]).map_or(true, |reply| reply.starts_with(b"-ERR max number")));
     drop(others);
 }
+
+fn lines_of(log: &std::path::Path) -> String {
+    std::fs::read_to_string(log).unwrap()
+}
+
+/// In Redis's words, which tools look for.
+#[test]
+fn what_succeeds_is_told() {
+    let directory = harness::folder();
+    let log = directory.path().join("log");
+    let options = ["--loglevel", "notice", "--logfile", log.to_str().unwrap()];
+    let server = start(rsedis_program(), directory.path(), &options);
+    let mut client = server.client();
+    for number in 0..5 {
+        client.call(&format!("SET key:{number} value"));
+    }
+    let mut is_there = |line: &str, expected: &[&str]| {
+        let before = lines_of(&log).len();
+        assert!(!client.call(line).starts_with('-'), "{line}");
+        harness::until(line, || {
+            let text = lines_of(&log)[before..].to_owned();
+            expected.iter().all(|words| text.contains(words))
+        });
+    };
+    is_there("SAVE", &["* DB saved on disk"]);
+    let success =
+        ["* Background saving started by pid", "* DB saved on disk", "* Background saving terminated with success"];
+    is_there("BGSAVE", &success);
+    let rewritten = [
+        "* Background append only file rewriting started by pid",
+        "* Background AOF rewrite terminated with success",
+        "* Background AOF rewrite finished successfully",
+    ];
+    is_there("CONFIG SET appendonly yes", &rewritten);
+    is_there("BGREWRITEAOF", &rewritten);
+    is_there("REPLICAOF 127.0.0.1 1", &["* REPLICAOF 127.0.0.1:1 enabled (user request from 'id="]);
+    is_there("REPLICAOF NO ONE", &["* MASTER MODE enabled (user request from 'id="]);
+    is_there("SET another value", &[]);
+    server.kill();
+
+    let server = start(rsedis_program(), directory.path(), &options);
+    let text = lines_of(&log);
+    assert!(text.contains("* Done loading RDB, keys loaded: 5, keys expired: 0.\n"), "{text}");
+    assert!(text.contains("* DB loaded from disk: 0."), "{text}");
+    server.kill();
+    let _server = start(rsedis_program(), directory.path(), &[&options[..], ALWAYS].concat());
+    let text = lines_of(&log);
+    let line = text.lines().find(|line| line.contains("DB loaded from append only file: 0.")).unwrap();
+    assert!(line.contains(" seconds, keys: 6, commands behind the base: "), "{line}");
+}

@@ -191,6 +191,12 @@ fn acknowledge(server: &mut Server, client: &mut Session, value: &[u8]) -> Outco
     Ok(())
 }
 
+/// Who has made this server what it is now.
+fn tell(server: &Server, client: &Session, what: &str) {
+    let from = super::client::describe(client, server.now);
+    log::notice(format_args!("{what} enabled (user request from '{}')", from.trim_end()));
+}
+
 pub(super) fn replicaof(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let (host, port) = (args.at(1), args.at(2));
     if server.replication.failover.is_some() {
@@ -199,6 +205,7 @@ pub(super) fn replicaof(server: &mut Server, client: &mut Session, args: Args<'_
     if is(host, "NO") && is(port, "ONE") {
         if server.replication.is_replica() {
             server.stop_following();
+            tell(server, client, "MASTER MODE");
         }
         client.reply.ok();
         return Ok(());
@@ -215,7 +222,9 @@ pub(super) fn replicaof(server: &mut Server, client: &mut Session, args: Args<'_
     }
     server.settings.set_master(Some((&host, port)));
     let was_master = !server.replication.is_replica();
+    let what = format!("REPLICAOF {host}:{port}");
     server.follow(host, port);
+    tell(server, client, &what);
     if was_master {
         waiting::end_all(server);
     }

@@ -39,6 +39,10 @@ fn has_grown(bytes: u64, base_bytes: u64, percent: u64) -> bool {
     u128::from(bytes) >= base + base * u128::from(percent) / 100 && bytes > base_bytes
 }
 
+fn tell_of_rewrite() {
+    log::notice(format_args!("Background append only file rewriting started by pid {}", std::process::id()));
+}
+
 impl<S: Sockets, D: Directory> Reactor<S, D> {
     fn aof_path(&self) -> PathBuf {
         let settings = &self.server.settings;
@@ -120,6 +124,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             }
         };
         let snapshot = Snapshot::begin(&mut self.server, &directory, TEMPORARY_BASE, format)?;
+        tell_of_rewrite();
         Ok(Job { snapshot, purpose: Purpose::Base { is_rdb, detached } })
     }
 
@@ -146,6 +151,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         save.is_rewritten_well = ended.is_ok();
         match ended {
             Ok(()) => {
+                log::notice("Background AOF rewrite terminated with success");
+                log::notice("Background AOF rewrite finished successfully");
                 save.rewritten += 1;
                 save.rewrite_failures = 0;
                 let was_missing = std::mem::take(&mut self.lacks_base);
@@ -304,6 +311,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let aof = self.begin_files()?;
         let (format, is_rdb) = self.base_format();
         let snapshot = Snapshot::begin(&mut self.server, aof.directory(), TEMPORARY_BASE, format)?;
+        tell_of_rewrite();
         self.job = Some(Job { snapshot, purpose: Purpose::Base { is_rdb, detached: None } });
         self.server.save.rewrites = true;
         self.aof = Some(aof);

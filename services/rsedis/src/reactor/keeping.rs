@@ -199,6 +199,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let outcome = file.put(snapshot.finish(server));
         server.save.is_saved_well = outcome.is_ok();
         if outcome.is_ok() {
+            log::notice("DB saved on disk");
             (server.save.last, server.save.dirty) = (now, dirty);
             server.save.saved += 1;
         }
@@ -260,6 +261,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         save.tried = now;
         match begun {
             Ok(job) => {
+                log::notice(format_args!("Background saving started by pid {}", std::process::id()));
                 self.job = Some(job);
                 save.saves = true;
                 (save.last_begun, save.dirty_begun) = (now, dirty);
@@ -304,6 +306,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 save.last_seconds = Some((self.server.now - save.last_begun).max(0) / 1000);
                 save.is_saved_well = ended.is_ok();
                 if ended.is_ok() {
+                    log::notice("DB saved on disk");
+                    log::notice("Background saving terminated with success");
                     (save.last, save.dirty) = (save.last_begun, save.dirty_begun);
                     save.saved += 1;
                 }

@@ -61,6 +61,9 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         // Half of a master's keys are no reason to replace the file.
         let saves = shutdown.saves.unwrap_or(!self.server.settings.text("save").is_empty()) && !self.server.is_loading;
+        if saves {
+            log::notice("Saving the final RDB snapshot before exiting.");
+        }
         match if saves { self.save_now() } else { Ok(()) } {
             Err(error) if !shutdown.is_forced => {
                 log::warning(format_args!("Error trying to save the DB, can't exit: {error}"));
