@@ -22,7 +22,7 @@ use rsedis::server::Server;
 use rsedis::settings::{Outside, Settings, Start, read_command_line};
 use rsedis::tls::Tls;
 use rsedis::{acl, command, hash, log};
-use wal::files::RealDirectory;
+use wal::files::{Directory as _, RealDirectory};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -246,6 +246,7 @@ fn open(server: &mut Server) -> Result<Aof<RealDirectory>, String> {
     if beginning::take_over(&directory, beside, &folder, name).map_err(|error| told(&error))? {
         log::notice(format_args!("Successfully migrated an old-style AOF into the AOF directory: {name}"));
     }
+    warn_of_unread_dump(settings, &directory).map_err(|error| told(&error))?;
     let began = Instant::now();
     let opened = recover::replay(server, directory);
     server.dirty = 0;
@@ -264,6 +265,20 @@ fn open(server: &mut Server) -> Result<Aof<RealDirectory>, String> {
         "DB loaded from append only file: {seconds:.3} seconds, keys: {keys}, commands behind the base: {commands}"
     ));
     Ok(aof)
+}
+
+/// An append-only file that is begun is empty, whatever the RDB file holds (as in Redis, which says nothing).
+fn warn_of_unread_dump(settings: &Settings, directory: &RealDirectory) -> std::io::Result<()> {
+    let dump = Path::new(settings.text("dir")).join(settings.text("dbfilename"));
+    let is_begun = directory.names()?.contains(&format!("{}.manifest", settings.text("appendfilename")));
+    if !is_begun && dump.metadata().is_ok_and(|found| found.len() > 0) {
+        log::warning(format_args!(
+            "{} is not read, since appendonly is yes and there is no append-only file yet, and the next save replaces it: to keep its keys, \
+             start with --appendonly no, and then CONFIG SET appendonly yes",
+            dump.display()
+        ));
+    }
+    Ok(())
 }
 
 fn open_shared(folder: &Path) -> Result<RealDirectory, String> {

@@ -505,3 +505,23 @@ fn what_succeeds_is_told() {
     let line = text.lines().find(|line| line.contains("DB loaded from append only file: 0.")).unwrap();
     assert!(line.contains(" seconds, keys: 6, commands behind the base: "), "{line}");
 }
+
+/// Who switches `appendonly` on in redis.conf finds a server without keys, and the next save would replace the last copy of them.
+#[test]
+fn a_dump_that_is_not_read_is_told_of() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    assert_eq!(server.client().call("SET key value"), "+OK\r\n");
+    assert_eq!(server.client().call("SAVE"), "+OK\r\n");
+    server.kill();
+    let log = directory.path().join("log");
+    let options = [&["--logfile", log.to_str().unwrap()], ALWAYS].concat();
+    for _ in 0..2 {
+        let server = start(rsedis_program(), directory.path(), &options);
+        assert_eq!(server.client().call("DBSIZE"), ":0\r\n");
+        let whole = directory.path().canonicalize().unwrap().join("dump.rdb");
+        let told = format!("# {} is not read, since appendonly is yes", whole.display());
+        assert_eq!(lines_of(&log).matches(&told).count(), 1, "at the first start: {}", lines_of(&log));
+        server.kill();
+    }
+}
