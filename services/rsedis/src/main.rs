@@ -306,7 +306,7 @@ fn load(server: &mut Server) -> Result<(), String> {
     let directory = open_shared(&folder)?;
     let began = Instant::now();
     let loaded =
-        recover::load_rdb(server, &directory, &name)?;
+        recover::load_rdb(server, &directory, &name).map_err(|error| format!("{}/{error}", folder.display()))?;
     if loaded.is_some() {
         let (keys, expired) = (server.load.keys, server.load.expired_keys);
         log::notice(format_args!("Done loading RDB, keys loaded: {keys}, keys expired: {expired}."));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
-use service_kit::tls::{ClientTls, ClientTlsFiles, Protocol, TlsFiles};
+use service_kit::tls::{ClientTls, ClientTlsFiles, Protocol, TlsError, TlsFiles};
 
 use crate::settings::Settings;
 
@@ -38,6 +38,40 @@ fn protocol(text: &str) -> Result<Protocol, String> {
         }
     }
     Ok(Protocol { only_12: has_12 && !has_13, only_13: has_13 && !has_12, ..Protocol::default() })
+}
+
+/// What is wrong with the files: the parameters that name them, and what to do. `whose`: how the names of certificate and key begin.
+fn told(settings: &Settings, whose: &str, error: &TlsError) -> String {
+    let named = |end: &str| {
+        let name = format!("{whose}-{end}");
+        let file = settings.text(&name);
+        format!("{name} {file}")
+    };
+    match error {
+        TlsError::Read(file, _) | TlsError::Empty(file) => {
+            let names = [format!("{whose}-cert-file"), format!("{whose}-key-file"), "tls-ca-cert-file".to_owned()];
+            let name = names.iter().find(|name| settings.text(name) == file).map_or("TLS", String::as_str);
+            let is_encrypted = std::fs::read_to_string(file).is_ok_and(|text| text.contains("ENCRYPTED"));
+            match name.ends_with("key-file") {
+                true if is_encrypted => format!(
+                    "{name} {file}: the key has a password, and this server asks for none: openssl rsa -in {file} -out FILE \
+                     writes it without"
+                ),
+                true => format!("{name} {error}: a private key in PEM form is expected"),
+                false => format!("{name} {error}"),
+            }
+        }
+        TlsError::Refused(why) if why.contains("KeyMismatch") => format!(
+            "{} and {} do not belong together: name the key that the certificate was made for",
+            named("cert-file"),
+            named("key-file")
+        ),
+        TlsError::Refused(why) if why.contains("UnsupportedCertVersion") => format!(
+            "{}: a certificate of X.509 version 1: make one of version 3 (openssl x509 -req with -extfile)",
+            named("cert-file")
+        ),
+        other => format!("{}, {}: {other}", named("cert-file"), named("key-file")),
+    }
 }
 
 impl Tls {
@@ -81,7 +115,9 @@ impl Tls {
         } else {
             service_kit::tls::Tls::open(files)
         };
-        let (server, client) = server.and_then(|server| Ok((server, client?))).map_err(|error| error.to_string())?;
+        let server = server.map_err(|error| told(settings, "tls", &error))?;
+        let whose = if settings.text("tls-client-cert-file").is_empty() { "tls" } else { "tls-client" };
+        let client = client.map_err(|error| told(settings, whose, &error))?;
         let mut server = ServerConfig::clone(&server.config());
         // There is one protocol on this port: whoever names another, or none, is served.
         server.alpn_protocols.clear();
@@ -290,4 +326,72 @@ mod tests {
         assert!(protocol("TLSv1.3").unwrap().only_13);
         assert!(Tls::open(&Settings::default()).unwrap().accept().is_err());
     }
+
+    #[test]
+    fn what_cannot_be_used_is_named_with_its_parameter_and_the_remedy() {
+        let authority = harness::Authority::new();
+        let write = |name: &str, text: &str| {
+            std::fs::write(authority.file(name), text).unwrap();
+            authority.file(name)
+        };
+        authority.sign("one");
+        authority.sign("other");
+        let first_version = write("first-version.pem", FIRST_VERSION);
+        let encrypted = write(
+            "encrypted.key",
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIF\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        );
+        let (certificate, key, other_key) =
+            (authority.file("one.pem"), authority.file("one.key"), authority.file("other.key"));
+        let missing = authority.file("missing.key");
+        for (certificate, key, expected) in [
+            (
+                &first_version,
+                &key,
+                format!(
+                    "tls-cert-file {first_version}: a certificate of X.509 version 1: make one of version 3 (openssl x509 -req with -extfile)"
+                ),
+            ),
+            (
+                &certificate,
+                &encrypted,
+                format!(
+                    "tls-key-file {encrypted}: the key has a password, and this server asks for none: openssl rsa -in {encrypted} -out FILE writes it without"
+                ),
+            ),
+            (
+                &certificate,
+                &other_key,
+                format!(
+                    "tls-cert-file {certificate} and tls-key-file {other_key} do not belong together: name the key that the certificate was made for"
+                ),
+            ),
+            (
+                &certificate,
+                &missing,
+                format!(
+                    "tls-key-file {missing}: I/O error: No such file or directory (os error 2): a private key in PEM form is expected"
+                ),
+            ),
+            (&key, &key, format!("tls-cert-file {key} has no certificate in PEM form")),
+        ] {
+            let error = Tls::open(&settings(&[
+                ("tls-replication", "yes"),
+                ("tls-cert-file", certificate),
+                ("tls-key-file", key),
+                ("tls-ca-cert-file", &authority.file("ca.pem")),
+            ]));
+            assert_eq!(error.unwrap_err(), expected);
+        }
+    }
+
+    /// As `openssl x509 -req` makes it without -extfile.
+    const FIRST_VERSION: &str = "-----BEGIN CERTIFICATE-----\n\
+         MIIBFTCBuwIUfkhiekgMdexXKqf0TgiKp2wbFe8wCgYIKoZIzj0EAwIwDDEKMAgG\n\
+         A1UEAwwBczAgFw0yNjExMjkyMzEzMjZaGA8yMTI2MTEwNTIzMTMyNlowDDEKMAgG\n\
+         A1UEAwwBczBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABMveA1AMnuVa8yXQ8wDB\n\
+         aGNuUvenq+jceKX07p3M2HWk/opDP0h9h9VIJ+QcjkfIcFBRAxZJ+KVWmmrHBvhd\n\
+         E1cwCgYIKoZIzj0EAwIDSQAwRgIhAPoSBP0gufZroG8PYWWO/429WSboWnW7wPkE\n\
+         swVUVhYrAiEAm9RqvYLTvgi60V1UhfmMau6AvM73HvBpVciVPldslGc=\n\
+         -----END CERTIFICATE-----\n";
 }

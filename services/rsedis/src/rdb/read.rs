@@ -472,6 +472,12 @@ impl Loader {
                     self.wanted = (reader.lacks - end).max(there + there / 4);
                     break;
                 }
+                Err(error) if reader.lacks > 0 && self.version.is_some() => {
+                    return Err(failed(
+                        error.offset,
+                        "the file ends early, in the middle of this, or a length is wrong",
+                    ));
+                }
                 Err(error) => return Err(error),
             }
             self.next = (!delay.is_zero()).then(|| Instant::now() + delay);
@@ -502,7 +508,7 @@ impl Loader {
             return Ok(false);
         };
         let offset = self.at + reader.at;
-        let cut = || failed(offset, "not what an RDB file has here, or the file ends too early");
+        let cut = || failed(offset, "not what an RDB file has here");
         match reader.byte().ok_or_else(cut)? {
             opcode::END if version >= 5 => {
                 let sum = reader.take(size_of::<u64>());

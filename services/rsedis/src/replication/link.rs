@@ -164,7 +164,12 @@ impl Introduction {
     /// What follows from a line (without its end) that answers a question. Errors: the link is given up, and why.
     pub fn on_answer(&self, asked: Asked, line: &[u8]) -> Result<Next, String> {
         let text = String::from_utf8_lossy(line);
-        let refused = || format!("the master answered {asked:?} with '{text}'");
+        let remedy = match text.split(' ').next() {
+            Some("-NOAUTH") => ": set masterauth (and masteruser) to what it takes",
+            Some("-NOPERM") => ": set masteruser to one that may do this there",
+            _ => "",
+        };
+        let refused = || format!("the master answered {asked:?} with '{text}'{remedy}");
         match asked {
             // Whoever wants to be logged in to first is well.
             Asked::Ping => match text.starts_with('+') || text.starts_with("-NOAUTH") || text.starts_with("-NOPERM") {
@@ -403,6 +408,8 @@ mod tests {
             let error = introduction.on_answer(asked, answer.as_bytes()).unwrap_err();
             assert!(error.contains(answer), "{error}");
         }
+        let error = introduction.on_answer(Asked::Sync, b"-NOAUTH Authentication required.").unwrap_err();
+        assert!(error.ends_with("required.': set masterauth (and masteruser) to what it takes"), "{error}");
     }
 
     proptest! {
