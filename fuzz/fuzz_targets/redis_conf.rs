@@ -12,7 +12,8 @@ use rsedis::{acl, command};
 
 fn read(text: &[u8]) -> Result<Settings, String> {
     let files = |_: &Path| Ok(text.to_vec());
-    let outside = Outside { read: &files, check_user: acl::check_user, is_command: command::is_own_name };
+    let list = |_: &Path| Ok(vec!["file".to_owned()]);
+    let outside = Outside { read: &files, list: &list, check_user: acl::check_user, is_command: command::is_own_name };
     match read_command_line(&["file".to_owned()], "", outside)? {
         Start::Serve(settings) => Ok(*settings),
         Start::Print(text) => panic!("nobody asked for {text}"),
