@@ -61,11 +61,13 @@ pub fn at(level: usize, text: impl Display) {
     });
 }
 
-/// Why the server does not start, or has ended: without a log, a line for who has called it.
-pub fn failure(text: impl Display) {
-    match LOGFILE.get() {
-        Some(_) => warning(text),
-        None => drop(writeln!(io::stderr(), "rsedis: {text}")),
+/// Why the server does not start, or has ended, a line for each reason: for who has called it, and in the log file, if there is one.
+pub fn failure(text: &str) {
+    for line in text.lines() {
+        if LOGFILE.get().is_some() {
+            warning(line);
+        }
+        drop(writeln!(io::stderr(), "rsedis: {line}"));
     }
 }
 

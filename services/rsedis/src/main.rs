@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     match started {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log::failure(error);
+            log::failure(&error);
             ExitCode::FAILURE
         }
     }

@@ -525,3 +525,32 @@ fn a_dump_that_is_not_read_is_told_of() {
         server.kill();
     }
 }
+
+/// Who has started it by hand would look at an empty screen. The file is named with its place, and what is wrong with it.
+#[test]
+fn a_start_that_fails_behind_the_log_file_is_told_on_standard_error_too() {
+    let directory = harness::folder();
+    let server = start(rsedis_program(), directory.path(), &[]);
+    assert_eq!(server.client().call("SET key value"), "+OK\r\n");
+    assert_eq!(server.client().call("SAVE"), "+OK\r\n");
+    server.kill();
+    let dump = directory.path().join("dump.rdb");
+    let bytes = std::fs::read(&dump).unwrap();
+    let (log, port) = (directory.path().join("log"), harness::free_port().to_string());
+    for cut in [9, 12] {
+        std::fs::write(&dump, &bytes[..bytes.len() - cut]).unwrap();
+        let mut command = Command::new(rsedis_program());
+        command
+            .args(["--bind", "127.0.0.1", "--port", &port, "--logfile"])
+            .arg(&log)
+            .arg("--dir")
+            .arg(directory.path());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8(output.stderr).unwrap();
+        let place = format!("rsedis: {}: RDB, byte ", dump.canonicalize().unwrap().display());
+        assert!(text.starts_with(&place) && text.contains(": the file ends early"), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(lines_of(&log).contains(text.trim_start_matches("rsedis: ").trim_end()), "{}", lines_of(&log));
+    }
+}
