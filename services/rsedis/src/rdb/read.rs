@@ -360,12 +360,12 @@ fn entry(key: &[u8], read: Read, expiry: Option<i64>) -> Entry {
     }
 }
 
-/// Whether a value of DUMP has a version that can be read, and its checksum.
+/// Whether a value of DUMP has a version that can be read, and its checksum: a file may say that it has none, and such a value may not.
 pub fn is_whole(payload: &[u8], skips_checksum: bool) -> bool {
     let Some((body, check)) = payload.len().checked_sub(8).map(|at| payload.split_at(at)) else { return false };
     let Some(version) = body.last_chunk::<2>() else { return false };
     let sum = u64::from_le_bytes(check.try_into().unwrap_or_default());
-    u16::from_le_bytes(*version) <= VERSION_MAX && (skips_checksum || sum == 0 || sum == checksum(body))
+    u16::from_le_bytes(*version) <= VERSION_MAX && (skips_checksum || sum == checksum(body))
 }
 
 /// The entry that RESTORE makes; nothing if the value cannot be read.

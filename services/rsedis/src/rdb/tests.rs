@@ -81,6 +81,9 @@ fn values_come_back_and_damaged_ones_do_not_hurt() {
     for entry in filled.databases[0].iter() {
         let payload = dump(entry, true);
         assert!(is_whole(&payload, false));
+        let mut without_sum = payload.clone();
+        without_sum[payload.len() - 8..].fill(0);
+        assert!(!is_whole(&without_sum, false), "zeros stand for no checksum in files alone");
         let back = restore(entry.key(), &payload, entry.expiry(), packing).unwrap();
         assert_eq!(crate::digest::of_value(&back), crate::digest::of_value(entry));
         for at in 0..payload.len().min(400) {
