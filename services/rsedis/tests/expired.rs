@@ -202,6 +202,22 @@ fn a_key_of_a_writable_replica_stays_for_ever_behind_another_name() {
     }
 }
 
+#[test]
+fn a_key_of_a_writable_replica_stays_for_ever_once_restored() {
+    let (mut original, mut other) = server();
+    call(&mut original, &mut other, "SET from value");
+    let dump = call_with(&mut original, &mut other, &[b"DUMP", b"from"]);
+    let from = dump.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for name in [b"RESTORE".as_slice(), b"RESTORE-ASKING"] {
+        let (mut replica, mut client) = writable_replica();
+        let words = [name, b"key", b"5000", &dump[from..dump.len() - 2]];
+        assert_eq!(call_with(&mut replica, &mut client, &words), b"+OK\r\n");
+        replica.now += 6_000;
+        replica.expire_some(100);
+        assert_eq!(replica.databases[0].len(), 0, "{}", name.escape_ascii());
+    }
+}
+
 /// A copy of what the master has let expire is the client's, and what it was copied from the master's.
 #[test]
 fn a_masters_key_goes_where_a_client_has_copied_it() {

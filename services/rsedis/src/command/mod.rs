@@ -393,8 +393,20 @@ fn hear_of_broken_watches(server: &mut Server, client: &mut Session) {
 }
 
 /// What may give a key of the selected database a time to go.
-const SETS_EXPIRY: [&str; 11] =
-    ["set", "setex", "psetex", "getex", "expire", "pexpire", "expireat", "pexpireat", "restore", "rename", "renamenx"];
+const SETS_EXPIRY: [&str; 12] = [
+    "set",
+    "setex",
+    "psetex",
+    "getex",
+    "expire",
+    "pexpire",
+    "expireat",
+    "pexpireat",
+    "restore",
+    "restore-asking",
+    "rename",
+    "renamenx",
+];
 
 /// A client has changed something on a replica: when the keys go that it has given a time is for this server to know, and what has become
 /// of those that it had given one before.
