@@ -115,6 +115,27 @@ fn certificates_are_renewed_by_config_set() {
     assert!(pong(&old) && !pong(&new));
 }
 
+/// Of a CONFIG SET that is refused for another reason, its certificates held.
+#[test]
+fn certificates_of_what_is_refused_do_not_hold() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    for owner in [&authority, &stranger] {
+        owner.sign("server");
+        owner.sign("client");
+    }
+    let folder = harness::folder();
+    let (server, port) = start_tls(rsedis_program(), &authority, folder.path(), &[]);
+    let mut client = server.client();
+    let (certificate, key) = (stranger.file("server.pem"), stranger.file("server.key"));
+    client.call("MULTI");
+    client.call(&format!("CONFIG SET port {}", free_port()));
+    client.call(&format!("CONFIG SET port {} tls-cert-file {certificate} tls-key-file {key}", free_port()));
+    let replies = client.call("EXEC");
+    assert!(replies.starts_with("*2\r\n+OK\r\n-ERR ") && replies.contains("try again"), "{replies}");
+    let shown = ask(port, &authority, Some((&authority, "client")), &["PING"], b"");
+    assert_eq!(says(&shown), "PONG\n");
+}
+
 #[test]
 fn a_start_without_certificates_is_one_line_and_exit_code_1() {
     let port = free_port().to_string();

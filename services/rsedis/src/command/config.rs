@@ -103,12 +103,14 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
         };
         settings.set(index, &words).map_err(|why| failed(&shown, &why))?;
     }
-    if let Some(name) = seen.iter().map(|index| PARAMETERS[*index].name).find(|name| name.starts_with("tls-")) {
-        server.tls = Tls::open(&settings).map_err(|error| {
+    let of_tls = seen.iter().map(|index| PARAMETERS[*index].name).find(|name| name.starts_with("tls-"));
+    let tls = of_tls.map(|name| {
+        Tls::open(&settings).map_err(|error| {
             crate::log::warning(format_args!("TLS: {error}: what was there before stays"));
             failed(name, "Unable to update TLS configuration. Check server logs.")
-        })?;
-    }
+        })
+    });
+    let tls = tls.transpose()?;
     let clients = settings.integer("maxclients");
     if clients > server.settings.integer("maxclients") {
         let allowed = file_limit::raise_for(clients).clients;
@@ -125,7 +127,11 @@ pub(super) fn set(server: &mut Server, client: &mut Session, args: Args<'_>) -> 
         return Err(failed(name, "another client changes where the server listens: try again"));
     }
     let before = seen.iter().map(|index| (*index, server.settings.value(*index).to_owned())).collect();
+    // Nothing refuses it any more.
     adopt(server, settings);
+    if let Some(tls) = tls {
+        server.tls = tls;
+    }
     if find(b"requirepass").is_some_and(|index| seen.contains(&index)) {
         take_password(server, Some(client));
     }
