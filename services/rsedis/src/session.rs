@@ -59,6 +59,8 @@ pub struct Session {
     pub address: String,
     /// See [`Session::address`].
     pub local_address: String,
+    /// It comes from this machine.
+    pub is_local: bool,
     /// `CLIENT SETNAME`.
     pub name: Vec<u8>,
     /// What it has changed in this turn of the loop is not safe yet.
@@ -159,11 +161,6 @@ impl Session {
             user: crate::acl::DEFAULT.to_vec(),
             ..Self::default()
         }
-    }
-
-    /// Whether it comes from this machine.
-    pub fn is_local(&self) -> bool {
-        ["127.", "[::1]", "/"].iter().any(|prefix| self.address.starts_with(prefix))
     }
 
     /// Channels and patterns that it listens to.

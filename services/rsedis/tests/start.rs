@@ -251,6 +251,24 @@ fn a_socket_file_serves_like_a_port_and_goes_with_the_server() {
     assert!(!path.exists());
 }
 
+/// Its path need not begin with a slash.
+#[test]
+fn who_comes_by_a_socket_file_is_local_whatever_its_path() {
+    use std::io::{Read as _, Write as _};
+    let directory = harness::folder();
+    let mut command = harness::command(rsedis_program());
+    command.current_dir(directory.path());
+    let options = ["--unixsocket", "socket", "--enable-debug-command", "local"];
+    let server = support::start_command(&mut command, directory.path(), &options);
+    let mut stream = std::os::unix::net::UnixStream::connect(directory.path().join("socket")).unwrap();
+    // A script is as local as who runs it.
+    stream.write_all(b"DEBUG SLEEP 0\r\nEVAL \"return redis.call('PING')\" 0\r\nQUIT\r\n").unwrap();
+    let mut received = String::new();
+    stream.read_to_string(&mut received).unwrap();
+    assert_eq!(received, "+OK\r\n+PONG\r\n+OK\r\n");
+    assert_eq!(server.client().call("DEBUG SLEEP 0"), "+OK\r\n");
+}
+
 #[test]
 fn shutdown_nosave_leaves_the_dump_and_a_failed_save_leaves_the_server() {
     let directory = harness::folder();

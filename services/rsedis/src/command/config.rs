@@ -41,7 +41,7 @@ fn failed(name: &str, why: &str) -> Failure {
 /// Whether the client may change where files are.
 fn may_change_places(server: &Server, client: &Session) -> bool {
     match server.settings.text("enable-protected-configs") {
-        "local" => client.is_local(),
+        "local" => client.is_local,
         word => word == "yes",
     }
 }

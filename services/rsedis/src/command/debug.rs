@@ -56,7 +56,7 @@ const HELP: &[&str] = &[
 pub(super) fn check_allowed(server: &Server, client: &Session) -> Outcome {
     match server.settings.text("enable-debug-command") {
         "yes" => Ok(()),
-        "local" if client.is_local() => Ok(()),
+        "local" if client.is_local => Ok(()),
         _ => Err(NOT_ALLOWED),
     }
 }

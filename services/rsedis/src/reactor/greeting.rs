@@ -53,7 +53,7 @@ fn greet(sockets: &mut impl Sockets, server: &mut Server, accepted: Accepted) {
 
 /// A connection and its session.
 pub(super) fn keep(server: &mut Server, accepted: Accepted) -> &mut Session {
-    let Accepted { slot, address, local_address, .. } = accepted;
+    let Accepted { slot, address, local_address, is_local } = accepted;
     let id = server.next_session;
     server.next_session += 1;
     if server.connections.len() <= slot {
@@ -62,6 +62,7 @@ pub(super) fn keep(server: &mut Server, accepted: Accepted) -> &mut Session {
     }
     server.connections[slot] = Some(Connection::default());
     server.clients += 1;
-    let session = Box::new(Session::new(id, slot, address, local_address, server.now));
+    let session = Session::new(id, slot, address, local_address, server.now);
+    let session = Box::new(Session { is_local, ..session });
     server.sessions[slot].insert(session)
 }

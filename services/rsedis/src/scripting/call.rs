@@ -175,6 +175,7 @@ impl Scripts {
             id: client.id,
             slot: client.slot,
             address: client.address.clone(),
+            is_local: client.is_local,
             database: client.database,
             is_authenticated: true,
             user: client.user.clone(),
