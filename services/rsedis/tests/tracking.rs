@@ -136,3 +136,22 @@ fn a_set_that_has_the_member_is_not_changed_by_smove() {
         assert!(told.contains(expected), "{expected}: {told}");
     }
 }
+
+/// The keys of a file take the place of those that were there: what was read of them, or watched, is not so any more.
+#[test]
+fn who_has_read_or_watched_is_told_when_all_keys_are_read_anew() {
+    for command in ["DEBUG RELOAD", "DEBUG LOADAOF"] {
+        let options = ["--enable-debug-command", "yes", "--appendonly", "yes"];
+        let (_directory, server, mut reader, mut writer) = caching(&options);
+        let mut watcher = server.client();
+        writer.call("SET key value");
+        assert_eq!(reader.call("GET key"), "$5\r\nvalue\r\n");
+        for line in ["WATCH key", "MULTI", "PING"] {
+            watcher.call(line);
+        }
+        assert_eq!(writer.call(command), "+OK\r\n");
+        assert_eq!(receive(&mut reader), ">2\r\n$10\r\ninvalidate\r\n_\r\n", "{command}");
+        assert_eq!(watcher.call("EXEC"), "*-1\r\n", "{command}");
+        assert_eq!(writer.call("GET key"), "$5\r\nvalue\r\n");
+    }
+}

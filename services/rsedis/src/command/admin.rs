@@ -1,9 +1,7 @@
 //! The server as a whole.
 
 use super::options::is;
-use super::tracking;
 use crate::failure::{Failure, Outcome, SYNTAX};
-use crate::keyspace::Key;
 use crate::protocol::Args;
 use crate::server::{Request, Server, Shutdown};
 use crate::session::Session;
@@ -24,40 +22,18 @@ fn flushes_lazily(server: &Server, args: Args<'_>) -> Outcome<bool> {
     }
 }
 
-fn flush(server: &mut Server, database: usize, lazily: bool) {
-    let Server { databases, watchers, waiters, .. } = server;
-    let keys = &databases[database];
-    // Who watches or waits for a key that goes is told.
-    let names: Vec<Vec<u8>> = (watchers.keys().chain(waiters.keys()))
-        .filter(|(watched, name)| *watched == database && keys.find(&Key::new(name)).is_some())
-        .map(|(_, name)| name.clone())
-        .collect();
-    server.dirty += server.take_database(database, lazily) as u64;
-    names.iter().for_each(|name| server.touch(database, name));
-    tracking::note_flush(server);
-}
-
 pub(super) fn flushdb(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let lazily = flushes_lazily(server, args)?;
-    flush(server, client.database, lazily);
     // A flush is always an effect, as in Redis.
-    server.dirty += 1;
+    server.dirty += server.flush_database(client.database, lazily) as u64 + 1;
     client.reply.ok();
     Ok(())
 }
 
-/// Removes all keys. `lazily`: they may be freed later.
-pub fn flush_all(server: &mut Server, lazily: bool) {
-    for database in 0..server.databases.len() {
-        flush(server, database, lazily);
-    }
-}
-
 pub(super) fn flushall(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
     let lazily = flushes_lazily(server, args)?;
-    flush_all(server, lazily);
+    server.dirty += server.flush_databases(lazily) as u64 + 1;
     server.save.is_pointless = true;
-    server.dirty += 1;
     // As in Redis: else the keys would be back after a restart.
     if !server.settings.text("save").is_empty() && !server.is_loading {
         server.requests.push(Request::Save(None));

@@ -244,12 +244,7 @@ const CANNOT_LOAD: &str = "ERR Error trying to load the RDB dump: ";
 fn reload(server: &mut Server, bytes: &[u8], flushes: bool, merges: bool) -> Outcome {
     let has_libraries = scripting::library_codes(server).next().is_some();
     if flushes {
-        for database in 0..server.databases.len() {
-            server.take_database(database, false);
-        }
-        if let Some(scripts) = &mut server.scripts {
-            scripts.flush_libraries();
-        }
+        server.empty(false);
     } else if !merges && (has_libraries || server.databases.iter().any(|keys| !keys.is_empty())) {
         return Err(Failure::new("ERR Error trying to load the RDB dump: it holds what is there already; say MERGE"));
     }

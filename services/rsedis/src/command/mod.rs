@@ -61,7 +61,6 @@ use crate::server::{Server, output};
 use crate::session::{ReplyMode, Session};
 use crate::waiting;
 use crate::{events, eviction};
-pub use admin::flush_all;
 pub use config::go_back;
 pub use facts::*;
 pub use info::tell_metrics;

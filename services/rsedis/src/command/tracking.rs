@@ -104,7 +104,7 @@ pub fn note_change(server: &mut Server, name: &[u8], changer: u64) {
 }
 
 /// All keys of a database have gone.
-pub(super) fn note_flush(server: &mut Server) {
+pub fn note_flush(server: &mut Server) {
     if server.trackers.is_any() {
         server.trackers.is_flushed = true;
         server.trackers.readers.clear();

@@ -205,12 +205,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let dirty = self.server.dirty;
         let reopened = directory.and_then(|directory| {
             let server = &mut self.server;
-            for database in 0..server.databases.len() {
-                server.take_database(database, false);
-            }
-            if let Some(scripts) = &mut server.scripts {
-                scripts.flush_libraries();
-            }
+            server.empty(false);
             recover::replay(server, directory).map_err(|error| error.to_string())
         });
         self.server.dirty = dirty;

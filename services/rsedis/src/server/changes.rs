@@ -117,8 +117,35 @@ impl Server {
         place.is_some()
     }
 
-    /// Removes all keys of a database; how many it had. `lazily`: they may be freed later.
-    pub fn take_database(&mut self, database: usize, lazily: bool) -> usize {
+    /// Removes all keys of a database, and tells who watches, waits or has read; how many there were. `lazily`: they may be freed later.
+    pub fn flush_database(&mut self, database: usize, lazily: bool) -> usize {
+        let keys = &self.databases[database];
+        // Who watches or waits for a key that goes is told.
+        let names: Vec<Vec<u8>> = (self.watchers.keys().chain(self.waiters.keys()))
+            .filter(|(watched, name)| *watched == database && keys.find(&Key::new(name)).is_some())
+            .map(|(_, name)| name.clone())
+            .collect();
+        let count = self.take_database(database, lazily);
+        names.iter().for_each(|name| self.touch(database, name));
+        tracking::note_flush(self);
+        count
+    }
+
+    /// Removes all keys of all databases, in the same way.
+    pub fn flush_databases(&mut self, lazily: bool) -> usize {
+        (0..self.databases.len()).map(|database| self.flush_database(database, lazily)).sum()
+    }
+
+    /// Removes all keys and functions: others will take their place. How many keys there were.
+    pub fn empty(&mut self, lazily: bool) -> usize {
+        if let Some(scripts) = &mut self.scripts {
+            scripts.flush_libraries();
+        }
+        self.flush_databases(lazily)
+    }
+
+    /// Removes all keys of a database; how many it had.
+    fn take_database(&mut self, database: usize, lazily: bool) -> usize {
         let empty = eviction::empty_database(self);
         let keys = std::mem::replace(&mut self.databases[database], empty);
         let count = keys.len();

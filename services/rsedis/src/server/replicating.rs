@@ -201,10 +201,7 @@ impl Server {
     pub fn forget_everything(&mut self) {
         // Where others take their place at once, nobody waits until these are freed.
         let lazily = self.settings.lazily.follows || self.aside.is_some();
-        crate::command::flush_all(self, lazily);
-        if let Some(scripts) = &mut self.scripts {
-            scripts.flush_libraries();
-        }
+        self.dirty += self.empty(lazily) as u64;
         self.replication.pending.clear();
         let id = self.random.name();
         self.replication.begin_anew(id);
