@@ -209,13 +209,7 @@ fn load_users(server: &mut Server) -> Result<(), String> {
     if !configured.is_empty() && !server.settings.text("aclfile").is_empty() {
         return Err("users are defined in the configuration and in aclfile: define them in one of both".to_owned());
     }
-    for (name, rules) in configured {
-        // What the file says of the default user is all of it.
-        let reset = (name.as_bytes() == acl::DEFAULT).then_some(b"reset".as_slice());
-        let rules: Vec<&[u8]> = reset.into_iter().chain(rules.iter().map(String::as_bytes)).collect();
-        let wrong = |why: Vec<u8>| format!("user {name}: {}", String::from_utf8_lossy(&why));
-        server.users.set(name.as_bytes(), &rules).map_err(wrong)?;
-    }
+    server.users.configure(&configured)?;
     users::load(server, |path| RealDirectory::shared(path), None)
 }
 

@@ -297,6 +297,55 @@ fn what_is_set_is_there_after_config_rewrite() {
     assert_eq!(server.client().call("CONFIG REWRITE"), "-ERR The server is running without a config file\r\n");
 }
 
+/// A server that begins with the file has the same users, whatever their patterns are.
+#[test]
+fn what_config_rewrite_writes_of_users_is_read_as_it_was() {
+    let directory = harness::folder();
+    let (file, other) = (directory.path().join("redis.conf"), directory.path().join("other.conf"));
+    let before = format!("include {}\n", other.display());
+    std::fs::write(&file, &before).unwrap();
+    std::fs::write(&other, "maxmemory 1gb\n").unwrap();
+    let start_with_file = || {
+        let mut command = harness::command(rsedis_program());
+        command.arg(&file);
+        support::start_command(&mut command, directory.path(), &[])
+    };
+    let server = start_with_file();
+    let mut client = server.client();
+    let rules: [&[u8]; 11] = [
+        b"ACL",
+        b"SETUSER",
+        b"someone",
+        b"on",
+        b"~a\"b",
+        b"~\xff\xfe*",
+        b"~it's",
+        b"%R~back\\slash#",
+        b"+select|\xff",
+        b"(~\"a\\\"b)\" +get)",
+        b"&\x01",
+    ];
+    assert_eq!(client.try_call(&rules).unwrap(), b"+OK\r\n");
+    for broken in ["0 on", "0\nuser other on nopass ~* +@all"] {
+        let reply = client.try_call(&[b"ACL", b"SETUSER", b"other", format!("+select|{broken}").as_bytes()]).unwrap();
+        assert!(reply.ends_with(b"Syntax error\r\n"), "{}", reply.escape_ascii());
+    }
+    let ask = |client: &mut support::Client| client.try_call(&[b"ACL", b"GETUSER", b"someone"]).unwrap();
+    let user = ask(&mut client);
+    // What could not be read again is not written.
+    let away = directory.path().join("away.conf");
+    std::fs::rename(&other, &away).unwrap();
+    let refused = client.call("CONFIG REWRITE");
+    assert!(refused.starts_with("-ERR Rewriting config file: ") && refused.contains("other.conf"), "{refused}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+    std::fs::rename(&away, &other).unwrap();
+    assert_eq!(client.call("CONFIG REWRITE"), "+OK\r\n");
+    assert_eq!(server.terminate(), Some(0));
+    let server = start_with_file();
+    let again = ask(&mut server.client());
+    assert_eq!(again.escape_ascii().to_string(), user.escape_ascii().to_string());
+}
+
 /// The link to the master may break between a command that is queued and EXEC.
 #[test]
 fn exec_is_refused_where_its_commands_would_be() {

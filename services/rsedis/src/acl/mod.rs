@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 
 use crate::command::Command;
 use crate::failure::{Failure, up_to_zero};
-use crate::protocol::Args;
+use crate::protocol::{Args, quoted_word};
+use crate::settings::ConfiguredUser;
 
 /// The user that everybody is who has not logged in.
 pub const DEFAULT: &[u8] = b"default";
@@ -122,8 +123,8 @@ pub fn is_name(name: &[u8]) -> bool {
 }
 
 /// Looks at a line of redis.conf about a user for mistakes. Errors: what is wrong, in one line.
-pub fn check_user(name: &str, rules: &[&[u8]]) -> Result<(), String> {
-    if !is_name(name.as_bytes()) {
+pub fn check_user(name: &[u8], rules: &[&[u8]]) -> Result<(), String> {
+    if !is_name(name) {
         return Err("Spaces not allowed in ACL usernames".to_owned());
     }
     Users::default().set(b"someone", rules).map_err(|why| String::from_utf8_lossy(&why).into_owned())
@@ -154,6 +155,11 @@ fn merge_selectors(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, usize> {
 }
 
 impl Users {
+    /// The default user alone.
+    pub fn new(allows_channels: bool) -> Self {
+        Self { allows_channels, ..Self::default() }
+    }
+
     /// By name.
     pub fn get(&self, name: &[u8]) -> Option<&User> {
         self.by_name.get(name)
@@ -206,6 +212,24 @@ impl Users {
         }
         self.by_name.insert(name.to_vec(), user);
         Ok(())
+    }
+
+    /// Makes the users of redis.conf. Errors: what is wrong with which.
+    pub fn configure(&mut self, configured: &[ConfiguredUser]) -> Result<(), String> {
+        for (name, rules) in configured {
+            // What the file says of the default user is all of it.
+            let reset = (name == DEFAULT).then_some(b"reset".as_slice());
+            let rules: Vec<&[u8]> = reset.into_iter().chain(rules.iter().map(Vec::as_slice)).collect();
+            let shown = String::from_utf8_lossy(name);
+            self.set(name, &rules).map_err(|why| format!("user {shown}: {}", String::from_utf8_lossy(&why)))?;
+        }
+        Ok(())
+    }
+
+    /// Lines of redis.conf that make all of them.
+    pub fn configuration(&self) -> Vec<Vec<u8>> {
+        let words = |line: Vec<u8>| line.split(|byte| *byte == b' ').map(quoted_word).collect::<Vec<_>>().join(&b' ');
+        self.iter().map(|(name, user)| words(line(name, user))).collect()
     }
 
     /// Removes a user; whether it was there.
@@ -299,9 +323,24 @@ pub fn line(name: &[u8], user: &User) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::{Outside, Start, read_command_line};
     use proptest::prelude::*;
+    use std::path::Path;
 
-    fn rule() -> impl Strategy<Value = String> {
+    /// They would break the line of a file, or take words of it for their own.
+    #[test]
+    fn a_first_argument_with_quotes_spaces_or_zeros_is_refused() {
+        for rule in
+            ["+select|0 on", "+select|0\nuser x on", "+select|0\0x", "+select|\"0", "+select|it's", "+select|0\tx"]
+        {
+            let mut users = Users::default();
+            let wrong = users.set(b"someone", &[rule.as_bytes()]).unwrap_err();
+            assert!(wrong.ends_with(b"': Syntax error"), "{}", wrong.escape_ascii());
+        }
+        assert_eq!(Users::default().set(b"someone", &[b"+select|0"]), Ok(()));
+    }
+
+    fn rule() -> impl Strategy<Value = Vec<u8>> {
         let word = prop::sample::select(vec![
             "on",
             "off",
@@ -338,8 +377,13 @@ mod tests {
             "(-@all +get %R~*)",
             "skip-sanitize-payload",
             "sanitize-payload",
+            "~a\"b",
+            "~it's)",
+            "~\\x41#",
+            "(~\"a\\\"b)\" +get)",
+            "(~a) &c) +get)",
         ]);
-        word.prop_map(str::to_owned)
+        prop_oneof![8 => word.prop_map(|word| word.as_bytes().to_vec()), 1 => Just(b"~\xff\xfe*".to_vec())]
     }
 
     proptest! {
@@ -349,13 +393,25 @@ mod tests {
             let mut users = Users::default();
             for rule in &rules {
                 // Some do not go together: those change nothing.
-                drop(users.set(b"someone", &[rule.as_bytes()]));
+                drop(users.set(b"someone", &[rule.as_slice()]));
             }
             let text = users.text();
             let again = Users::read(&text, "file", false).unwrap();
             prop_assert_eq!(again.text().escape_ascii().to_string(), text.escape_ascii().to_string());
+            let text = [users.configuration().join(&b'\n'), Vec::new()].concat();
+            let read = |_: &Path| Ok(text.clone());
+            let outside = Outside { read: &read, check_user, is_command: crate::command::is_own_name };
+            let started = read_command_line(&["file".to_owned()], "", outside);
+            let Ok(Start::Serve(settings)) = started else {
+                return Err(TestCaseError::fail(text.escape_ascii().to_string()));
+            };
+            let mut configured = Users::default();
+            prop_assert_eq!(configured.configure(&settings.users), Ok(()));
             for (name, user) in users.iter() {
                 prop_assert_eq!(Some(user), again.get(name));
+                if name != DEFAULT {
+                    prop_assert_eq!(Some(user), configured.get(name));
+                }
             }
         }
 

@@ -162,6 +162,10 @@ impl Selector {
                 let name = up_to_zero(name);
                 match name.iter().rposition(|byte| *byte == b'|') {
                     None => self.set_command(lookup(name)?, true),
+                    // It would break the line of a file.
+                    Some(_) if has_spaces(rule) || rule.iter().any(|byte| matches!(byte, b'"' | b'\'')) => {
+                        return Err(RuleError::Syntax);
+                    }
                     Some(at) => self.allow_part(name, &name[..at], &name[at + 1..])?,
                 }
             }
@@ -314,10 +318,10 @@ impl Selector {
     }
 
     /// The rules for commands: the categories that come nearest, then what they have too much or too little.
-    pub fn describe_commands(&self) -> String {
+    pub fn describe_commands(&self) -> Vec<u8> {
         let adds = !self.has_future;
         let sign = |is_allowed: bool| if is_allowed { '+' } else { '-' };
-        let mut text = format!("{}@all", sign(!adds));
+        let mut text = format!("{}@all", sign(!adds)).into_bytes();
         let (mut described, mut left) = (CommandSet::new(!adds), self.commands.clone());
         let mut applied = 0;
         loop {
@@ -334,18 +338,18 @@ impl Selector {
             let Some((_, _, category, name)) = best else { break };
             described.set_category(category, adds);
             left.set_category(category, !adds);
-            text += &format!(" {}{name}", sign(adds));
+            text.extend(format!(" {}{name}", sign(adds)).bytes());
             applied |= category;
         }
         for command in command::all() {
             let is_in = self.commands.has(command);
             if is_in != described.has(command) {
-                text += &format!(" {}{}", sign(is_in), command.name);
+                text.extend(format!(" {}{}", sign(is_in), command.name).bytes());
                 described.set(command, is_in);
             }
             for first in self.first_arguments.get(&command::number_of(command)).filter(|_| !is_in).into_iter().flatten()
             {
-                text += &format!(" +{}|{}", command.name, String::from_utf8_lossy(first));
+                text.extend([b" +", command.name.as_bytes(), b"|", first].concat());
             }
         }
         text
@@ -365,7 +369,7 @@ impl Selector {
         if !channels.is_empty() {
             parts.push(channels);
         }
-        parts.push(self.describe_commands().into_bytes());
+        parts.push(self.describe_commands());
         parts.join(&b' ')
     }
 }

@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Denied, RuleError, Selector};
 use crate::command::Command;
 use crate::failure::up_to_zero;
-use crate::protocol::{Args, split_words};
+use crate::protocol::{Args, in_quotes, split_words};
 
 const HASH_CHARACTERS: usize = 64;
 
@@ -57,6 +57,11 @@ impl User {
     /// One who may do everything without a password.
     pub fn all_powerful() -> Self {
         Self { is_on: true, needs_no_password: true, root: Selector::all(), ..Self::new(true) }
+    }
+
+    /// Whether it may do the same; how RESTORE is to look at payloads is shown alone.
+    pub fn is_like(&self, other: &Self) -> bool {
+        Self { is_sanitized: other.is_sanitized, ..self.clone() } == *other
     }
 
     /// Whether whoever connects is this user.
@@ -185,8 +190,12 @@ impl User {
         text.push(b' ');
         text.extend_from_slice(&self.root.describe());
         for selector in &self.others {
+            // Quotes mean something between parentheses, and the second one of these ends them.
+            let is_plain = |word: &[u8]| !word.iter().any(|byte| matches!(byte, b'"' | b'\'' | b')'));
+            let shielded = |word: &[u8]| if is_plain(word) { word.to_vec() } else { in_quotes(word) };
+            let rules = selector.describe();
             text.extend_from_slice(b" (");
-            text.extend_from_slice(&selector.describe());
+            text.extend(rules.split(|byte| *byte == b' ').map(shielded).collect::<Vec<_>>().join(&b' '));
             text.push(b')');
         }
         text

@@ -127,7 +127,7 @@ pub(super) fn deluser(server: &mut Server, client: &mut Session, args: Args<'_>)
 
 fn describe_selector(reply: &mut Reply, selector: &Selector) {
     reply.bulk(b"commands");
-    reply.bulk(selector.describe_commands().as_bytes());
+    reply.bulk(&selector.describe_commands());
     reply.bulk(b"keys");
     reply.bulk(&selector.describe_keys());
     reply.bulk(b"channels");

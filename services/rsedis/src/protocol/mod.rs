@@ -8,7 +8,7 @@ mod words;
 pub use arguments::{Args, OwnedArgs};
 pub use reply::Reply;
 pub use request::{Limits, Parser, ProtocolError};
-pub use words::split_words;
+pub use words::{in_quotes, quoted_word, split_words};
 
 /// Appends a command as a client would send it.
 pub fn push_command<'a>(out: &mut Vec<u8>, arguments: impl ExactSizeIterator<Item = &'a [u8]>) {

@@ -8,11 +8,11 @@ use wal::files::{Directory, File as _};
 
 use super::Reactor;
 use super::sockets::Sockets;
-use crate::acl::Users;
+use crate::acl::{self, Users};
 use crate::command;
 use crate::log;
 use crate::server::Server;
-use crate::settings::{self, Extent};
+use crate::settings::{self, Extent, Outside, Start};
 
 /// The file's folder and its name.
 fn place(server: &Server) -> (PathBuf, String) {
@@ -71,12 +71,41 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let directory = (self.opens.shared)(above(path))?;
         let before = directory.open(&name)?.read()?;
         // Users of a file of their own stay there.
-        let users: Vec<String> = match self.server.settings.text("aclfile") {
-            "" => String::from_utf8_lossy(&self.server.users.text()).lines().map(str::to_owned).collect(),
+        let users = match self.server.settings.text("aclfile") {
+            "" => self.server.users.configuration(),
             _ => Vec::new(),
         };
         let text = settings::rewrite(&self.server.settings, &users, &before, extent);
+        self.check_config(&text, !users.is_empty()).map_err(|why| {
+            io::Error::other(format!("a server could not begin with the new file, and the old one stays: {why}"))
+        })?;
         replace_file(&directory, &name, &text)
+    }
+
+    /// Reads the new redis.conf as a server does that begins.
+    fn check_config(&self, text: &[u8], has_users: bool) -> Result<(), String> {
+        let Server { settings, users, .. } = &self.server;
+        let read = |path: &Path| match path.to_str() {
+            Some(name) if name == settings.file => Ok(text.to_vec()),
+            // What is read there is not known before.
+            Some("-") => Ok(Vec::new()),
+            // Another one, which it includes.
+            _ => std::fs::read(path),
+        };
+        let outside = Outside { read: &read, check_user: acl::check_user, is_command: command::is_own_name };
+        let Start::Serve(again) = settings::read_command_line(std::slice::from_ref(&settings.file), "", outside)?
+        else {
+            return Err("its name is taken for an option".to_owned());
+        };
+        if !has_users {
+            return Ok(());
+        }
+        let mut same = Users::new(users.allows_channels);
+        same.configure(&again.users)?;
+        match users.iter().find(|(name, user)| !same.get(name).is_some_and(|same| same.is_like(user))) {
+            Some((name, _)) => Err(format!("user {} would be another", String::from_utf8_lossy(name))),
+            None => Ok(()),
+        }
     }
 }
 

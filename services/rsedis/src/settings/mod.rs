@@ -6,7 +6,7 @@ mod rewrite;
 mod table;
 mod value;
 
-pub use parse::{Outside, Start, read_command_line};
+pub use parse::{CheckUser, Outside, Start, read_command_line};
 pub(crate) use policy::Choice;
 pub use policy::{ClockKind, FrequencySettings, Policy};
 pub use rewrite::{Extent, rewrite};
@@ -39,6 +39,9 @@ pub struct OutputLimit {
     /// See [`OutputLimit::soft`].
     pub seconds: i64,
 }
+
+/// A user of redis.conf: its name and its rules. Patterns of keys are any bytes.
+pub type ConfiguredUser = (Vec<u8>, Vec<Vec<u8>>);
 
 /// What is freed on another thread where it is large, though no command asks for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +82,7 @@ pub struct Settings {
     /// The default user's password.
     pub password: String,
     /// Users, by name, with their rules: lines of the file.
-    pub users: Vec<(String, Vec<String>)>,
+    pub users: Vec<ConfiguredUser>,
     /// `rename-command`: commands by their names, and what they are called instead.
     pub renames: Vec<(String, String)>,
     /// The file that they come from; empty: none.

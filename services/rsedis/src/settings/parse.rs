@@ -16,6 +16,9 @@ pub enum Start {
     Serve(Box<Settings>),
 }
 
+/// Looks at a user's name and rules; what is wrong with them.
+pub type CheckUser = fn(&[u8], &[&[u8]]) -> Result<(), String>;
+
 /// What settings are read with, and what is known of users and commands, which they may speak of.
 #[derive(Clone, Copy)]
 pub struct Outside<'a> {
@@ -23,8 +26,8 @@ pub struct Outside<'a> {
     pub read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
     /// Names of a directory's files.
     pub list: &'a dyn Fn(&Path) -> std::io::Result<Vec<String>>,
-    /// Looks at a user's name and rules for mistakes.
-    pub check_user: fn(&str, &[&[u8]]) -> Result<(), String>,
+    /// For lines about users.
+    pub check_user: CheckUser,
     /// Whether a command has this name.
     pub is_command: fn(&str) -> bool,
 }
@@ -171,9 +174,14 @@ impl Reading<'_> {
 
     fn bytes(&mut self, line: &[u8]) -> Result<(), String> {
         let mut words = Vec::new();
-        split_words(line, |word| words.push(String::from_utf8(word.to_vec())))
-            .ok_or("Unbalanced quotes in configuration line")?;
-        let words: Result<Vec<String>, _> = words.into_iter().collect();
+        split_words(line, |word| words.push(word.to_vec())).ok_or("Unbalanced quotes in configuration line")?;
+        // Keys that users may touch are any bytes.
+        if let Some((name, values)) = words.split_first()
+            && name.eq_ignore_ascii_case(b"user")
+        {
+            return add_user(&mut self.settings, self.outside, values);
+        }
+        let words: Result<Vec<String>, _> = words.into_iter().map(String::from_utf8).collect();
         self.line(&words.map_err(|_| "no UTF-8: write it as text")?)
     }
 
@@ -222,7 +230,8 @@ impl Reading<'_> {
 
 fn set(settings: &mut Settings, outside: Outside<'_>, name: &str, values: &[String]) -> Result<(), String> {
     if name.eq_ignore_ascii_case("user") {
-        return add_user(settings, outside, values);
+        let values: Vec<Vec<u8>> = values.iter().map(|value| value.clone().into_bytes()).collect();
+        return add_user(settings, outside, &values);
     }
     if name.eq_ignore_ascii_case("rename-command") {
         return rename(settings, outside, values);
@@ -236,15 +245,15 @@ fn set(settings: &mut Settings, outside: Outside<'_>, name: &str, values: &[Stri
 }
 
 /// `user NAME RULES`: looked at for mistakes now, and given to the server when it starts.
-fn add_user(settings: &mut Settings, outside: Outside<'_>, values: &[String]) -> Result<(), String> {
+fn add_user(settings: &mut Settings, outside: Outside<'_>, values: &[Vec<u8>]) -> Result<(), String> {
     let (name, rules) = values.split_first().ok_or("wrong number of arguments")?;
     if settings.users.iter().any(|(known, _)| known == name) {
         return Err("Duplicate user found. A user can only be defined once in config files".to_owned());
     }
-    let words: Vec<String> = rules.iter().flat_map(|rule| rule.split_whitespace()).map(str::to_owned).collect();
-    let bytes: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-    (outside.check_user)(name, &bytes)?;
-    settings.users.push((name.clone(), words));
+    let words: Vec<&[u8]> = rules.iter().flat_map(|rule| rule.split(u8::is_ascii_whitespace)).collect();
+    let words: Vec<&[u8]> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    (outside.check_user)(name, &words)?;
+    settings.users.push((name.clone(), words.into_iter().map(<[u8]>::to_vec).collect()));
     Ok(())
 }
 
