@@ -402,3 +402,52 @@ fn what_is_refused_tells_its_script_and_line() {
     }
     assert_eq!(eval("#!lua flags=\nreturn 1", false), ":1\r\n");
 }
+
+/// A server, and what it answers a client that may do everything.
+fn server() -> impl FnMut(&[&[u8]]) -> String {
+    let mut server = Server::new(Settings::default(), 1_700_000_000_000, 7);
+    // However slow the machine is: there is nobody who could be served meanwhile.
+    let index = rsedis::settings::find(b"busy-reply-threshold").unwrap();
+    server.settings.set(index, &["0".to_owned()]).unwrap();
+    move |words| {
+        let mut client = Session { is_authenticated: true, may_all: true, ..Session::default() };
+        command::execute(&mut server, &mut client, OwnedArgs::new(words.iter().copied()).as_args());
+        String::from_utf8_lossy(&client.reply.bytes).into_owned()
+    }
+}
+
+/// Lua collects nothing because memory is short: what the script had would count for ever, and SCRIPT FLUSH ended the process.
+#[test]
+fn after_a_script_that_took_all_memory_there_is_memory_again() {
+    let mut call = server();
+    let known = call(&[b"SCRIPT", b"LOAD", b"return 'known'"]);
+    let known = known.lines().nth(1).unwrap().to_owned();
+    for (number, value) in ["string.rep('y', 1000000) .. i", "{i}"].iter().enumerate() {
+        let fill = format!("local t = {{}} for i = 1, 1e9 do t[i] = {value} end");
+        let reply = call(&[b"EVAL", fill.as_bytes(), b"0"]);
+        assert!(reply.contains("not enough memory"), "{reply}");
+        let again = format!("return {number}");
+        assert_eq!(call(&[b"EVAL", again.as_bytes(), b"0"]), format!(":{number}\r\n"));
+    }
+    assert_eq!(call(&[b"EVALSHA", known.as_bytes(), b"0"]), "$5\r\nknown\r\n");
+    assert_eq!(call(&[b"SCRIPT", b"FLUSH"]), "+OK\r\n");
+    assert_eq!(call(&[b"EVAL", b"return 1", b"0"]), ":1\r\n");
+}
+
+/// What a library's own variables hold is not given back by collecting.
+#[test]
+fn after_a_library_that_holds_all_memory_there_is_memory_again_and_what_was_loaded() {
+    let mut call = server();
+    let known = call(&[b"SCRIPT", b"LOAD", b"return 'known'"]);
+    let known = known.lines().nth(1).unwrap().to_owned();
+    let library = "#!lua name=mine\nlocal kept = {}\n\
+                   redis.register_function('fill', function() for i = 1, 1e9 do kept[i] = string.rep('y', 1000000) .. i end end)\n\
+                   redis.register_function('count', function() return #kept end)";
+    assert_eq!(call(&[b"FUNCTION", b"LOAD", library.as_bytes()]), "$4\r\nmine\r\n");
+    let reply = call(&[b"FCALL", b"fill", b"0"]);
+    assert!(reply.contains("not enough memory"), "{reply}");
+    assert_eq!(call(&[b"FCALL", b"count", b"0"]), ":0\r\n");
+    assert_eq!(call(&[b"EVALSHA", known.as_bytes(), b"0"]), "$5\r\nknown\r\n");
+    assert_eq!(call(&[b"FUNCTION", b"FLUSH"]), "+OK\r\n");
+    assert_eq!(call(&[b"EVAL", b"return 1", b"0"]), ":1\r\n");
+}

@@ -71,7 +71,7 @@ pub(super) fn call(
     is_readonly: bool,
 ) -> Outcome {
     let (keys, arguments) = split(args)?;
-    let Some(scripts) = server.scripts.take() else { return Err(NO_SCRIPT) };
+    let Some(mut scripts) = server.scripts.take() else { return Err(NO_SCRIPT) };
     let is_outermost = server.effects.begin_group();
     server.running_script = Some(Box::new(RunningScript {
         name: name.to_owned(),
@@ -91,6 +91,7 @@ pub(super) fn call(
     }
     server.effects.say_nothing();
     server.running_script = None;
+    scripts.tidy();
     server.scripts = Some(scripts);
     outcome
 }

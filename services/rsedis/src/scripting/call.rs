@@ -269,9 +269,10 @@ impl Scripts {
             } else {
                 self.set_limit(limit, Some(interlude))?;
             }
-            self.run.call((function, strings(keys)?, strings(arguments)?, is_function))
+            let what = (function, strings(keys)?, strings(arguments)?, is_function);
+            self.limited(|| self.run.call(what))
         });
-        self.lua.remove_global_hook();
+        self.end_limit();
         // The reply comes behind what the debugger says last.
         client.reply.bytes.extend(self.debugger.end());
         server.effects.reach = Reach::All;

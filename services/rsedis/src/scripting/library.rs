@@ -99,7 +99,7 @@ impl Scripts {
     pub fn flush_libraries(&mut self) {
         self.functions.clear();
         self.libraries.clear();
-        self.lua.expire_registry_values();
+        self.expire();
     }
 
     /// Runs a library's text, which registers its functions.
@@ -122,9 +122,9 @@ impl Scripts {
             })?;
             self.host.raw_set("register", register)?;
             self.set_limit(limit, None)?;
-            self.load.call(function)
+            self.limited(|| self.load.call(function))
         });
-        self.lua.remove_global_hook();
+        self.end_limit();
         match outcome {
             Ok((true, _)) => Ok(found.into_inner()),
             Ok((false, problem)) => {

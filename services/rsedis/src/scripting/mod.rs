@@ -9,7 +9,9 @@ mod convert;
 mod debugger;
 mod libraries;
 mod library;
+mod memory;
 mod problem;
+mod watch;
 
 pub use library::{Library, Registered, library_codes};
 
@@ -26,14 +28,12 @@ use crate::failure::{Failure, Outcome};
 use crate::log;
 use crate::protocol::OwnedArgs;
 use crate::server::Server;
+use memory::Limit;
 use problem::told;
+use watch::Watch;
 
-/// What Lua may hold: a script that wants more ends with an error, where it would end the server.
-const MEMORY_BYTES_MAX: usize = 512 << 20;
 /// A look at the clock every so many instructions.
 const HOOK_INSTRUCTIONS: u32 = 10_000;
-/// Why a script ended that somebody did not want any more.
-const KILLED: &str = "Script killed by user with SCRIPT KILL.";
 
 /// What a script says of itself: `#!lua flags=no-writes`, or the flags of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +68,8 @@ impl Flags {
 struct Script {
     function: Kept,
     flags: Flags,
+    /// Its text.
+    body: Box<[u8]>,
 }
 
 /// A function that stays. Of values that Rust holds as such, Lua has room for some thousands: of these, for as many as there is memory for.
@@ -82,6 +84,11 @@ pub struct Scripts {
     compile: Function,
     run: Function,
     load: Function,
+    /// Lets go of the last script's keys and arguments.
+    forget: Function,
+    has_deprecated: bool,
+    /// More than this in Lua between two calls is looked at.
+    tidy_bytes: usize,
     scripts: HashMap<String, Script>,
     /// By name.
     pub libraries: BTreeMap<String, Library>,
@@ -89,6 +96,8 @@ pub struct Scripts {
     pub functions: HashMap<String, Registered>,
     /// What runs has run for too long.
     is_over: Rc<Cell<bool>>,
+    /// Looks at the clock while it runs.
+    watch: watch::Watched,
     /// What the script that runs asks for.
     asked: problem::Asked,
     /// Stops the script that runs.
@@ -138,7 +147,7 @@ impl Scripts {
     fn try_new(has_deprecated: bool) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
-        lua.set_memory_limit(MEMORY_BYTES_MAX)?;
+        memory::limit(&lua, Limit::Own)?;
         let host = lua.create_table()?;
         libraries::add(&lua, &host)?;
         host.raw_set("has_deprecated", has_deprecated)?;
@@ -161,6 +170,9 @@ impl Scripts {
         let is_over = Rc::new(Cell::new(false));
         let ends = Rc::clone(&is_over);
         host.raw_set("is_over", lua.create_function(move |_, ()| Ok(ends.get()))?)?;
+        let watch = watch::Watched::default();
+        host.raw_set("look", watch::looking(&lua, &watch)?)?;
+        host.raw_set("memory_bytes_max", memory::MEMORY_BYTES_MAX)?;
         let asked = problem::Asked::default();
         host.raw_set("call", problem::caller(&lua, &host, &asked, true)?)?;
         host.raw_set("pcall", problem::caller(&lua, &host, &asked, false)?)?;
@@ -184,12 +196,16 @@ impl Scripts {
             compile: parts.raw_get("compile")?,
             run: parts.raw_get("run")?,
             load: parts.raw_get("load")?,
+            forget: parts.raw_get("forget")?,
+            has_deprecated,
+            tidy_bytes: memory::TIDY_BYTES,
             host,
             lua,
             scripts: HashMap::new(),
             libraries: BTreeMap::new(),
             functions: HashMap::new(),
             is_over,
+            watch,
             asked,
             debugger,
         })
@@ -218,7 +234,7 @@ impl Scripts {
     /// Forgets all scripts.
     pub fn flush(&mut self) {
         self.scripts.clear();
-        self.lua.expire_registry_values();
+        self.expire();
     }
 
     /// Compiles a script; its name.
@@ -250,7 +266,7 @@ impl Scripts {
             .compile_text(text, "@user_script", &self.script_env)
             .map_err(|why| Failure::joined(&[b"ERR Error compiling script (new function): ", &why]))?;
         let function = keep(&self.lua, function).map_err(|error| wrong(told(&error)))?;
-        self.scripts.insert(name.clone(), Script { function, flags });
+        self.scripts.insert(name.clone(), Script { function, flags, body: body.into() });
         Ok(name)
     }
 
@@ -279,22 +295,17 @@ impl Scripts {
     fn set_limit(&self, limit: Option<Duration>, interlude: Option<Function>) -> mlua::Result<()> {
         self.is_over.set(false);
         let Some(limit) = limit else { return Ok(()) };
-        let is_over = Rc::clone(&self.is_over);
-        let began = Instant::now();
+        let watch = Rc::new(Watch { began: Instant::now(), limit, interlude, is_over: Rc::clone(&self.is_over) });
+        self.watch.replace(Some(Rc::clone(&watch)));
         let triggers = HookTriggers::new().every_nth_instruction(HOOK_INSTRUCTIONS);
         // Coroutines have this hook as well: nothing runs on in one.
-        self.lua.set_global_hook(triggers, move |_, _| {
-            if began.elapsed() <= limit {
-                return Ok(VmState::Continue);
-            }
-            let why = match &interlude {
-                None => "FUNCTION LOAD timeout",
-                Some(interlude) if is_over.get() || interlude.call(())? => KILLED,
-                Some(_) => return Ok(VmState::Continue),
-            };
-            is_over.set(true);
-            Err(mlua::Error::runtime(why))
-        })
+        self.lua.set_global_hook(triggers, move |lua, _| watch.look(lua).map(|()| VmState::Continue))
+    }
+
+    /// What ran has ended.
+    fn end_limit(&self) {
+        self.lua.remove_global_hook();
+        self.watch.take();
     }
 }
 
@@ -333,7 +344,9 @@ pub fn engine(server: &mut Server) -> Outcome<&mut Scripts> {
         let scripts = Scripts::new(has_deprecated).map_err(|error| Failure::text(format!("ERR {error}")))?;
         server.scripts = Some(Box::new(scripts));
     }
-    server.scripts.as_deref_mut().ok_or(Failure::new("ERR a script is running"))
+    let scripts = server.scripts.as_deref_mut().ok_or(Failure::new("ERR a script is running"))?;
+    scripts.tidy();
+    Ok(scripts)
 }
 
 #[cfg(test)]

@@ -303,3 +303,4 @@ return {
         return is_well, problem
     end,
 }
+    forget = function() globals.KEYS, globals.ARGV = nil, nil end,

@@ -41,6 +41,7 @@ impl Server {
         if let Some(scripts) = &mut self.scripts {
             std::mem::swap(&mut scripts.libraries, &mut aside.libraries);
             std::mem::swap(&mut scripts.functions, &mut aside.functions);
+            scripts.reload_libraries();
         }
     }
 

@@ -10,7 +10,8 @@ use super::hook::Hook;
 use super::{BREAKPOINTS_MAX, SHOWN_BYTES_MIN, show};
 use crate::number::parse_integer;
 use crate::scripting::problem::told;
-use crate::scripting::{KILLED, refuse_binary};
+use crate::scripting::refuse_binary;
+use crate::scripting::watch::KILLED;
 use crate::server::Heard;
 
 /// Lines around the one that is asked for.

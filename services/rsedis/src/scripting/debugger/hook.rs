@@ -8,7 +8,8 @@ use mlua::debug::{Debug, DebugEvent};
 use mlua::{Function, HookTriggers, Lua, Table, VmState};
 
 use super::Debugger;
-use crate::scripting::{HOOK_INSTRUCTIONS, KILLED};
+use crate::scripting::HOOK_INSTRUCTIONS;
+use crate::scripting::watch::KILLED;
 
 /// How long a script runs without a stop where `busy-reply-threshold` is 0 (as in Redis).
 const LIMIT: Duration = Duration::from_secs(5);
