@@ -247,3 +247,28 @@ fn a_replica_that_goes_while_a_script_runs_is_counted_no_more() {
     assert_eq!(client.receive().unwrap(), b":1\r\n");
     assert_eq!(client.call("GET second"), "$1\r\n1\r\n");
 }
+
+/// Few instructions that take long each: the clock was looked at after 10,000 of them.
+#[test]
+fn a_script_that_asks_for_memory_again_and_again_is_ended_in_time() {
+    let folder = harness::folder();
+    let server = start(rsedis_program(), folder.path(), &["--busy-reply-threshold", "20"]);
+    for script in [
+        "while true do pcall(function() return string.rep('y', 400000000) end) end",
+        "while true do pcall(function() return string.rep('y', 4000000000) end) end",
+        "local t = {} for i = 1, 1000 do t[i] = string.rep('y', 100000) end while true do pcall(table.concat, t, 'x') end",
+        "local t = {} while true do pcall(function() while true do t[#t + 1] = 1 end end) end",
+    ] {
+        let (mut spinner, mut other) = (server.client(), server.client());
+        spinner.send(&encode(&[b"EVAL", script.as_bytes(), b"0"])).unwrap();
+        wait_until_busy(&mut other);
+        // Where memory is full as well.
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(other.call("SCRIPT KILL"), "+OK\r\n", "{script}");
+        let began = std::time::Instant::now();
+        let ended = String::from_utf8(spinner.receive().unwrap()).unwrap();
+        assert!(ended.contains("Script killed by user with SCRIPT KILL"), "{script}: {ended}");
+        assert!(began.elapsed() < LONG / 4, "{script}: {:?}", began.elapsed());
+        assert_eq!(other.call("EVAL return(1) 0"), ":1\r\n", "{script}");
+    }
+}

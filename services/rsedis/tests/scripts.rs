@@ -451,3 +451,67 @@ fn after_a_library_that_holds_all_memory_there_is_memory_again_and_what_was_load
     assert_eq!(call(&[b"FUNCTION", b"FLUSH"]), "+OK\r\n");
     assert_eq!(call(&[b"EVAL", b"return 1", b"0"]), ":1\r\n");
 }
+
+/// Each such item takes a part of the stack, and there was no end to them.
+#[test]
+fn a_pattern_that_would_overflow_the_stack_is_refused() {
+    let mut call = server();
+    for item in ["a?", "a*", "a-"] {
+        for script in [
+            "return {string.find(text, pattern)}",
+            "return {(text:match(pattern))}",
+            "return (string.gsub(text, pattern, ''))",
+            "for word in text:gmatch(pattern) do return word end",
+        ] {
+            let script =
+                format!("local text, pattern = string.rep('a', 300000), string.rep('{item}', 300000) .. 'b' {script}");
+            let reply = call(&[b"EVAL", script.as_bytes(), b"0"]);
+            assert!(reply.contains("user_script:1: pattern too complex"), "{reply}");
+        }
+    }
+    for (script, expected) in [
+        ("return string.find(string.rep('a', 10000), string.rep('a', 9999))", ":1\r\n"),
+        ("return string.find('x', string.rep('a*', 5000))", ":1\r\n"),
+        ("return #string.gsub('x', string.rep('a?', 5000), 'y')", ":3\r\n"),
+        ("return string.find(string.rep('*', 9999), string.rep('*', 9999), 1, true)", ":1\r\n"),
+        ("return {string.gsub('hello world', 'o', '0', 1)}", "*2\r\n$11\r\nhell0 world\r\n:1\r\n"),
+    ] {
+        assert_eq!(call(&[b"EVAL", script.as_bytes(), b"0"]), expected, "{script}");
+    }
+}
+
+/// As Lua tells it, though ours stands in between.
+#[test]
+fn what_strings_refuse_is_told_with_its_place_and_name() {
+    let mut call = server();
+    for (script, expected) in [
+        ("string.find()", "user_script:1: bad argument #1 to 'find' (string expected, got no value)"),
+        ("string.rep('x')", "user_script:1: bad argument #2 to 'rep' (number expected, got no value)"),
+        ("table.concat({{}})", "user_script:1: invalid value (table) at index 1 in table for 'concat'"),
+        ("string.match('x', '[')", "user_script:1: malformed pattern (missing ']')"),
+        ("string.find('x', '(')", "user_script:1: unfinished capture"),
+        ("string.gsub('x', 'x', function() error('mine', 0) end)", "mine"),
+        ("string.gsub('x', 'x', function() error('mine') end)", "user_script:1: mine"),
+        ("string.gsub('x', 'x', function() redis.call('nonesuch') end)", "Unknown Redis command called from script"),
+    ] {
+        let reply = call(&[b"EVAL", script.as_bytes(), b"0"]);
+        assert!(reply.starts_with(&format!("-ERR {expected}")), "{script}: {reply}");
+    }
+}
+
+#[test]
+fn strings_that_memory_cannot_hold_are_refused_at_once() {
+    let mut call = server();
+    for text in [
+        "string.rep('x', 1000000000)",
+        "string.rep('xxxxxxxxxx', 60000000)",
+        "table.concat({1, 2, 3, 4, 5, 6, 7}, long)",
+    ] {
+        // Made piece by piece each would take a second, and all of them minutes.
+        let script = format!(
+            "local long, failures = string.rep('x', 100000000), 0 for i = 1, 200 do if not pcall(function() return {text} end) then failures = failures + 1 end end \
+             return failures"
+        );
+        assert_eq!(call(&[b"EVAL", script.as_bytes(), b"0"]), ":200\r\n", "{text}");
+    }
+}

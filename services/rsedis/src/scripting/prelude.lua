@@ -5,7 +5,7 @@ local host, lua = ...
 local locked = {}
 local function refuse() error("Attempt to modify a readonly table", 2) end
 setmetatable(locked, {__newindex = refuse, __metatable = locked})
-local find, gsub, match = string.find, string.gsub, string.match
+local find, gsub, match, rep, concat = string.find, string.gsub, string.match, string.rep, table.concat
 
 -- What stands behind a table that cannot be written, for who lists it.
 local behind = {}
@@ -30,6 +30,85 @@ end
 local function plain(problem)
     if type(problem) == "userdata" then return host.plain(problem) end
     return problem
+end
+
+-- One of Lua's own functions may take as long as very many instructions, and the clock is looked at after so many of these: what makes
+-- long strings says so, and the clock is looked at after so many bytes.
+local LOOK_BYTES, MUCH_BYTES = 2^24, 2^16
+local spent = 0
+local function spend(bytes)
+    spent = spent + bytes
+    if spent > LOOK_BYTES then
+        spent = 0
+        host.look()
+    end
+end
+
+-- What cannot be made is refused before much of it is made. What nobody needs any more counts as well: it goes first, and that takes long.
+local NO_MEMORY = "not enough memory"
+local function lacks(bytes) return collectgarbage("count") * 1024 + bytes > host.memory_bytes_max end
+local function check_room(bytes)
+    if not (bytes > MUCH_BYTES) then return end
+    if bytes <= host.memory_bytes_max and lacks(bytes) then
+        collectgarbage("collect")
+        host.look()
+    end
+    if lacks(bytes) then error(NO_MEMORY, 0) end
+end
+
+-- What one of Lua's own functions gives. What it refuses is told as if it had been called without us: with the place of the call, and its name.
+local REFUSALS = {
+    "^bad argument #", "^malformed pattern ", "^missing '", "^unbalanced pattern$", "^unfinished capture$", "^invalid ", "^too many captures$",
+}
+local function settle(name, is_well, ...)
+    local first = ...
+    if is_well then
+        if type(first) == "string" and #first > MUCH_BYTES then spend(#first) end
+        return ...
+    end
+    if type(first) == "string" then
+        for _, refusal in ipairs(REFUSALS) do
+            if find(first, refusal) then error((gsub(first, "'%?'", "'" .. name .. "'", 1)), 3) end
+        end
+    end
+    error(first, 0)
+end
+
+-- Lua matches an item that may stand more than once, or not at all, by a call of its own in C, without a bound: 50,000 of them overflow the
+-- stack of 8 MiB and end the process.
+local ITEMS_MAX = 5000
+local function check_pattern(pattern)
+    if type(pattern) == "string" and #pattern > ITEMS_MAX then
+        local _, items = gsub(pattern, "[*+?-]", "")
+        if items > ITEMS_MAX then error("pattern too complex", 3) end
+    end
+end
+for name, original in pairs({match = match, gmatch = string.gmatch, gsub = gsub}) do
+    string[name] = function(...)
+        check_pattern((select(2, ...)))
+        return settle(name, pcall(original, ...))
+    end
+end
+string.gfind = string.gmatch
+function string.find(...)
+    local _, pattern, _, is_plain = ...
+    if not is_plain then check_pattern(pattern) end
+    return settle("find", pcall(find, ...))
+end
+function string.rep(...)
+    local text, times = ...
+    local count = tonumber(times) or 0
+    -- Lua's own goes round as often all the same.
+    if text == "" and count > 0 then return "" end
+    if type(text) == "string" then check_room(#text * count) end
+    return settle("rep", pcall(rep, ...))
+end
+function table.concat(...)
+    local list, separator, from, to = ...
+    if type(list) == "table" and type(separator) == "string" then
+        check_room(#separator * ((tonumber(to) or #list) - (tonumber(from) or 1)))
+    end
+    return settle("concat", pcall(concat, ...))
 end
 
 local redis = {call = host.call, pcall = host.pcall}
@@ -66,7 +145,7 @@ redis.log = raising(function(...)
     if level < 0 or level > 3 then return REFUSED, "ERR Invalid debug level." end
     local words = {select(2, ...)}
     for at, word in ipairs(words) do words[at] = tostring(word) end
-    host.log(level, table.concat(words, " "))
+    host.log(level, concat(words, " "))
 end)
 
 redis.setresp = raising(function(...)
@@ -182,7 +261,10 @@ end)
 local function pass_on(is_well, ...)
     if is_well then return is_well, ... end
     if host.is_over() then error((...), 0) end
-    return false, plain((...))
+    local problem = plain((...))
+    -- Lua may have tried for long, and a script may try again and again.
+    if type(problem) == "string" and find(problem, NO_MEMORY, 1, true) then host.look() end
+    return false, problem
 end
 -- Of an error reply that is caught its text is left, as in Redis.
 local function text_of(is_well, problem, ...)
@@ -296,6 +378,7 @@ return {
         globals.KEYS, globals.ARGV = keys, arguments
         return xpcall(callback, failed)
     end,
+    forget = function() globals.KEYS, globals.ARGV = nil, nil end,
     load = function(callback)
         is_loading = true
         local is_well, problem = xpcall(callback, failed)
@@ -303,4 +386,3 @@ return {
         return is_well, problem
     end,
 }
-    forget = function() globals.KEYS, globals.ARGV = nil, nil end,
