@@ -48,7 +48,7 @@ impl Scripts {
         outcome
     }
 
-    /// Lets Lua forget what nobody refers to any more. Nothing catches what fails in it.
+    /// Lets Lua forget what nobody refers to any more. Nothing catches what fails in it, so that it has no limit.
     pub(super) fn expire(&self) {
         let _ = limit(&self.lua, Limit::None);
         self.lua.expire_registry_values();
@@ -60,21 +60,23 @@ impl Scripts {
         if self.lua.used_memory() <= self.tidy_bytes {
             return;
         }
-        self.tidy_bytes = TIDY_BYTES;
-        if let Err(why) = self.collect().and_then(|()| self.renew_if_full()) {
+        // Where a finalizer fails there is more left, which is looked at.
+        drop(self.collect());
+        if let Err(why) = self.renew_if_full() {
             log::warning(format!("Lua could not be made anew: {}", told(&why)));
         }
         // What is there for good is not looked at after each call.
         let used = self.lua.used_memory();
-        self.tidy_bytes = TIDY_BYTES.max(used + MEMORY_BYTES_MAX.saturating_sub(used) / 2);
+        let is_full = used > TIDY_BYTES;
+        self.tidy_bytes = if is_full { used + MEMORY_BYTES_MAX.saturating_sub(used) / 2 } else { TIDY_BYTES };
     }
 
     fn collect(&self) -> mlua::Result<()> {
-        self.forget.call::<()>(())?;
+        limit(&self.lua, Limit::None)?;
+        let outcome = self.forget.call::<()>(());
         self.expire();
         // The first one ends what was under way.
-        self.lua.gc_collect()?;
-        self.lua.gc_collect()
+        outcome.and_then(|()| self.lua.gc_collect()).and_then(|()| self.lua.gc_collect())
     }
 
     /// A new Lua with the same scripts and libraries: what they hold is gone. If these texts alone are too much, no script is kept.
