@@ -19,7 +19,7 @@ use rsedis::reactor::epoll::EpollSockets;
 use rsedis::reactor::listening::listen;
 use rsedis::reactor::{Opens, Reactor, users};
 use rsedis::server::Server;
-use rsedis::settings::{Outside, Settings, Start, read_command_line};
+use rsedis::settings::{Outside, Settings, Start, list_files, read_command_line};
 use rsedis::tls::Tls;
 use rsedis::{acl, command, hash, log};
 use wal::files::{Directory as _, RealDirectory};
@@ -61,12 +61,6 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text)?;
     Ok(text)
-}
-
-fn list_files(folder: &Path) -> std::io::Result<Vec<String>> {
-    std::fs::read_dir(folder)?
-        .filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose())
-        .collect()
 }
 
 fn random_words() -> std::io::Result<[u64; 5]> {

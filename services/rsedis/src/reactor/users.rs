@@ -92,7 +92,12 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             // Another one, which it includes.
             _ => std::fs::read(path),
         };
-        let outside = Outside { read: &read, check_user: acl::check_user, is_command: command::is_own_name };
+        let outside = Outside {
+            read: &read,
+            list: &settings::list_files,
+            check_user: acl::check_user,
+            is_command: command::is_own_name,
+        };
         let Start::Serve(again) = settings::read_command_line(std::slice::from_ref(&settings.file), "", outside)?
         else {
             return Err("its name is taken for an option".to_owned());

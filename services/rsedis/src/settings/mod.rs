@@ -6,7 +6,7 @@ mod rewrite;
 mod table;
 mod value;
 
-pub use parse::{CheckUser, Outside, Start, read_command_line};
+pub use parse::{CheckUser, Outside, Start, list_files, read_command_line};
 pub(crate) use policy::Choice;
 pub use policy::{ClockKind, FrequencySettings, Policy};
 pub use rewrite::{Extent, rewrite};

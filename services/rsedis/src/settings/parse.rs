@@ -32,6 +32,13 @@ pub struct Outside<'a> {
     pub is_command: fn(&str) -> bool,
 }
 
+/// Names of a directory's files, as [`Outside::list`] has them; those that are no text are nobody's.
+pub fn list_files(folder: &Path) -> std::io::Result<Vec<String>> {
+    std::fs::read_dir(folder)?
+        .filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose())
+        .collect()
+}
+
 #[cfg(test)]
 impl<'a> Outside<'a> {
     /// The program's, with these files.
