@@ -6,8 +6,8 @@ use crate::settings::OutputLimit;
 /// Bytes on their way in and out.
 #[derive(Debug)]
 pub struct Connection {
-    /// Received, and not a whole command yet.
-    pub query: Vec<u8>,
+    /// Received, and not run yet.
+    pub query: Query,
     /// Reads [`Connection::query`].
     pub parser: Parser,
     /// How much of the replies was sent.
@@ -23,10 +23,61 @@ pub struct Connection {
     above_since: Option<i64>,
 }
 
+/// What somebody has sent. What was run goes once it is more than what was not: else who sends many commands at once, each of which waits,
+/// has all others behind moved to the front as often.
+#[derive(Debug, Default)]
+pub struct Query {
+    bytes: Vec<u8>,
+    passed: usize,
+}
+
+impl Query {
+    /// What was not run yet.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.passed..]
+    }
+
+    /// Bytes of that.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.passed
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that it takes of memory.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// What comes is put behind this.
+    pub fn end(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// What was not run yet, and nothing besides.
+    pub fn whole(&mut self) -> &mut Vec<u8> {
+        self.bytes.drain(..std::mem::take(&mut self.passed));
+        &mut self.bytes
+    }
+
+    /// So many bytes were run. Where that were all, no memory is kept.
+    pub fn pass(&mut self, count: usize) {
+        self.passed += count;
+        if self.is_empty() {
+            *self = Self::default();
+        } else if self.passed > self.len() {
+            self.whole();
+        }
+    }
+}
+
 impl Default for Connection {
     fn default() -> Self {
         Self {
-            query: Vec::new(),
+            query: Query::default(),
             parser: Parser::default(),
             sent: 0,
             safe: 0,
@@ -59,6 +110,24 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each of many commands moved all behind it: 84 MB of them made others wait for 112 ms.
+    #[test]
+    fn what_is_behind_many_commands_is_not_moved_for_each_of_them() {
+        let mut query = Query::default();
+        let bytes: Vec<u8> = (0..8 << 20).map(|at: u32| at as u8).collect();
+        query.end().extend_from_slice(&bytes);
+        let mut moves = 0;
+        for at in (0..bytes.len()).step_by(8) {
+            let place = query.rest().as_ptr();
+            assert_eq!(query.rest().first(), bytes.get(at));
+            assert_eq!(query.len(), bytes.len() - at);
+            query.pass(8);
+            moves += usize::from(!query.is_empty() && query.rest().as_ptr() != place.wrapping_add(8));
+        }
+        assert!((1..=24).contains(&moves), "{moves}");
+        assert!(query.is_empty() && query.capacity() == 0);
+    }
 
     #[test]
     fn limits_are_hard_and_soft() {

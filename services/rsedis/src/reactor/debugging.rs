@@ -103,19 +103,19 @@ fn next(server: &mut Server, slot: usize) -> Option<Heard> {
         return None;
     }
     const WRONG: Heard = Heard::Wrong("protocol error");
-    if connection.query[0] != b'*' {
+    if connection.query.rest()[0] != b'*' {
         return Some(WRONG);
     }
     let limits = Limits { bulk_max: QUERY_BYTES_MAX as i64, is_stranger: false };
-    match connection.parser.next(&connection.query, limits) {
+    match connection.parser.next(connection.query.rest(), limits) {
         Ok(None) => None,
         Err(_) => Some(WRONG),
         Ok(Some(length)) => {
-            let args = connection.parser.args(&connection.query);
+            let args = connection.parser.args(connection.query.rest());
             let is_short =
                 args.len() <= WORDS_MAX && args.iter().all(|word| (1..=WORD_BYTES_MAX).contains(&word.len()));
             let words = args.iter().map(<[u8]>::to_vec).collect();
-            connection.query.drain(..length);
+            connection.query.pass(length);
             Some(if is_short { Heard::Words(words) } else { WRONG })
         }
     }

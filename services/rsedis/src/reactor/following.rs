@@ -269,7 +269,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         let wanted = connection.parser.needs().saturating_sub(connection.query.len());
         let most = wanted.clamp(RECEIVE_BYTES, 1 << 20);
-        let received = self.sockets.borrow_mut().receive(slot, &mut connection.query, most);
+        let received = self.sockets.borrow_mut().receive(slot, connection.query.end(), most);
         match received {
             Received::Nothing => {}
             Received::End => self.lose_master("the connection has ended"),
@@ -300,7 +300,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             else {
                 return Ok(());
             };
-            let query = &mut connection.query;
+            let query = connection.query.whole();
             match &mut master.link {
                 Link::Handshake(asked) => {
                     let Some(at) = memchr::memchr(b'\n', query) else {
@@ -532,7 +532,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         ) else {
             return Ok(());
         };
-        let bytes = std::mem::take(&mut connection.query);
+        let mut query = std::mem::take(&mut connection.query);
+        let bytes = query.rest();
         let (mut at, mut outcome) = (0, Ok(()));
         self.server.applies_stream = true;
         while at < bytes.len() && !session.is_killed {
@@ -559,7 +560,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         {
             master.database = session.database;
         }
-        connection.query.extend_from_slice(&bytes[at..]);
+        query.pass(at);
+        connection.query = query;
         session.query_bytes = connection.query.len();
         self.server.sessions[slot] = Some(session);
         self.server.connections[slot] = Some(connection);

@@ -82,7 +82,7 @@ fn listen(sockets: &mut impl Sockets, server: &mut Server, slot: usize) {
 /// Takes into its buffer what somebody has sent, who may have gone; nothing if nobody is there.
 pub(super) fn receive(sockets: &mut impl Sockets, server: &mut Server, slot: usize) -> Option<()> {
     let (connection, session) = (server.connections.get_mut(slot)?.as_mut()?, server.sessions.get_mut(slot)?.as_mut()?);
-    match sockets.receive(slot, &mut connection.query, RECEIVE_BYTES) {
+    match sockets.receive(slot, connection.query.end(), RECEIVE_BYTES) {
         Received::Nothing => {}
         Received::End => session.is_killed = true,
         Received::Bytes(count) => server.stats.input_bytes += count as u64,
@@ -112,7 +112,8 @@ fn run(server: &mut Server, slot: usize) {
     };
     // Replies that are held hold those behind them.
     let is_held = !is_safe && connection.safe < session.reply.bytes.len();
-    let bytes = std::mem::take(&mut connection.query);
+    let mut query = std::mem::take(&mut connection.query);
+    let bytes = query.rest();
     session.query_bytes = bytes.len();
     sending::limit_replies(server, &mut session, &connection);
     let mut at = 0;
@@ -141,7 +142,8 @@ fn run(server: &mut Server, slot: usize) {
             }
         }
     }
-    connection.query.extend_from_slice(&bytes[at..]);
+    query.pass(at);
+    connection.query = query;
     session.is_killed |= connection.query.len() > server.settings.query_max;
     let (read, argument_bytes) = connection.parser.progress();
     (session.query_bytes, session.argument_bytes) = (connection.query.len().saturating_sub(read), argument_bytes);

@@ -334,7 +334,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                     let consumed = self.execute(slot, &bytes);
                     let mut is_large = false;
                     if let Some(Some(connection)) = self.server.connections.get_mut(slot) {
-                        connection.query.extend_from_slice(&bytes[consumed..]);
+                        connection.query.end().extend_from_slice(&bytes[consumed..]);
                         is_large = consumed < bytes.len() && connection.parser.needs() >= LARGE_BYTES;
                     }
                     self.shared = bytes;
@@ -376,15 +376,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             return self.go_on_with_master(slot);
         }
         let Some(Some(connection)) = self.server.connections.get_mut(slot) else { return };
-        let mut bytes = std::mem::take(&mut connection.query);
-        let consumed = self.execute(slot, &bytes);
-        if consumed == bytes.len() {
-            bytes = Vec::new();
-        } else {
-            bytes.drain(..consumed);
-        }
+        let mut query = std::mem::take(&mut connection.query);
+        let consumed = self.execute(slot, query.rest());
+        query.pass(consumed);
         if let Some(Some(connection)) = self.server.connections.get_mut(slot) {
-            connection.query = bytes;
+            connection.query = query;
         }
         self.note_query(slot);
     }
@@ -581,21 +577,22 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 fn receive_rest(sockets: &mut impl Sockets, slot: usize, connection: &mut Connection) -> Received {
     let needs = connection.parser.needs();
     if needs < LARGE_BYTES {
-        return sockets.receive(slot, &mut connection.query, RECEIVE_BYTES);
+        return sockets.receive(slot, connection.query.end(), RECEIVE_BYTES);
     }
+    let query = connection.query.whole();
     let mut taken = 0;
     loop {
-        let length = connection.query.len();
+        let length = query.len();
         let missing = needs.saturating_sub(length);
         if missing == 0 || taken >= LARGE_TURN_BYTES {
             return Received::Bytes(taken);
         }
-        let room = connection.query.capacity() - length;
+        let room = query.capacity() - length;
         if room == 0 {
-            connection.query.reserve_exact(missing.min(length.max(RECEIVE_BYTES)));
+            query.reserve_exact(missing.min(length.max(RECEIVE_BYTES)));
         }
-        let most = missing.min(connection.query.capacity() - length);
-        match sockets.receive(slot, &mut connection.query, most) {
+        let most = missing.min(query.capacity() - length);
+        match sockets.receive(slot, query, most) {
             Received::Bytes(count) => taken += count,
             // An end is found again by whoever receives next.
             Received::Nothing | Received::End if taken > 0 => return Received::Bytes(taken),
