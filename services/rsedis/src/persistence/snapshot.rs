@@ -44,8 +44,8 @@ pub enum Progress {
     Done(io::Result<u64>),
 }
 
-/// Pieces that wait for the thread.
-const PIECES_MAX: usize = 8;
+/// Pieces that wait for the thread, 4 MiB. In a turn of the loop that is long many are taken at once, and it may have its processor behind that only.
+const PIECES_MAX: usize = 64;
 /// Keys are taken until a piece has this many bytes.
 const PIECE_BYTES: usize = 64 << 10;
 /// And so many at a time, between two looks at the clock: about 10 microseconds.

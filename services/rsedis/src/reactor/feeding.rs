@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use wal::files::{Directory, File as _};
 
+use super::allowance::Turn;
 use super::sockets::Sockets;
 use super::{Reactor, keeping};
+use crate::connection::Connection;
 use crate::log;
 use crate::persistence::free;
 use crate::persistence::rdb_file::RdbFile;
@@ -60,6 +62,22 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let output = self.server.sessions.get(slot).and_then(|session| Some(session.as_ref()?.reply.bytes.len()));
         let sent = self.server.connections.get(slot).and_then(|connection| Some(connection.as_ref()?.sent));
         output.unwrap_or(0).saturating_sub(sent.unwrap_or(0))
+    }
+
+    /// Whether a replica takes more now. What waits for it is sent first, if that is too much and it was not tried before: in a turn that is long
+    /// it takes more than that. All of it is safe.
+    fn has_room(&mut self, (slot, _): Receiver) -> bool {
+        if self.waiting_bytes(slot) <= WAITING_BYTES_MAX {
+            return true;
+        }
+        let may_take = |connection: &Connection| !connection.wants.1;
+        if !self.server.connections.get(slot).and_then(Option::as_ref).is_some_and(may_take) {
+            return false;
+        }
+        if self.send(slot).is_err() {
+            self.close(slot);
+        }
+        self.waiting_bytes(slot) <= WAITING_BYTES_MAX
     }
 
     /// Begins snapshots for replicas that need all keys, if nothing is in the way.
@@ -138,8 +156,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 Walk::abandon(&mut self.server);
                 return true;
             }
-            let is_full = |receiver: &Receiver| self.waiting_bytes(receiver.0) > WAITING_BYTES_MAX;
-            if broadcast.receivers.iter().any(is_full) {
+            if !broadcast.receivers.iter().all(|receiver| self.has_room(*receiver)) {
                 break false;
             }
             if let Some(piece) = broadcast.walk.take_piece() {
@@ -230,14 +247,32 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         Ok(())
     }
 
-    /// Goes on sending files; whether there is more to do at once.
-    pub(super) fn step_transfers(&mut self) -> bool {
+    /// In each turn: goes on with what takes all keys, and sends them, for as long as it may; whether there is more to do at once.
+    pub(super) fn step_sharing(&mut self, turn: Turn) -> bool {
+        if !self.is_walking() && self.transfers.is_empty() {
+            self.server.save.feeds = false;
+            return false;
+        }
+        let began = Instant::now();
+        let slice = self.allowance.slice(began, turn);
+        let walks = self.is_walking() && self.step_walks(slice);
+        self.step_transfers(began + slice) | walks
+    }
+
+    /// Goes on sending files, a piece of each in any case; whether there is more to do at once.
+    fn step_transfers(&mut self, until: Instant) -> bool {
         let is_for_replicas = |job: &keeping::Job<D>| matches!(job.purpose, keeping::Purpose::Replicas(..));
         self.server.save.feeds = self.broadcast.is_some() || self.job.as_ref().is_some_and(is_for_replicas);
         let mut has_more = false;
         let mut ended = Vec::new();
         for mut transfer in std::mem::take(&mut self.transfers) {
-            match self.step_transfer(&mut transfer) {
+            let stepped = loop {
+                match self.step_transfer(&mut transfer) {
+                    Ok(true) if Instant::now() < until && self.has_room(transfer.receiver) => {}
+                    stepped => break stepped,
+                }
+            };
+            match stepped {
                 Ok(true) => {
                     has_more |= self.waiting_bytes(transfer.receiver.0) == 0;
                     self.transfers.push(transfer);

@@ -8,10 +8,11 @@
 use std::io;
 use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wal::files::Directory;
 
+use super::allowance::Turn;
 use super::connecting::connect;
 use super::loading::Loading;
 use super::sockets::{Received, Sockets};
@@ -23,10 +24,8 @@ use crate::server::PausePurpose;
 use crate::session::Session;
 use crate::{command, log};
 
-/// What a turn of the loop may spend on reading keys.
+/// What a turn of the loop may spend on reading keys while nobody is served.
 const BUDGET: Duration = Duration::from_millis(5);
-/// The same while others are served.
-const BUDGET_BESIDE_OTHERS: Duration = Duration::from_millis(1);
 
 /// Of a stream that is not run in a pause so much is kept here, and the rest with the master.
 const HELD_BYTES_MAX: usize = 64 << 20;
@@ -189,7 +188,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     /// In each turn: a connection that was made, keys to be read; whether there is more to do at once.
-    pub(super) fn step_master(&mut self) -> bool {
+    pub(super) fn step_master(&mut self, turn: Turn) -> bool {
         if let Some(connecting) = &self.socket.connecting {
             match connecting.try_recv() {
                 Err(TryRecvError::Empty) => {}
@@ -201,7 +200,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 },
             }
         }
-        self.step_loading()
+        self.step_loading(turn)
     }
 
     /// Whether something is under way that no event of a socket tells of.
@@ -450,11 +449,15 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     /// Reads keys; whether there is more to do at once.
-    fn step_loading(&mut self) -> bool {
+    fn step_loading(&mut self, turn: Turn) -> bool {
+        let is_beside = self.server.serves_old_keys();
         let Some(master) = self.server.replication.master.as_mut() else { return false };
         let Link::Loading(receipt) = &mut master.link else { return false };
+        let budget = if is_beside { self.reading.slice(Instant::now(), turn) } else { BUDGET };
+        if budget.is_zero() {
+            return false;
+        }
         let mut receipt = std::mem::take(&mut **receipt);
-        let budget = if self.server.serves_old_keys() { BUDGET_BESIDE_OTHERS } else { BUDGET };
         self.server.exchange_aside();
         let outcome = self.socket.loading.step(&mut self.server, &mut receipt, budget);
         self.server.exchange_aside();
@@ -462,7 +465,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.end_loading(receipt);
             return true;
         }
-        let has_more = self.socket.loading.has_more(&receipt);
+        let has_more = self.socket.loading.has_more(&receipt) && (!is_beside || self.reading.has_more());
         let hears_more = !receipt.is_whole() && !self.socket.loading.is_ahead(&receipt);
         if let Some(Link::Loading(placed)) = self.master().map(|master| &mut master.link) {
             **placed = receipt;

@@ -1,7 +1,7 @@
 //! Snapshots as the loop makes them: RDB files, bases of the append-only file (begun by [`super::aof`]), a little in each turn.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wal::files::Directory;
 
@@ -14,16 +14,6 @@ use crate::persistence::snapshot::{Progress, Snapshot};
 use crate::server::Request;
 use crate::{command, log};
 
-/// What a turn of the loop may spend on a snapshot: who comes meanwhile waits for so long.
-const SLICE: Duration = Duration::from_micros(50);
-/// Less than this is not begun: a few keys.
-const SLICE_MIN: Duration = Duration::from_micros(20);
-/// While clients are served snapshots have one part of so many of the time.
-const PART: u32 = 5;
-/// What they had no use for stays theirs, up to this.
-const SAVED_MAX: Duration = Duration::from_millis(1);
-/// Who was not served for so long does not count: they have all of the time.
-const QUIET: Duration = Duration::from_millis(10);
 /// After one that failed the next snapshot that settings ask for waits for so long (as in Redis).
 const RETRY_MILLIS: i64 = 5_000;
 /// What a base of the append-only file is called until it is whole.
@@ -48,43 +38,6 @@ pub(super) enum Purpose<D: Directory> {
     },
     /// Replicas, from a file that gets no other name.
     Replicas(RdbFile<D>, Vec<Receiver>),
-}
-
-/// What of the loop's time is for snapshots. Who takes as much as clients leave of it takes their processor, and that of those who ask, and behind a rate
-/// that is due they wait ever longer.
-#[derive(Debug)]
-pub(super) struct Allowance {
-    saved: Duration,
-    looked: Instant,
-    served: Option<Instant>,
-}
-
-impl Allowance {
-    /// Nothing yet.
-    pub(super) fn new(now: Instant) -> Self {
-        Self { saved: Duration::ZERO, looked: now, served: None }
-    }
-
-    /// What this turn may spend; nothing in many of them. `serves`: somebody is served in it.
-    pub(super) fn slice(&mut self, now: Instant, serves: bool) -> Duration {
-        let passed = now.saturating_duration_since(std::mem::replace(&mut self.looked, now));
-        if serves {
-            self.served = Some(now);
-        }
-        self.saved = if self.is_quiet(now) { SAVED_MAX } else { (self.saved + passed / PART).min(SAVED_MAX) };
-        let slice = if self.saved >= SLICE_MIN { self.saved.min(SLICE) } else { Duration::ZERO };
-        self.saved -= slice;
-        slice
-    }
-
-    /// Whether the next turn may spend something, if it came at once.
-    pub(super) fn has_more(&self) -> bool {
-        self.saved >= SLICE_MIN || self.is_quiet(self.looked)
-    }
-
-    fn is_quiet(&self, now: Instant) -> bool {
-        self.served.is_none_or(|served| now.saturating_duration_since(served) > QUIET)
-    }
 }
 
 impl<S: Sockets, D: Directory> Reactor<S, D> {
@@ -274,8 +227,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     /// Goes on with what takes all keys, for as long as it may; whether there is more to do at once.
-    pub(super) fn step_walks(&mut self, serves: bool) -> bool {
-        let slice = self.allowance.slice(Instant::now(), serves);
+    pub(super) fn step_walks(&mut self, slice: Duration) -> bool {
         !slice.is_zero() && (self.step_job(slice) | self.step_broadcast(slice)) && self.allowance.has_more()
     }
 
@@ -353,44 +305,5 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         if self.is_rewrite_wanted() {
             self.server.requests.push(Request::RewriteAof);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A millisecond of each turn, in which 50 clients are served in a third of one, made a rate impossible that was half of what the server can.
-    #[test]
-    fn a_snapshot_has_a_fifth_of_the_time_while_clients_are_served_and_all_of_it_else() {
-        let mut now = Instant::now();
-        let mut allowance = Allowance::new(now);
-        // The part of the time that turns of so many microseconds spend.
-        let mut spent = |turns: &[u64], serves: bool| {
-            let begun = now;
-            let mut spent = Duration::ZERO;
-            for micros in turns {
-                now += Duration::from_micros(*micros);
-                let slice = allowance.slice(now, serves);
-                assert!(slice.is_zero() || (SLICE_MIN..=SLICE).contains(&slice), "{slice:?}");
-                now += slice;
-                spent += slice;
-            }
-            (spent.as_secs_f64() / (now - begun).as_secs_f64(), allowance.has_more())
-        };
-        for micros in [3, 20, 100, 200] {
-            let (part, _) = spent(&vec![micros; 20_000], true);
-            assert!((part - 0.2).abs() < 0.01, "{part} in turns of {micros} us");
-        }
-        // Who asks for much at once does not make others wait for more than a slice.
-        assert!(spent(&[400_000; 3], true).0 < 0.001);
-        // Nobody came for 10 ms: all of the time, but what it takes to look whether somebody comes.
-        spent(&[20; 1000], false);
-        let (part, has_more) = spent(&[1; 1000], false);
-        assert!(part > 0.95 && has_more, "{part}");
-        // One who comes now and then.
-        let turns: Vec<u64> = [1; 20].into_iter().chain([980]).cycle().take(21_000).collect();
-        let (part, _) = spent(&turns, true);
-        assert!((part - 0.2).abs() < 0.02, "{part}");
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! [`Sockets`] is the seam to the operating system: [`epoll::EpollSockets`] is one side of it, io_uring may be another.
 
+mod allowance;
 mod aof;
 mod connecting;
 mod debugging;
@@ -38,6 +39,7 @@ use crate::protocol::Limits;
 use crate::server::{Interlude, Server};
 use crate::settings::Fsync;
 use crate::{command, eviction, log, waiting};
+use allowance::Allowance;
 pub use sockets::{Accepted, Event, Received, Signal, Sockets};
 
 /// Received at a time, bytes.
@@ -91,8 +93,10 @@ pub struct Reactor<S: Sockets, D: Directory> {
     /// Received by a client that has nothing unfinished.
     shared: Vec<u8>,
     last_tick: Instant,
-    /// What of the time is for snapshots.
-    allowance: keeping::Allowance,
+    /// What of the time is for snapshots and what replicas are sent.
+    allowance: Allowance,
+    /// The same for a master's keys.
+    reading: Allowance,
     last_second: Instant,
     /// When a connection could not be taken last.
     last_complaint: Option<Instant>,
@@ -123,7 +127,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             touched: Vec::new(),
             shared: Vec::with_capacity(RECEIVE_BYTES),
             last_tick: now,
-            allowance: keeping::Allowance::new(now),
+            allowance: Allowance::new(now),
+            reading: Allowance::new(now),
             last_second: now,
             last_complaint: None,
             is_full: false,
@@ -160,8 +165,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     }
 
     fn turn(&mut self, events: &[Event]) {
-        let began = self.begin_timing();
-        let serves = !events.is_empty() || !self.runnable.is_empty();
+        let turn = self.begin_turn(events);
         eviction::set_time(&mut self.server, now_millis());
         for event in events {
             match *event {
@@ -201,13 +205,12 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         self.feed_newcomers();
         // Replies do not wait for what is done beside them.
         self.answer();
-        let walks = self.is_walking() && self.step_walks(serves);
-        self.has_more = self.step_transfers() | self.step_master() | walks;
+        self.has_more = self.step_sharing(turn) | self.step_master(turn);
         if std::mem::take(&mut self.server.replication.has_news) {
             waiting::serve_acknowledged(&mut self.server);
         }
         self.answer();
-        self.note_timing(began, |metrics| &metrics.turns);
+        self.note_timing(turn.began, |metrics| &metrics.turns);
     }
 
     /// How long to wait for events: until something is due.
