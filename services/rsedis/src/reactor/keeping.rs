@@ -1,6 +1,7 @@
 //! Snapshots as the loop makes them: RDB files, bases of the append-only file (begun by [`super::aof`]), a little in each turn.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use wal::files::Directory;
@@ -18,6 +19,15 @@ use crate::{command, log};
 const RETRY_MILLIS: i64 = 5_000;
 /// What a base of the append-only file is called until it is whole.
 pub(super) const TEMPORARY_BASE: &str = "temp-base";
+
+/// How directories are opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opens<D> {
+    /// For this server alone: that of the append-only file. It is made where it is not there.
+    pub own: fn(&Path) -> io::Result<D>,
+    /// Beside other servers: that of the RDB file, and those of files that people write as well.
+    pub shared: fn(&Path) -> io::Result<D>,
+}
 
 /// A snapshot that is being made.
 pub(super) struct Job<D: Directory> {

@@ -22,8 +22,6 @@ mod stopping;
 pub mod users;
 
 use std::cell::RefCell;
-use std::io;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -40,6 +38,7 @@ use crate::server::{Interlude, Server};
 use crate::settings::Fsync;
 use crate::{command, eviction, log, waiting};
 use allowance::Allowance;
+pub use keeping::Opens;
 pub use sockets::{Accepted, Event, Received, Signal, Sockets};
 
 /// Received at a time, bytes.
@@ -52,15 +51,6 @@ const LARGE_TURN_BYTES: usize = 4 << 20;
 const EXPIRE_MAX: usize = 2_000;
 /// How often the loop looks after what is not asked for by clients.
 const TICK: Duration = Duration::from_millis(100);
-
-/// How directories are opened.
-#[derive(Clone, Copy, Debug)]
-pub struct Opens<D> {
-    /// For this server alone: that of the append-only file. It is made where it is not there.
-    pub own: fn(&Path) -> io::Result<D>,
-    /// Beside other servers: that of the RDB file, and those of files that people write as well.
-    pub shared: fn(&Path) -> io::Result<D>,
-}
 
 /// The loop and all it holds.
 pub struct Reactor<S: Sockets, D: Directory> {
