@@ -6,7 +6,8 @@ use std::path::Path;
 
 use wal::files::{Directory, File as _};
 
-use super::{Kind, Manifest, Named, OpenError, io_error, write_manifest};
+use super::replacing::write_manifest;
+use super::{Kind, Manifest, Named, OpenError, io_error};
 
 /// Begins the files where no manifest is: with this base, made safe before the manifest names it. As in Redis, every file set has a
 /// base.

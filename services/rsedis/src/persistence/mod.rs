@@ -24,10 +24,12 @@
 //! - **While the manifest is replaced**: it is renamed into its place after its sync; the old or the new one is there, whole.
 
 pub mod beginning;
+mod errand;
 mod load;
 mod manifest;
 pub mod rdb_file;
 pub mod recover;
+mod replacing;
 pub mod snapshot;
 mod syncer;
 
@@ -39,7 +41,9 @@ pub use manifest::{Kind, Manifest, ManifestError, Named};
 use wal::files::{Directory, File};
 
 use crate::settings::Fsync;
-use syncer::Syncer;
+use errand::Errand;
+use replacing::{Next, Placed, name_manifest, place, remove_history, write_manifest};
+use syncer::{Order, Syncer};
 
 /// Why the append-only file cannot be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +87,11 @@ pub struct Aof<D: Directory> {
     is_base_due: bool,
     /// The second that was noted last in the file (`aof-timestamp-enabled`).
     noted_second: i64,
-    syncer: Syncer,
+    syncer: Syncer<D>,
+    /// The next increment is made.
+    preparing: Option<Errand<io::Result<Next<D::File>>>>,
+    /// A base takes its place.
+    placing: Option<Errand<Placed>>,
     /// See [`Aof::take_syncs`].
     syncs: u64,
     failure: Option<Failed>,
@@ -140,7 +148,7 @@ impl<D: Directory> Aof<D> {
         // seen it, nor take with it what is written behind it.
         aof.file.sync_data().map_err(io_error(format!("sync {last}")))?;
         aof.directory.sync().map_err(io_error("sync the append-only directory"))?;
-        aof.remove_history().map_err(io_error("remove what is no longer needed"))?;
+        remove_history(&aof.directory, &mut aof.manifest).map_err(io_error("remove what is no longer needed"))?;
         Ok((aof, loaded))
     }
 
@@ -177,29 +185,67 @@ impl<D: Directory> Aof<D> {
             is_base_due: false,
             noted_second: 0,
             syncer,
+            preparing: None,
+            placing: None,
             syncs: 0,
             failure: None,
         })
     }
 
+    /// Before an increment is begun: whether it is made and all that was written is safe, but for a little. If not, threads see to that; this is
+    /// asked again until they have. How that ends [`Aof::begin_increment`] says.
+    pub fn is_ready_for_increment(&mut self) -> bool {
+        let outcome = self.syncer.outcome();
+        self.note_sync(outcome);
+        if self.syncer.is_busy() || self.placing.as_ref().is_some_and(|placing| !placing.has_ended()) {
+            return false;
+        }
+        // One whose end nobody waited for.
+        drop(self.finish_base());
+        if let Some(preparing) = &self.preparing {
+            return preparing.has_ended();
+        }
+        if self.has_increment() {
+            return true;
+        }
+        let (directory, manifest) = (self.directory.clone(), self.manifest.clone());
+        self.preparing = Errand::begin(move || Next::make(&directory, manifest)).ok();
+        if self.has_unsynced && self.syncer.begin() {
+            self.has_unsynced = false;
+        }
+        self.preparing.is_none()
+    }
+
+    /// The base before this one has failed, and nothing was written since.
+    fn has_increment(&self) -> bool {
+        self.is_base_due && self.written == 0
+    }
+
     /// Begins a new increment: from now on commands go there. The base of the keys of this moment is to follow
-    /// ([`Aof::put_base`]); until then all files there are make the state.
-    pub fn begin_increment(&mut self) -> io::Result<()> {
+    /// ([`Aof::begin_base`]); until then all files there are make the state.
+    pub fn begin_increment(&mut self, policy: Fsync) -> io::Result<()> {
+        // What it has not done, the next one does.
+        drop(self.finish_base());
+        // What is written to the new one may be safe at any time, and must not be before what is in front of it.
         if !self.try_write(Fsync::Always) {
             return Err(io::Error::other(self.failure().unwrap_or_default().to_owned()));
         }
-        if std::mem::replace(&mut self.is_base_due, true) && self.written == 0 {
-            // The base before this one has failed, and nothing was written since.
+        let has_increment = self.has_increment();
+        self.is_base_due = true;
+        if has_increment {
             return Ok(());
         }
-        let mut manifest = self.manifest.clone();
-        let name = manifest.add_increment();
-        self.directory.create_zeroed(&name, 0)?;
-        self.directory.sync()?;
         // All that may fail comes first: once the manifest names the increment, nothing is written to the one before.
-        let (file, for_syncs) = (self.directory.open(&name)?, self.directory.open(&name)?);
-        let syncer = Syncer::start(for_syncs)?;
-        write_manifest(&self.directory, &manifest)?;
+        let Next { manifest, file, for_syncs } = match self.preparing.take() {
+            Some(preparing) => preparing.finish()??,
+            None => Next::make(&self.directory, self.manifest.clone())?,
+        };
+        let mut syncer = Syncer::start(for_syncs)?;
+        name_manifest(&self.directory, &manifest)?;
+        // Nothing that is written from now on is safe before that name: the thread that syncs begins with it.
+        if policy == Fsync::Always || !syncer.begin_names(self.directory.clone()) {
+            self.directory.sync()?;
+        }
         self.syncer = syncer;
         self.file = file;
         self.manifest = manifest;
@@ -211,38 +257,32 @@ impl<D: Directory> Aof<D> {
     }
 
     /// Puts a base that was written and synced under a temporary name in the place of all files before the last increment, and
-    /// removes these.
-    pub fn put_base(&mut self, temporary: &str, bytes: u64, is_rdb: bool) -> io::Result<()> {
-        let mut manifest = self.manifest.clone();
-        let base = manifest.next_base(is_rdb);
-        self.directory.rename(temporary, &base.name).inspect_err(|_| snapshot::remove(&self.directory, temporary))?;
-        self.directory.sync()?;
-        manifest.set_base(base);
-        write_manifest(&self.directory, &manifest)?;
-        self.manifest = manifest;
-        self.other_bytes = bytes;
-        self.base_bytes = bytes;
-        self.is_base_due = false;
-        self.remove_history()
+    /// removes these: on another thread. See [`Aof::base_outcome`].
+    pub fn begin_base(&mut self, temporary: &str, bytes: u64, is_rdb: bool) -> io::Result<()> {
+        let (directory, manifest, temporary) = (self.directory.clone(), self.manifest.clone(), temporary.to_owned());
+        self.placing = Some(Errand::begin(move || place(&directory, manifest, &temporary, bytes, is_rdb))?);
+        Ok(())
     }
 
-    /// Removes files that are no longer needed, and then their names.
-    fn remove_history(&mut self) -> io::Result<()> {
-        let mut manifest = self.manifest.clone();
-        let names = self.directory.names()?;
-        let history = manifest.take_history();
-        let mut removed = Vec::new();
-        for file in history.iter().filter(|file| names.contains(&file.name)) {
-            removed.extend(self.directory.open(&file.name));
-            self.directory.remove(&file.name)?;
-        }
-        free(removed);
-        if !history.is_empty() {
-            self.directory.sync()?;
-            write_manifest(&self.directory, &manifest)?;
+    /// How that ended, if it has.
+    pub fn base_outcome(&mut self) -> Option<io::Result<()>> {
+        self.placing.take_if(|placing| placing.has_ended()).map(|placing| self.note_base(placing))
+    }
+
+    /// Waits until it has ended, if it is under way.
+    pub fn finish_base(&mut self) -> io::Result<()> {
+        self.placing.take().map_or(Ok(()), |placing| self.note_base(placing))
+    }
+
+    fn note_base(&mut self, placing: Errand<Placed>) -> io::Result<()> {
+        let Placed { bytes, manifest, outcome } = placing.finish()?;
+        if let Some(manifest) = manifest {
             self.manifest = manifest;
+            self.other_bytes = bytes;
+            self.base_bytes = bytes;
+            self.is_base_due = false;
         }
-        Ok(())
+        outcome
     }
 
     /// Bytes of the base, or of everything when the file was opened.
@@ -312,11 +352,11 @@ impl<D: Directory> Aof<D> {
     }
 
     /// Takes note of how a sync of the other thread ended.
-    fn note_sync(&mut self, outcome: Option<io::Result<()>>) {
+    fn note_sync(&mut self, outcome: Option<(Order, io::Result<()>)>) {
         match outcome {
-            Some(Ok(())) => self.syncs += 1,
-            Some(Err(error)) => self.fail("sync", &error, true),
-            None => {}
+            Some((Order::Data, Ok(()))) => self.syncs += 1,
+            Some((_, Err(error))) => self.fail("sync", &error, true),
+            Some((Order::Names, Ok(()))) | None => {}
         }
     }
 
@@ -379,17 +419,6 @@ pub(crate) fn free<F: Send + 'static>(files: Vec<F>) {
         // Without a thread they are closed here.
         drop(thread::Builder::new().name("free".into()).spawn(move || drop(files)));
     }
-}
-
-/// Puts a manifest in the place of the one before, if there is one.
-fn write_manifest<D: Directory>(directory: &D, manifest: &Manifest) -> io::Result<()> {
-    let name = format!("{}.manifest", manifest.name);
-    let temporary = format!("temp-{name}");
-    let file = directory.create_zeroed(&temporary, 0)?;
-    file.write_at(manifest.to_string().as_bytes(), 0)?;
-    file.sync_data()?;
-    directory.rename(&temporary, &name)?;
-    directory.sync()
 }
 
 #[cfg(test)]

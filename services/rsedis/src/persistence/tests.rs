@@ -1,5 +1,7 @@
 //! The append-only file under power cuts, faults and damage.
 
+use std::sync::{Arc, Mutex};
+
 use wal::files::{Fault, SimulatedDirectory};
 
 use super::*;
@@ -25,6 +27,12 @@ fn open(directory: &SimulatedDirectory, cuts: bool) -> Result<(Aof<SimulatedDire
         Ok(0)
     })?;
     Ok((aof, keys, loaded))
+}
+
+/// Puts a base, and waits for that.
+fn put_base<D: Directory>(aof: &mut Aof<D>, bytes: u64, is_rdb: bool) -> io::Result<()> {
+    aof.begin_base("temp-base", bytes, is_rdb)?;
+    aof.finish_base()
 }
 
 /// SplitMix64, so that a seed tells the whole story.
@@ -113,9 +121,9 @@ fn the_syncs_that_are_counted_are_those_that_acknowledgements_wait_for() {
         assert!(aof.commit(&command(number), Fsync::Always));
     }
     assert_eq!((aof.take_syncs(), aof.take_syncs()), (3, 0));
-    aof.begin_increment().unwrap();
+    aof.begin_increment(Fsync::Always).unwrap();
     directory.create_zeroed("temp-base", 0).unwrap();
-    aof.put_base("temp-base", 0, false).unwrap();
+    put_base(&mut aof, 0, false).unwrap();
     assert_eq!(aof.take_syncs(), 0, "a rewrite acknowledges nobody");
     directory.fail(Fault::DataSync, 0);
     assert!(!aof.commit(&command(3), Fsync::Always));
@@ -131,7 +139,7 @@ fn a_name_that_a_killed_process_did_not_sync_is_safe_before_anything_is_acknowle
     assert!(aof.commit(&command(0), Fsync::Always));
     // The first sync is that of the new increment's name.
     directory.fail(Fault::NameSync, 1);
-    assert!(aof.begin_increment().is_err());
+    assert!(aof.begin_increment(Fsync::Always).is_err());
     drop(aof);
     let (mut aof, _, _) = open(&directory, true).unwrap();
     assert!(aof.manifest().last_increment().is_some_and(|name| name != FILE), "the rename was done");
@@ -152,8 +160,111 @@ fn nothing_is_called_safe_while_a_sync_is_under_way() {
         aof
     };
     assert!(with_failing_sync().close().is_err_and(|text| text.starts_with("sync: ")));
-    assert!(with_failing_sync().begin_increment().is_err());
+    assert!(with_failing_sync().begin_increment(Fsync::Always).is_err());
+    let mut aof = with_failing_sync();
+    until("its end", || aof.is_ready_for_increment().then_some(()));
+    assert!(aof.begin_increment(Fsync::Always).is_err() && !aof.commit(&command(1), Fsync::EverySecond));
     assert!(!with_failing_sync().commit(&command(1), Fsync::Always), "the policy may change");
+}
+
+/// A directory whose syncs of files wait while somebody holds this.
+fn held() -> (wal::files::HeldDirectory<SimulatedDirectory>, Arc<Mutex<()>>) {
+    let gate = Arc::new(Mutex::new(()));
+    let waits = Arc::clone(&gate);
+    let hold = move || drop(waits.lock().unwrap());
+    (wal::files::HeldDirectory::new(SimulatedDirectory::default(), hold), gate)
+}
+
+fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..5_000 {
+        if let Some(found) = ask() {
+            return found;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("{what} did not come")
+}
+
+/// Clients waited for five syncs on the executor.
+#[test]
+fn nobody_waits_while_a_base_takes_its_place() {
+    let (directory, gate) = held();
+    let (mut aof, _) = Aof::open(directory.clone(), NAME, true, |_| Ok(0)).unwrap();
+    assert!(aof.commit(&command(0), Fsync::Always));
+    aof.begin_increment(Fsync::Always).unwrap();
+    directory.create_zeroed("temp-base", 0).unwrap();
+    let closed = gate.lock().unwrap();
+    aof.begin_base("temp-base", 7, false).unwrap();
+    assert!(aof.commit(&command(1), Fsync::EverySecond));
+    assert!(aof.base_outcome().is_none(), "its manifest is not safe");
+    assert_eq!(aof.manifest().replayed().count(), 2, "both increments");
+    drop(closed);
+    until("the base", || aof.base_outcome()).unwrap();
+    assert_eq!((aof.base_bytes(), aof.manifest().files.len()), (7, 2));
+    assert!(aof.commit(&command(2), Fsync::Always));
+    // Files that are begun anew find a manifest that stays.
+    aof.begin_increment(Fsync::Always).unwrap();
+    directory.create_zeroed("temp-base", 0).unwrap();
+    aof.begin_base("temp-base", 0, false).unwrap();
+    drop(aof);
+    assert!(!directory.names().unwrap().contains(&"temp-base".to_owned()));
+}
+
+/// A second of writes was synced while clients waited.
+#[test]
+fn what_was_written_before_an_increment_is_synced_by_another_thread() {
+    let (directory, gate) = held();
+    let (mut aof, _) = Aof::open(directory.clone(), NAME, true, |_| Ok(0)).unwrap();
+    assert!(aof.commit(&command(0), Fsync::EverySecond));
+    let closed = gate.lock().unwrap();
+    assert!(!aof.is_ready_for_increment() && !aof.is_ready_for_increment());
+    assert!(aof.commit(&command(1), Fsync::EverySecond));
+    drop(closed);
+    // Nobody waits for a state in which nothing at all was written since.
+    until("its end", || aof.is_ready_for_increment().then_some(()));
+    assert_eq!(aof.take_syncs(), 1);
+    aof.begin_increment(Fsync::EverySecond).unwrap();
+    assert_eq!(aof.take_syncs(), 1, "of what was written meanwhile");
+    assert!(aof.commit(&command(2), Fsync::Always), "and acknowledged as before");
+    assert_eq!(aof.take_syncs(), 1, "that of the manifest's name acknowledges nobody");
+}
+
+/// Where nobody waits for the sync of the manifest's name, nothing may be called safe before it, and one that fails refuses writes.
+#[test]
+fn nothing_is_safe_before_the_name_of_the_manifest_that_names_its_file() {
+    for fails in [false, true] {
+        let directory = SimulatedDirectory::default();
+        let (mut aof, _, _) = open(&directory, true).unwrap();
+        assert!(aof.commit(&command(0), Fsync::Always));
+        until("the next increment", || aof.is_ready_for_increment().then_some(()));
+        if fails {
+            directory.fail(Fault::NameSync, 0);
+        }
+        aof.begin_increment(Fsync::EverySecond).unwrap();
+        assert_eq!(aof.commit(&command(1), Fsync::Always), !fails);
+        if fails {
+            assert!(!aof.commit(&command(2), Fsync::EverySecond), "a later sync would lie");
+        }
+        directory.crash(|| 0);
+        assert_eq!(open(&directory, true).unwrap().1, if fails { &[0][..] } else { &[0, 1] });
+    }
+}
+
+/// It is locked, and a replica's file is begun anew behind its master's keys.
+#[test]
+fn a_directory_may_be_opened_again_as_soon_as_its_file_is_dropped() {
+    let folder = harness::folder();
+    for part in 0..4 {
+        let directory = wal::files::RealDirectory::open(folder.path()).unwrap();
+        let mut aof = Aof::begin(directory, NAME).unwrap();
+        let next = if part < 2 { Fsync::EverySecond } else { Fsync::Always };
+        assert!(aof.commit(&command(0), Fsync::EverySecond));
+        if part % 2 == 0 {
+            aof.begin_increment(next).unwrap();
+        } else {
+            aof.is_ready_for_increment();
+        }
+    }
 }
 
 /// The thread of a snapshot that was given up may write on for a while.
@@ -265,7 +376,11 @@ impl Written {
     }
 
     fn begin(&mut self, format: snapshot::Format) -> io::Result<snapshot::Snapshot> {
-        self.aof.begin_increment()?;
+        // By threads in half of them.
+        while format == snapshot::Format::Commands && !self.aof.is_ready_for_increment() {
+            std::thread::yield_now();
+        }
+        self.aof.begin_increment(Fsync::Always)?;
         self.server.effects.forget_selected();
         snapshot::Snapshot::begin(&mut self.server, self.aof.directory(), "temp-base", format)
     }
@@ -315,7 +430,7 @@ fn a_rewrite_may_be_cut_at_any_operation() {
                 {
                     let Ok(bytes) = job.finish(&mut written.server) else { break };
                     let is_rdb = format != snapshot::Format::Commands;
-                    if written.aof.put_base("temp-base", bytes, is_rdb).is_err() {
+                    if put_base(&mut written.aof, bytes, is_rdb).is_err() {
                         break;
                     }
                     rewritten += 1;
@@ -352,7 +467,7 @@ fn a_base_takes_the_place_of_what_was_before() {
         let job = written.begin(format).unwrap();
         assert!(written.run(&[b"SET", b"before", b"2"]) && written.run(&[b"SADD", b"during", b"a"]));
         let bytes = job.finish(&mut written.server).unwrap();
-        written.aof.put_base("temp-base", bytes, format != snapshot::Format::Commands).unwrap();
+        put_base(&mut written.aof, bytes, format != snapshot::Format::Commands).unwrap();
     }
     let mut names = directory.names().unwrap();
     names.sort();

@@ -1,4 +1,5 @@
-//! The append-only file as the loop keeps it: begun, ended, written anew, read anew. Nobody waits while a base is written.
+//! The append-only file as the loop keeps it: begun, ended, written anew, read anew. Nobody waits while a base is
+//! written, but for the one sync that a new increment begins with.
 //!
 //! Where a base is still missing ([`Reactor::lacks_base`]), what was there before is what a restart reads. Under `appendfsync always`
 //! nothing is acknowledged meanwhile: writes are postponed, and a replica says that it has nothing. A base that fails is tried again, and
@@ -86,7 +87,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     pub(super) fn begin_rewrite(&mut self) {
         if self.server.aof.is_lost {
             // What there is are not all the keys.
-            self.server.save.is_rewrite_due = false;
+            self.drop_due_rewrite();
             return;
         }
         if self.is_walking() || self.server.is_loading {
@@ -96,13 +97,16 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         if self.lacks_base {
             return self.begin_aof_behind();
         }
-        self.server.save.is_rewrite_due = false;
+        // What was written in a second is not made safe while clients wait.
+        let is_ready = self.aof.as_mut().is_none_or(Aof::is_ready_for_increment);
+        (self.server.save.rewrites, self.server.save.is_rewrite_due) = (true, !is_ready);
+        if !is_ready {
+            return;
+        }
         match self.try_begin_rewrite() {
-            Ok(job) => {
-                self.job = Some(job);
-                self.server.save.rewrites = true;
-            }
+            Ok(job) => self.job = Some(job),
             Err(error) => {
+                self.server.save.rewrites = false;
                 log::warning(format_args!("rewrite of the append-only file: {error}"));
                 self.note_rewrite(&Err(error));
             }
@@ -114,18 +118,24 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let (format, is_rdb) = self.base_format();
         let (directory, detached) = match &mut self.aof {
             Some(aof) => {
-                aof.begin_increment()?;
+                aof.begin_increment(self.server.settings.fsync)?;
                 self.server.effects.forget_selected();
                 (aof.directory().clone(), None)
             }
             None => {
                 let aof = self.begin_files()?;
-                (aof.directory().clone(), Some(aof))
+                (aof.directory().clone(), Some(Box::new(aof)))
             }
         };
         let snapshot = Snapshot::begin(&mut self.server, &directory, TEMPORARY_BASE, format)?;
         tell_of_rewrite();
-        Ok(Job { snapshot, purpose: Purpose::Base { is_rdb, detached } })
+        Ok(Job { snapshot, purpose: Purpose::Base { is_rdb, detached, is_whole: false } })
+    }
+
+    /// A rewrite that was to begin is not wanted any more.
+    fn drop_due_rewrite(&mut self) {
+        self.server.save.is_rewrite_due = false;
+        self.server.save.rewrites &= self.job.as_ref().is_some_and(|job| matches!(job.purpose, Purpose::Base { .. }));
     }
 
     /// Whether what is written must not be acknowledged: a restart would not read it, and that was promised.
@@ -201,7 +211,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             None => (self.opens.own)(&self.aof_path()).map_err(|error| error.to_string()),
         };
         self.abandon_walks();
-        self.server.save.is_rewrite_due = false;
+        self.drop_due_rewrite();
         let dirty = self.server.dirty;
         let reopened = directory.and_then(|directory| {
             let server = &mut self.server;
@@ -249,13 +259,12 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     /// From now on nothing is written. As in Redis, what the disk does not take at the end is told in the log, and is no reason to go on.
     fn end_aof(&mut self) {
         self.lacks_base = false;
-        self.server.save.is_rewrite_due = false;
         self.server.save.rewrite_failures = 0;
         if let Some(job) = self.job.take_if(|job| matches!(job.purpose, Purpose::Base { .. })) {
             log::notice("Killing running AOF rewrite child: the append-only file is off");
             job.snapshot.abandon(&mut self.server);
-            self.server.save.rewrites = false;
         }
+        self.drop_due_rewrite();
         if let Err(error) = self.take_aof().map_or(Ok(()), Aof::close) {
             let path = self.aof_path();
             log::warning(format_args!(
@@ -288,7 +297,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         }
         self.lacks_base = true;
         self.abandon_walks();
-        self.server.save.is_rewrite_due = false;
+        self.drop_due_rewrite();
         drop(self.take_aof());
         match self.try_begin_aof_behind() {
             Ok(()) => {
@@ -307,7 +316,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         let (format, is_rdb) = self.base_format();
         let snapshot = Snapshot::begin(&mut self.server, aof.directory(), TEMPORARY_BASE, format)?;
         tell_of_rewrite();
-        self.job = Some(Job { snapshot, purpose: Purpose::Base { is_rdb, detached: None } });
+        self.job = Some(Job { snapshot, purpose: Purpose::Base { is_rdb, detached: None, is_whole: false } });
         self.server.save.rewrites = true;
         self.aof = Some(aof);
         Ok(())

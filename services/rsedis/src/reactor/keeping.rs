@@ -44,7 +44,9 @@ pub(super) enum Purpose<D: Directory> {
         /// Whether it is an RDB file.
         is_rdb: bool,
         /// The append-only file is off, and its files get a base all the same (BGREWRITEAOF).
-        detached: Option<Aof<D>>,
+        detached: Option<Box<Aof<D>>>,
+        /// It is whole, and takes its place.
+        is_whole: bool,
     },
     /// Replicas, from a file that gets no other name.
     Replicas(RdbFile<D>, Vec<Receiver>),
@@ -247,6 +249,14 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.give_up_saves();
         }
         let Some(job) = &mut self.job else { return false };
+        if let Purpose::Base { is_whole: true, detached, .. } = &mut job.purpose {
+            let aof = detached.as_deref_mut().or(self.aof.as_mut());
+            if let Some(ended) = aof.map_or(Some(Ok(())), Aof::base_outcome) {
+                self.job = None;
+                self.end_rewrite(ended);
+            }
+            return false;
+        }
         match job.snapshot.step(&mut self.server, slice) {
             Progress::Busy => true,
             Progress::Waits => false,
@@ -275,15 +285,18 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 }
                 ended
             }
-            Purpose::Base { is_rdb, detached } => {
-                self.server.save.rewrites = false;
-                let ended = match (&mut self.aof, detached) {
-                    (_, Some(mut aof)) => outcome.and_then(|bytes| aof.put_base(TEMPORARY_BASE, bytes, is_rdb)),
-                    (Some(aof), None) => outcome.and_then(|bytes| aof.put_base(TEMPORARY_BASE, bytes, is_rdb)),
-                    (None, None) => Ok(()),
-                };
-                self.note_rewrite(&ended);
-                ended
+            Purpose::Base { is_rdb, mut detached, .. } => {
+                let aof = detached.as_deref_mut().or(self.aof.as_mut());
+                let begun =
+                    outcome.and_then(|bytes| aof.map_or(Ok(()), |aof| aof.begin_base(TEMPORARY_BASE, bytes, is_rdb)));
+                match begun {
+                    Ok(()) => {
+                        let purpose = Purpose::Base { is_rdb, detached, is_whole: true };
+                        self.job = Some(Job { snapshot: job.snapshot, purpose });
+                    }
+                    Err(error) => self.end_rewrite(Err(error)),
+                }
+                return;
             }
             Purpose::Replicas(file, receivers) => {
                 let ended = file.told(outcome.and_then(|_| self.begin_transfers(&file, &receivers)));
@@ -293,6 +306,15 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
                 ended
             }
         };
+        if let Err(error) = &ended {
+            log::warning(format_args!("snapshot: {error}"));
+        }
+    }
+
+    /// A base is there, or is not.
+    fn end_rewrite(&mut self, ended: io::Result<()>) {
+        self.server.save.rewrites = false;
+        self.note_rewrite(&ended);
         if let Err(error) = &ended {
             log::warning(format_args!("snapshot: {error}"));
         }

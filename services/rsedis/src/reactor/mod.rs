@@ -206,7 +206,8 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     /// How long to wait for events: until something is due.
     fn patience(&self) -> Duration {
         // A thread that writes a snapshot has room again before long.
-        let most = match (self.is_walking() || self.server.reads_data(), self.is_connecting()) {
+        let is_due = self.server.save.is_rewrite_due;
+        let most = match (self.is_walking() || self.server.reads_data() || is_due, self.is_connecting()) {
             (true, _) => Duration::from_millis(1),
             (false, true) => Duration::from_millis(10),
             (false, false) => TICK,
