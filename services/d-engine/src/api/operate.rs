@@ -5,19 +5,21 @@
 //! long answers that no client takes are bounded at the whole member. A frame is cut into requests, and each of them is decoded when its turn comes: many small things
 //! in a frame take many times its bytes once they are decoded.
 
+mod ready;
+
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Wake, Waker};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use d_engine_client::wire::{self, request::Body};
 use d_engine_client::{Answer, Error, Query, ReadLevel, ReadOptions, Seen};
 use prost::Message;
-use service_kit::grpc::{self, Code, Requests, Responses, Room, Status};
-use tokio::sync::Notify;
+use service_kit::grpc::{self, Code, Requests, Responses, Status};
 use tokio::time::timeout;
+
+use ready::{Done, Ready, SHORT_BYTES};
 
 use super::fields::{self, Fields};
 use super::{MAJORITY_TIMEOUT, PROGRESS, access, errors, gone, malformed, only};
@@ -31,8 +33,6 @@ const OUTSTANDING_MAX: usize = 10_000;
 const READS_BYTES_MAX: usize = 16 << 20;
 /// What writes without a reply may have read, bytes: beyond, no other request is begun.
 const ANSWERS_BYTES_MAX: usize = 64 << 20;
-/// A longer reply to a write takes room of all streams until it is sent.
-const SHORT_BYTES: usize = 1 << 10;
 /// Replies that a stream always has room for, however few there are.
 const READY_ROOM: usize = 16;
 /// A frame of replies is sent when it has so many bytes.
@@ -72,79 +72,6 @@ impl Method {
             "Defragment" => Some(Self::Defragment),
             _ => None,
         }
-    }
-}
-
-/// What has become ready.
-enum Ready {
-    Reply(wire::Reply),
-    /// To a write.
-    Written {
-        reply: wire::Reply,
-        /// What it may have read at most.
-        answer_bytes: usize,
-        /// What a long one takes.
-        room: Option<Room>,
-    },
-    /// The state is fresh enough for this read, or will not be.
-    Look {
-        id: u64,
-        query: Query,
-        options: ReadOptions,
-        ticket: Result<replog::runtime::Ticket, Error>,
-        /// What it takes until then, if that is much.
-        room: Option<Room>,
-    },
-}
-
-impl Ready {
-    /// A reply to a write, if there is room for it; without, the client can ask again.
-    fn written(reply: wire::Reply, answer_bytes: usize, mut room: Room) -> Self {
-        let bytes = reply.encoded_len();
-        if bytes <= SHORT_BYTES {
-            return Self::Written { reply, answer_bytes, room: None };
-        }
-        if room.grow(bytes) {
-            return Self::Written { reply, answer_bytes, room: Some(room) };
-        }
-        let text = "it was done, but its answer finds no room: clients take too few of theirs; in a session, ask again";
-        let reply = wire::Reply::of_error(reply.id, Error::UnknownOutcome(text.into()));
-        Self::Written { reply, answer_bytes, room: None }
-    }
-}
-
-/// What has become ready and was not sent.
-#[derive(Default)]
-struct Done {
-    ready: Mutex<Vec<Ready>>,
-    wake: Notify,
-}
-
-impl Wake for Done {
-    fn wake(self: Arc<Self>) {
-        self.wake.notify_one();
-    }
-}
-
-impl Done {
-    fn push(&self, ready: Ready) {
-        self.add(ready);
-        self.wake.notify_one();
-    }
-
-    /// As [`Done::push`], for who wakes the stream later.
-    fn push_later(self: Arc<Self>, ready: Ready) -> Option<Waker> {
-        self.add(ready);
-        Some(self.into())
-    }
-
-    fn add(&self, ready: Ready) {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(ready);
-    }
-
-    /// Gives what is ready for an empty place, whose room is used again.
-    fn take(&self, place: &mut Vec<Ready>) {
-        std::mem::swap(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner), place);
     }
 }
 

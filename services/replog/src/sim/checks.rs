@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use super::mirror::Mirror;
+use super::world::World;
+use crate::consensus::Role;
 use crate::membership::Membership;
 
 /// A promise that was broken.
@@ -157,5 +159,45 @@ impl Checks {
         let then = now.saturating_sub(staleness_micros);
         let later = self.history.partition_point(|(at, _)| *at <= then);
         later.checked_sub(1).and_then(|at| self.history.get(at)).map_or(0, |(_, index)| *index)
+    }
+}
+
+impl World {
+    /// What must be true of a member now.
+    pub(super) fn check(&mut self, id: u64) -> Checked {
+        let Self { hosts, checks, .. } = self;
+        let Some(process) = &hosts[id as usize - 1].process else { return Ok(()) };
+        let node = process.log.node();
+        let (term, commit) = (node.term(), node.commit_index());
+        let led = (node.role() == Role::Leader).then_some(term);
+        let log = &hosts[id as usize - 1].mirror;
+        if let Some(term) = led
+            && process.led != led
+        {
+            checks.leads(id, term, log)?;
+            self.stats.elections += 1;
+        }
+        if commit > process.commit {
+            let nobody = Membership::default();
+            let memberships = match self.options.harm_only {
+                true => [&nobody, &nobody],
+                false => [&process.membership, node.membership()],
+            };
+            checks.commits((id, term), commit, log, memberships, |other| {
+                hosts.get(other as usize - 1).map(|host| &host.disk)
+            })?;
+        }
+        let membership = node.membership().clone();
+        let old = process.led;
+        if let Some(process) = self.process(id) {
+            process.led = led;
+            process.commit = commit;
+            process.membership = membership;
+        }
+        if let Some(term) = led.filter(|_| old != led) {
+            self.say(id, || format!("LEADS term {term}"));
+            self.curse(id);
+        }
+        Ok(())
     }
 }

@@ -13,7 +13,6 @@ use wal::files::SimulatedDirectory;
 use crate::applying::LongStep;
 use crate::bugs::{Bug, Planted};
 use crate::clock::Now;
-use crate::consensus::Role;
 use crate::membership::Membership;
 use crate::message::Message;
 use crate::random::{Random, mix};
@@ -617,44 +616,6 @@ impl World {
         }
         if let Some(delay) = first {
             self.after(delay, Event::Deliver(message));
-        }
-        Ok(())
-    }
-
-    /// What must be true of a member now.
-    fn check(&mut self, id: u64) -> Checked {
-        let Self { hosts, checks, .. } = self;
-        let Some(process) = &hosts[id as usize - 1].process else { return Ok(()) };
-        let node = process.log.node();
-        let (term, commit) = (node.term(), node.commit_index());
-        let led = (node.role() == Role::Leader).then_some(term);
-        let log = &hosts[id as usize - 1].mirror;
-        if let Some(term) = led
-            && process.led != led
-        {
-            checks.leads(id, term, log)?;
-            self.stats.elections += 1;
-        }
-        if commit > process.commit {
-            let nobody = Membership::default();
-            let memberships = match self.options.harm_only {
-                true => [&nobody, &nobody],
-                false => [&process.membership, node.membership()],
-            };
-            checks.commits((id, term), commit, log, memberships, |other| {
-                hosts.get(other as usize - 1).map(|host| &host.disk)
-            })?;
-        }
-        let membership = node.membership().clone();
-        let old = process.led;
-        if let Some(process) = self.process(id) {
-            process.led = led;
-            process.commit = commit;
-            process.membership = membership;
-        }
-        if let Some(term) = led.filter(|_| old != led) {
-            self.say(id, || format!("LEADS term {term}"));
-            self.curse(id);
         }
         Ok(())
     }

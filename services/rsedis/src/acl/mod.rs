@@ -400,7 +400,7 @@ mod tests {
             prop_assert_eq!(again.text().escape_ascii().to_string(), text.escape_ascii().to_string());
             let text = [users.configuration().join(&b'\n'), Vec::new()].concat();
             let read = |_: &Path| Ok(text.clone());
-            let outside = Outside { read: &read, check_user, is_command: crate::command::is_own_name };
+            let outside = Outside { read: &read, list: &crate::settings::list_files, check_user, is_command: crate::command::is_own_name };
             let started = read_command_line(&["file".to_owned()], "", outside);
             let Ok(Start::Serve(settings)) = started else {
                 return Err(TestCaseError::fail(text.escape_ascii().to_string()));
