@@ -167,7 +167,7 @@ impl Node {
         let submitted = checked.map(|()| {
             let command = Command::Users(self.principal().clone(), change.clone()).encode();
             let is_allowed = self.users().may_change(self.principal(), &change);
-            let may = (!is_allowed).then(|| move |users: &Users, who: &Principal| users.may_change(who, &change));
+            let may = (!is_allowed).then_some(move |users: &Users, who: &Principal| users.may_change(who, &change));
             self.submit_if_later(may, command, NotLeading::Forward)
         });
         async move {
