@@ -54,6 +54,16 @@ fn main() -> ExitCode {
     }
 }
 
+/// Opens a directory that it locks; an error of the lock names its file.
+fn open_alone(path: &Path) -> std::io::Result<RealDirectory> {
+    RealDirectory::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::ResourceBusy | std::io::ErrorKind::PermissionDenied => {
+            std::io::Error::new(error.kind(), format!("{}: {error}", path.join("lock").display()))
+        }
+        _ => error,
+    })
+}
+
 fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     if path.as_os_str() != "-" {
         return std::fs::read(path);
@@ -108,7 +118,7 @@ fn serve(mut settings: Settings) -> Result<(), String> {
     load_users(&mut server)?;
     let socket_file = server.settings.text("unixsocket").to_owned();
     let sockets = EpollSockets::new(listeners, stops).map_err(|error| format!("epoll: {error}"))?;
-    let opens = Opens { own: |path| RealDirectory::open(path), shared: |path| RealDirectory::shared(path) };
+    let opens = Opens { own: open_alone, shared: |path| RealDirectory::shared(path) };
     let mut reactor = Reactor::new(sockets, server, opens, allocator::JEMALLOC);
     // Who asks meanwhile is answered: the reactor has the sockets.
     let aof = match reactor.server.settings.is_yes("appendonly") {

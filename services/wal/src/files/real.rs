@@ -36,14 +36,12 @@ impl RealDirectory {
         if let (true, Some(parent)) = (is_new, path.parent().filter(|parent| !parent.as_os_str().is_empty())) {
             fs::File::open(parent)?.sync_all()?;
         }
-        let place = path.join(LOCK);
-        let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", place.display()));
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&place).map_err(told)?;
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(path.join(LOCK))?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::WouldBlock => {
-                told(io::Error::new(io::ErrorKind::ResourceBusy, "another process uses this directory: stop it first"))
+                io::Error::new(io::ErrorKind::ResourceBusy, "another process uses this directory: stop it first")
             }
-            fs::TryLockError::Error(error) => told(error),
+            fs::TryLockError::Error(error) => error,
         })?;
         Ok(Self { handle: Arc::new(fs::File::open(&path)?), path, lock: Some(Arc::new(lock)) })
     }
