@@ -238,7 +238,10 @@ fn raise_file_limit(settings: &mut Settings) -> Result<(), String> {
 fn open(server: &mut Server) -> Result<Aof<RealDirectory>, String> {
     let settings = &server.settings;
     let folder = Path::new(settings.text("dir")).join(settings.text("appenddirname"));
-    let directory = RealDirectory::open(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let directory = open_alone(&folder).map_err(|error| match error.to_string() {
+        said if said.starts_with(&folder.display().to_string()) => said,
+        said => format!("{}: {said}", folder.display()),
+    })?;
     let (beside, name) = (Path::new(settings.text("dir")), settings.text("appendfilename"));
     let told = |error: &dyn std::fmt::Display| format!("{}: {error}", folder.display());
     if beginning::take_over(&directory, beside, &folder, name).map_err(|error| told(&error))? {
