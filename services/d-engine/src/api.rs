@@ -160,7 +160,9 @@ impl Api {
             Method::Second(method) => second::unary(self, method, message),
             Method::Own(operate::Method::ChangeMembers) => decode(message).map(|request| {
                 let node = self.node.clone();
-                later(self.patience, async move { operate::change_members(node, request).await })
+                // The member waits as long for what it has begun, and says more of it.
+                let patience = self.patience + MAJORITY_TIMEOUT;
+                later(patience, async move { operate::change_members(node, request).await })
             }),
             Method::Own(operate::Method::ChangeUsers) => decode(message).map(|request| {
                 let (node, signed_in, patience) = (self.node.clone(), Arc::clone(&self.signed_in), self.patience);

@@ -62,7 +62,7 @@ pub use command::{
 pub use disk::Disk;
 pub use effort::{answer_bytes_max, is_long_query};
 pub use memory::Memory;
-pub use query::{QueryError, answer, next_expiry};
+pub use query::{QueryError, answer, bytes_of, next_expiry};
 pub use refusal::Refusal;
 pub use roster::Roster;
 pub use rows::Known;

@@ -54,13 +54,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Opens a directory that it locks; an error of the lock names its file.
+/// Opens a directory that it locks. An error names what cannot be opened: the directory, or the lock in it.
 fn open_alone(path: &Path) -> std::io::Result<RealDirectory> {
-    RealDirectory::open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::ResourceBusy | std::io::ErrorKind::PermissionDenied => {
-            std::io::Error::new(error.kind(), format!("{}: {error}", path.join("lock").display()))
-        }
-        _ => error,
+    RealDirectory::open(path).map_err(|error| {
+        let place = if path.is_dir() { path.join(RealDirectory::LOCK) } else { path.to_owned() };
+        std::io::Error::new(error.kind(), format!("{}: {error}", place.display()))
     })
 }
 
@@ -238,10 +236,7 @@ fn raise_file_limit(settings: &mut Settings) -> Result<(), String> {
 fn open(server: &mut Server) -> Result<Aof<RealDirectory>, String> {
     let settings = &server.settings;
     let folder = Path::new(settings.text("dir")).join(settings.text("appenddirname"));
-    let directory = open_alone(&folder).map_err(|error| match error.to_string() {
-        said if said.starts_with(&folder.display().to_string()) => said,
-        said => format!("{}: {said}", folder.display()),
-    })?;
+    let directory = open_alone(&folder).map_err(|error| error.to_string())?;
     let (beside, name) = (Path::new(settings.text("dir")), settings.text("appendfilename"));
     let told = |error: &dyn std::fmt::Display| format!("{}: {error}", folder.display());
     if beginning::take_over(&directory, beside, &folder, name).map_err(|error| told(&error))? {

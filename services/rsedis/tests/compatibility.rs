@@ -6,10 +6,11 @@ mod support;
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use support::node::{Node, wait_until_same};
-use support::{redis_program, rsedis_program, start};
+use support::{Server, redis_program, rsedis_program, start};
 
 #[test]
 fn help_and_what_is_absent_are_told_as_by_redis() {
@@ -269,17 +270,18 @@ fn monitors_see_what_redis_shows_them() {
     assert_eq!(transcripts[0], transcripts[1]);
 }
 
+fn start_with_file(file: &Path) -> Server {
+    let mut command = harness::command(rsedis_program());
+    command.arg(file);
+    support::start_command(&mut command, file.parent().unwrap(), &[])
+}
+
 #[test]
 fn what_is_set_is_there_after_config_rewrite() {
     let directory = harness::folder();
     let file = directory.path().join("redis.conf");
     std::fs::write(&file, "# by hand\nmaxmemory 1gb\nuser default on nopass ~* &* +@all\n").unwrap();
-    let start_with_file = || {
-        let mut command = harness::command(rsedis_program());
-        command.arg(&file);
-        support::start_command(&mut command, directory.path(), &[])
-    };
-    let server = start_with_file();
+    let server = start_with_file(&file);
     let mut client = server.client();
     assert_eq!(client.call("CONFIG SET maxmemory 2gb maxmemory-policy allkeys-lfu"), "+OK\r\n");
     assert_eq!(client.call("ACL SETUSER someone on >secret ~a:* +get"), "+OK\r\n");
@@ -288,7 +290,7 @@ fn what_is_set_is_there_after_config_rewrite() {
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.starts_with("# by hand\nmaxmemory 2147483648\nuser default "), "{text}");
     assert_eq!(server.terminate(), Some(0));
-    let server = start_with_file();
+    let server = start_with_file(&file);
     let mut client = server.client();
     assert!(client.call("CONFIG GET maxmemory-policy").contains("allkeys-lfu"));
     assert_eq!(client.call("ACL LIST"), users);
@@ -305,12 +307,7 @@ fn what_config_rewrite_writes_of_users_is_read_as_it_was() {
     let before = format!("include {}\n", other.display());
     std::fs::write(&file, &before).unwrap();
     std::fs::write(&other, "maxmemory 1gb\n").unwrap();
-    let start_with_file = || {
-        let mut command = harness::command(rsedis_program());
-        command.arg(&file);
-        support::start_command(&mut command, directory.path(), &[])
-    };
-    let server = start_with_file();
+    let server = start_with_file(&file);
     let mut client = server.client();
     let rules: [&[u8]; 11] = [
         b"ACL",
@@ -341,7 +338,7 @@ fn what_config_rewrite_writes_of_users_is_read_as_it_was() {
     std::fs::rename(&away, &other).unwrap();
     assert_eq!(client.call("CONFIG REWRITE"), "+OK\r\n");
     assert_eq!(server.terminate(), Some(0));
-    let server = start_with_file();
+    let server = start_with_file(&file);
     let again = ask(&mut server.client());
     assert_eq!(again.escape_ascii().to_string(), user.escape_ascii().to_string());
 }

@@ -5,6 +5,7 @@
 mod support;
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -524,14 +525,19 @@ fn what_succeeds_is_told() {
     assert!(line.contains(" seconds, keys: 6, commands behind the base: "), "{line}");
 }
 
+/// An RDB file of a server that is no more.
+fn leave_dump(directory: &Path) {
+    let server = start(rsedis_program(), directory, &[]);
+    assert_eq!(server.client().call("SET key value"), "+OK\r\n");
+    assert_eq!(server.client().call("SAVE"), "+OK\r\n");
+    server.kill();
+}
+
 /// Who switches `appendonly` on in redis.conf finds a server without keys, and the next save would replace the last copy of them.
 #[test]
 fn a_dump_that_is_not_read_is_told_of() {
     let directory = harness::folder();
-    let server = start(rsedis_program(), directory.path(), &[]);
-    assert_eq!(server.client().call("SET key value"), "+OK\r\n");
-    assert_eq!(server.client().call("SAVE"), "+OK\r\n");
-    server.kill();
+    leave_dump(directory.path());
     let log = directory.path().join("log");
     let options = [&["--logfile", log.to_str().unwrap()], ALWAYS].concat();
     for _ in 0..2 {
@@ -548,10 +554,7 @@ fn a_dump_that_is_not_read_is_told_of() {
 #[test]
 fn a_start_that_fails_behind_the_log_file_is_told_on_standard_error_too() {
     let directory = harness::folder();
-    let server = start(rsedis_program(), directory.path(), &[]);
-    assert_eq!(server.client().call("SET key value"), "+OK\r\n");
-    assert_eq!(server.client().call("SAVE"), "+OK\r\n");
-    server.kill();
+    leave_dump(directory.path());
     let dump = directory.path().join("dump.rdb");
     let bytes = std::fs::read(&dump).unwrap();
     let (log, port) = (directory.path().join("log"), harness::free_port().to_string());

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use d_engine_client::wire::{self, request::Body};
-use d_engine_client::{Answer, Error, Query, ReadLevel, ReadOptions, Seen};
+use d_engine_client::{Error, Query, ReadLevel, ReadOptions};
 use prost::Message;
 use service_kit::grpc::{self, Code, Requests, Responses, Status};
 use tokio::time::timeout;
@@ -25,7 +25,7 @@ use super::fields::{self, Fields};
 use super::{MAJORITY_TIMEOUT, PROGRESS, access, errors, gone, malformed, only};
 use crate::engine::{Address, Begun, Durability, MemberChange, Node};
 use crate::settings::address_of;
-use crate::state::{Defragmented, answer_bytes_max};
+use crate::state::{Defragmented, answer_bytes_max, bytes_of};
 
 /// Requests without a reply on a stream, and requests of a frame. Beyond, the client is not listened to, and the frame is refused.
 const OUTSTANDING_MAX: usize = 10_000;
@@ -117,13 +117,8 @@ fn understood(request: &Bytes) -> Result<wire::Request, Status> {
     wire::Request::decode(request).map_err(malformed)
 }
 
-/// Whether an answer is one that a stream makes only for a client that takes its answers.
-fn is_long(seen: &Seen<Answer>) -> bool {
-    seen.value.items.iter().map(|item| item.key.len() + item.value.len()).sum::<usize>() > SHORT_BYTES
-}
-
 /// What a read holds while it waits, bytes.
-fn bytes_of(query: &Query) -> usize {
+fn held_by(query: &Query) -> usize {
     let length = |key: &Option<Bytes>| key.as_ref().map_or(0, Bytes::len);
     let held = match query {
         Query::Get(key) => key.len(),
@@ -224,7 +219,7 @@ fn begin(
         },
         Some(Body::Read(read)) => match read.parse() {
             Ok((query, options)) => {
-                let held = bytes_of(&query);
+                let held = held_by(&query);
                 let mut room = (held > SHORT_BYTES).then(|| node.room_for_reads());
                 if room.as_mut().is_some_and(|room| !room.grow(held)) {
                     return done.push(Ready::Reply(wire::Reply::of_error(id, Error::Busy)));
@@ -276,44 +271,36 @@ async fn send(
                 reply
             }
             Ready::Look { id, query, options, ticket, room } => {
-                let held = bytes_of(&query);
-                let mut looked = match &ticket {
+                let held = held_by(&query);
+                let looked = match &ticket {
                     Err(error) => Some(Err(error.clone())),
                     Ok(ticket) => node.look_with(&query, *ticket).await,
                 };
-                if let (Ok(ticket), Some(Ok(seen))) = (&ticket, &looked)
-                    && is_long(seen)
-                    && !responses.is_turn()
-                {
+                let is_much = matches!(&looked, Some(Ok(seen)) if bytes_of(&seen.value.items) > SHORT_BYTES);
+                let looked = match &ticket {
                     // What the client has not taken is enough: this is looked at again when it has, and not kept.
-                    looked = None;
-                    if !frame.replies.is_empty() {
-                        send(&std::mem::take(&mut frame)).await?;
-                        rooms.clear();
-                        bytes = 0;
-                    }
-                    timeout(patience, responses.turn()).await.map_err(late)?;
-                    if let again @ Some(_) = node.look_with(&query, *ticket).await {
-                        looked = again;
-                    }
-                }
-                let reply = {
-                    match looked {
-                        Some(seen) => wire::Reply::of_read(id, seen),
-                        None => {
-                            // The lease is over: a round will tell.
-                            let options = ReadOptions { level: ReadLevel::Linearizable, ..options };
-                            let done = Arc::clone(done);
-                            node.read_then(options, move |ticket| {
-                                done.push(Ready::Look { id, query, options, ticket, room });
-                            });
-                            continue;
+                    Ok(ticket) if is_much && !responses.is_turn() => {
+                        drop(looked);
+                        if !frame.replies.is_empty() {
+                            send(&std::mem::take(&mut frame)).await?;
+                            rooms.clear();
+                            bytes = 0;
                         }
+                        timeout(patience, responses.turn()).await.map_err(late)?;
+                        node.look_with(&query, *ticket).await
                     }
+                    _ => looked,
+                };
+                let Some(seen) = looked else {
+                    // The lease is over: a round will tell.
+                    let options = ReadOptions { level: ReadLevel::Linearizable, ..options };
+                    let done = Arc::clone(done);
+                    node.read_then(options, move |ticket| done.push(Ready::Look { id, query, options, ticket, room }));
+                    continue;
                 };
                 drop(room);
                 outstanding.reads_bytes -= held;
-                reply
+                wire::Reply::of_read(id, seen)
             }
         };
         outstanding.requests -= 1;

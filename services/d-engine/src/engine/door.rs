@@ -17,8 +17,8 @@ use super::Node;
 use crate::history::{Step, TooOld, Watcher};
 use crate::machine::{Reply, View};
 use crate::state::{
-    Command, LimitError, Principal, QueryError, Refusal, UserChange, Users, answer, check, check_bound, check_key,
-    is_long_query,
+    Command, LimitError, Principal, QueryError, Refusal, UserChange, Users, answer, bytes_of, check, check_bound,
+    check_key, is_long_query,
 };
 
 /// Keys that are asked for at a time.
@@ -56,8 +56,8 @@ impl Node {
         if self.users().may_write(self.principal(), &transaction) {
             return self.submit_then(begun, self.on_behalf(Command::Write(transaction, stamp)), done);
         }
-        let command = self.on_behalf(Command::Write(transaction.clone(), stamp));
-        self.submit_if_then(move |users, who| users.may_write(who, &transaction), command, done);
+        // It may have to wait for what this member has not heard yet.
+        tell_later(self.write_later(transaction, stamp, NotLeading::Forward), done);
     }
 
     /// What the state of this member refuses: it may not have heard of a grant yet, so it is asked again once it has. What nobody may do is in no
@@ -65,31 +65,6 @@ impl Node {
     async fn still_denied(&self, may: impl Fn(&Users, &Principal) -> bool) -> Result<(), Error> {
         self.handle().read_async(replog::ReadLevel::Linearizable, 0).await.map_err(read_error)?;
         may(&self.users(), self.principal()).then_some(()).ok_or_else(denied)
-    }
-
-    fn submit_if_then(
-        &self,
-        may: impl Fn(&Users, &Principal) -> bool + Send + Sync + 'static,
-        command: Bytes,
-        done: impl FnOnce(Result<Written, Error>) -> Option<Waker> + Send + 'static,
-    ) {
-        let room = match self.room_to_wait(&command) {
-            Ok(room) => room,
-            Err(error) => return wake(done(Err(error))),
-        };
-        let node = self.clone();
-        tokio::spawn(async move {
-            let is_denied = node.still_denied(may).await;
-            drop(room);
-            let written = match is_denied {
-                Ok(()) => node.submit_later(command, NotLeading::Forward).await,
-                Err(error) => {
-                    node.counters().write(false);
-                    Err(error)
-                }
-            };
-            wake(done(written));
-        });
     }
 
     /// As [`Node::submit_later`]; `may` is asked again of what the state refuses.
@@ -155,10 +130,7 @@ impl Node {
         if may(&self.users(), self.principal()) {
             return Ok(());
         }
-        self.still_denied(may).await.map_err(|error| match error {
-            Error::Denied(_) => denied_but_to_administrators(),
-            error => error,
-        })
+        self.still_denied(may).await.map_err(of_administrators)
     }
 
     /// Changes users, wherever the leader is.
@@ -170,12 +142,7 @@ impl Node {
             let may = (!is_allowed).then_some(move |users: &Users, who: &Principal| users.may_change(who, &change));
             self.submit_if_later(may, command, NotLeading::Forward)
         });
-        async move {
-            submitted?.await.map_err(|error| match error {
-                Error::Denied(_) => denied_but_to_administrators(),
-                error => error,
-            })
-        }
+        async move { submitted?.await.map_err(of_administrators) }
     }
 
     fn submit_then(
@@ -188,8 +155,7 @@ impl Node {
         if self.leads() {
             begun.0.push(Proposal::new(command, move |outcome| done(node.written(outcome))));
         } else {
-            let written = node.forward(command);
-            tokio::spawn(async { wake(done(written.await)) });
+            tell_later(node.forward(command), done);
         }
     }
 
@@ -248,20 +214,25 @@ impl Node {
         close: Option<u64>,
         done: impl FnOnce(Result<Written, Error>) -> Option<Waker> + Send + 'static,
     ) {
-        let command = self.on_behalf(close.map_or(Command::OpenSession, Command::CloseSession));
-        let may = move |users: &Users, who: &Principal| close.is_some() || users.may_open_session(who);
-        match may(&self.users(), self.principal()) {
-            true => self.submit_then(begun, command, done),
-            false => self.submit_if_then(may, command, done),
+        match self.refused_session(close) {
+            None => self.submit_then(begun, self.of_session(close), done),
+            may => tell_later(self.submit_if_later(may, self.of_session(close), NotLeading::Forward), done),
         }
+    }
+
+    fn of_session(&self, close: Option<u64>) -> Bytes {
+        self.on_behalf(close.map_or(Command::OpenSession, Command::CloseSession))
+    }
+
+    /// What is asked again, where the state refuses to open a session.
+    fn refused_session(&self, close: Option<u64>) -> Option<impl Fn(&Users, &Principal) -> bool + Send + Sync + use<>> {
+        let may = |users: &Users, who: &Principal| users.may_open_session(who);
+        (close.is_none() && !may(&self.users(), self.principal())).then_some(may)
     }
 
     /// Opens a session, or ends one; its number.
     pub fn session_later(&self, close: Option<u64>) -> impl Future<Output = Result<u64, Error>> + Send + 'static {
-        let command = self.on_behalf(close.map_or(Command::OpenSession, Command::CloseSession));
-        let may = move |users: &Users, who: &Principal| close.is_some() || users.may_open_session(who);
-        let is_allowed = may(&self.users(), self.principal());
-        let submitted = self.submit_if_later((!is_allowed).then_some(may), command, NotLeading::Forward);
+        let submitted = self.submit_if_later(self.refused_session(close), self.of_session(close), NotLeading::Forward);
         async move { Ok(close.unwrap_or(submitted.await?.revision)) }
     }
 
@@ -278,7 +249,8 @@ impl Node {
 
     /// Reads that wait share one queue: who waits for an index that may never come has few places there.
     fn place_to_wait(&self, options: ReadOptions) -> Result<Option<OwnedSemaphorePermit>, Error> {
-        let waits = options.at_least > self.shown().view().applied;
+        // Most clients ask for no index.
+        let waits = options.at_least > 0 && options.at_least > self.shown().view().applied;
         let place = waits.then(|| Arc::clone(&self.0.awaiting).try_acquire_owned()).transpose();
         place.map_err(|_| Error::Busy)
     }
@@ -338,8 +310,7 @@ impl Node {
         let short = Query::Scan(Scan { limit: SHORT_SCAN_KEYS, ..Scan::prefix(prefix.clone()) });
         let view = self.shown().view();
         let answer = self.look_at(&view, &short)?;
-        let bytes: usize = answer.items.iter().map(|item| item.key.len() + item.value.len()).sum();
-        if !answer.has_more && bytes <= bytes_max {
+        if !answer.has_more && bytes_of(&answer.items) <= bytes_max {
             return Ok(Seen { index: view.applied, ..self.seen(ticket, answer) });
         }
         drop(view);
@@ -358,7 +329,7 @@ impl Node {
         loop {
             let Answer { items, has_more } = self.look_at(view, &Query::Scan(page.clone()))?;
             page.after = items.last().map(|item| item.key.clone());
-            bytes += items.iter().map(|item| item.key.len() + item.value.len()).sum::<usize>();
+            bytes += bytes_of(&items);
             all.items.extend(items);
             all.has_more = bytes > bytes_max;
             if all.has_more || !has_more {
@@ -377,8 +348,9 @@ impl Node {
         let checked = check_query(&query);
         async move {
             checked?;
-            let _place = node.place_to_wait(options)?;
+            let place = node.place_to_wait(options)?;
             let ticket = node.handle().read_async(level(options.level), options.at_least).await.map_err(read_error)?;
+            drop(place);
             if let Some(seen) = node.look_with(&query, ticket).await {
                 return seen;
             }
@@ -413,7 +385,7 @@ impl Node {
 
     /// Begins to watch.
     pub fn watch_now(&self, options: WatchOptions) -> Result<Watching, Error> {
-        check_watched(&options)?;
+        check_bounds([Some(&options.start), options.end.as_ref()]).map_err(invalid)?;
         // What it was asked with may be a slice of a message of 8 MiB, and would keep it for as long as somebody watches.
         let own = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
         let options = WatchOptions { start: own(&options.start), end: options.end.as_ref().map(own), ..options };
@@ -447,6 +419,22 @@ pub(crate) fn denied_but_to_administrators() -> Error {
     Error::Denied("permission denied: only administrators may do that".into())
 }
 
+/// What is denied in a change of users is denied to all but administrators.
+fn of_administrators(error: Error) -> Error {
+    match error {
+        Error::Denied(_) => denied_but_to_administrators(),
+        error => error,
+    }
+}
+
+/// Tells what has been written once that is known. On a tokio runtime.
+fn tell_later(
+    written: impl Future<Output = Result<Written, Error>> + Send + 'static,
+    done: impl FnOnce(Result<Written, Error>) -> Option<Waker> + Send + 'static,
+) {
+    tokio::spawn(async { wake(done(written.await)) });
+}
+
 /// Before anything is waited for: what is too much is not held meanwhile, and no storage is asked for what it cannot have.
 fn check_query(query: &Query) -> Result<(), Error> {
     let checked = match query {
@@ -455,15 +443,13 @@ fn check_query(query: &Query) -> Result<(), Error> {
         }
         Query::Get(key) => check_key(key),
         Query::GetMany(keys) => keys.iter().try_for_each(|key| check_key(key)),
-        Query::Scan(Scan { start, end, after, .. }) => {
-            [Some(start), end.as_ref(), after.as_ref()].into_iter().flatten().try_for_each(|bound| check_bound(bound))
-        }
+        Query::Scan(Scan { start, end, after, .. }) => check_bounds([Some(start), end.as_ref(), after.as_ref()]),
     };
     checked.map_err(invalid)
 }
 
-fn check_watched(WatchOptions { start, end, .. }: &WatchOptions) -> Result<(), Error> {
-    [Some(start), end.as_ref()].into_iter().flatten().try_for_each(|bound| check_bound(bound)).map_err(invalid)
+fn check_bounds<const N: usize>(bounds: [Option<&Bytes>; N]) -> Result<(), LimitError> {
+    bounds.into_iter().flatten().try_for_each(|bound| check_bound(bound))
 }
 
 fn invalid(error: LimitError) -> Error {

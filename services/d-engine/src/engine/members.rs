@@ -152,11 +152,11 @@ impl Node {
         if !leads {
             return Err(Error::NotLeader(self.leader_elsewhere()));
         }
-        if let MemberChange::Transfer(id) = change {
-            return self.transfer_leadership(id).await;
-        }
         // One at a time: whether a majority is left is asked of those that the change before has left.
-        let Ok(turn) = Arc::clone(&self.0.changing).try_acquire_owned() else { return Err(under_way()) };
+        let turn = match change {
+            MemberChange::Transfer(_) => None,
+            _ => Some(Arc::clone(&self.0.changing).try_acquire_owned().map_err(|_| under_way())?),
+        };
         let node = self.clone();
         let changed = tokio::spawn(async move {
             let _turn = turn;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use d_engine_client::{Answer, Query, Scan};
+use d_engine_client::{Answer, KeyValue, Query, Scan};
 
 use super::codec::Malformed;
 use super::rows::{Value, numbers};
@@ -61,6 +61,11 @@ pub fn answer(rows: &dyn Rows, query: &Query) -> Result<Answer, QueryError> {
         }
         Query::Scan(scan) => page(rows, scan),
     }
+}
+
+/// Bytes of keys and values.
+pub fn bytes_of(items: &[KeyValue]) -> usize {
+    items.iter().map(|item| item.key.len() + item.value.len()).sum()
 }
 
 /// Keys of a page at most.

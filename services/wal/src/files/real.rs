@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use super::{Directory, File};
 
-const LOCK: &str = "lock";
 /// Zeros are written in pieces of this size.
 const PIECE_BYTES: usize = 256 << 10;
 /// So many are written at once all the same: that takes a disk no longer than a commit of the file system's journal, and each piece costs one.
@@ -28,6 +27,9 @@ pub struct RealDirectory {
 }
 
 impl RealDirectory {
+    /// The file in a directory that is locked.
+    pub const LOCK: &str = "lock";
+
     /// Opens a directory, creating it where it does not exist, and locks it: a second process that tries is refused.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_path_buf();
@@ -36,7 +38,7 @@ impl RealDirectory {
         if let (true, Some(parent)) = (is_new, path.parent().filter(|parent| !parent.as_os_str().is_empty())) {
             fs::File::open(parent)?.sync_all()?;
         }
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(path.join(LOCK))?;
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(path.join(Self::LOCK))?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::WouldBlock => {
                 io::Error::new(io::ErrorKind::ResourceBusy, "another process uses this directory: stop it first")
@@ -95,7 +97,7 @@ impl Directory for RealDirectory {
         for entry in fs::read_dir(&self.path)? {
             // A name that is not text is none of ours.
             if let Ok(name) = entry?.file_name().into_string()
-                && (name != LOCK || self.lock.is_none())
+                && (name != Self::LOCK || self.lock.is_none())
             {
                 names.push(name);
             }
