@@ -359,7 +359,7 @@ pub(super) fn zrandmember(server: &mut Server, client: &mut Session, args: Args<
     match (zset, wanted) {
         (None, None) => client.reply.null(),
         (None, Some(_)) => client.reply.array(0),
-        (Some(zset), None) => match zset.any(random.below(zset.len()).unwrap_or(0)) {
+        (Some(zset), None) => match zset.at(random.below(zset.len()).unwrap_or(0)) {
             Some((member, _)) => client.reply.bulk(&member),
             None => client.reply.null(),
         },
@@ -367,7 +367,7 @@ pub(super) fn zrandmember(server: &mut Server, client: &mut Session, args: Args<
             let places = draw(&mut random, zset.len(), wanted);
             let is_nested = with_scores && client.reply.is_resp3;
             client.reply.array(places.count * if with_scores && !is_nested { 2 } else { 1 });
-            for (member, score) in places.places.filter_map(|place| zset.any(place)) {
+            for (member, score) in places.places.filter_map(|place| zset.at(place)) {
                 if client.reply.is_over() {
                     break;
                 }

@@ -9,7 +9,8 @@
 //! | 12 | 48 | twelve places: element numbers |
 //! | 60 | 4 | the next bucket of the chain in the overflow, plus one; zero for none |
 //!
-//! Removing an element moves the last one into its number; [`Removed::moved`] tells who keeps numbers elsewhere.
+//! Removing an element moves the last one into its number; [`Removed::moved`] tells who keeps numbers elsewhere. To whom a move is dear
+//! [`Table::vacate`] leaves a place that no element has, and [`Table::refill`] gives it to the next.
 //! While the index is resized both exist, and every insertion, removal and [`Table::step`] moves one bucket.
 //!
 //! SCAN uses the reverse binary cursor of Redis's `dictScan`: every element that is there from the first call to the last
@@ -339,17 +340,45 @@ impl<E: Element> Table<E> {
             }
             moved = Some(last);
         }
-        let piece = self.pieces.last_mut()?;
-        let mut element = piece.pop()?;
-        if piece.is_empty() {
-            self.pieces.pop();
-        }
-        self.len -= 1;
+        let mut element = self.pop()?;
         if moved.is_some() {
             std::mem::swap(self.get_mut(number), &mut element);
         }
         self.shrink();
         Some(Removed { element, moved })
+    }
+
+    /// Removes the element with a number and moves none: `filler`, which is found by nobody, has its place, and counts as an element
+    /// in all else, until [`Table::refill`] or [`Table::cut`].
+    pub fn vacate(&mut self, hash: u64, number: u32, filler: E) -> Option<E> {
+        let (position, is_before) = self.position(hash, |candidate| candidate == number)?;
+        self.index_of_mut(is_before).clear_at(position);
+        self.step();
+        Some(std::mem::replace(self.get_mut(number), filler))
+    }
+
+    /// Puts an element whose key is not there yet into a place that has been vacated.
+    pub fn refill(&mut self, hash: u64, number: u32, element: E) {
+        debug_assert!(self.find(hash, element.key()).is_none(), "the key is there already");
+        self.step();
+        *self.get_mut(number) = element;
+        self.index.insert(hash, number);
+    }
+
+    /// Takes the last place, which must have been vacated, away.
+    pub fn cut(&mut self) {
+        self.pop();
+        self.shrink();
+    }
+
+    fn pop(&mut self) -> Option<E> {
+        let piece = self.pieces.last_mut()?;
+        let element = piece.pop()?;
+        if piece.is_empty() {
+            self.pieces.pop();
+        }
+        self.len -= 1;
+        Some(element)
     }
 
     fn make_room(&mut self) {

@@ -12,35 +12,55 @@ use crate::structure::ordered::{Entry, Ordered};
 use crate::structure::room::room_for;
 use crate::structure::table::{Element, Table};
 
-/// A score (8 bytes, little-endian) and its member in one piece of memory.
+/// A score (8 bytes, little-endian) and its member in one piece of memory; nothing in a vacant place.
 #[derive(Clone, Debug)]
-pub struct Member(Bytes);
+pub struct Member(Option<Bytes>);
 
 const SCORE: usize = 8;
+const VACANT: Member = Member(None);
 
 impl Member {
     fn new(score: f64, member: &[u8]) -> Self {
-        Self(Bytes::bytes(0, [&score.to_le_bytes(), member]))
+        Self(Some(Bytes::bytes(0, [&score.to_le_bytes(), member])))
+    }
+
+    fn is_vacant(&self) -> bool {
+        self.0.is_none()
     }
 
     fn score(&self) -> f64 {
-        let mut bytes = [0; SCORE];
-        bytes.copy_from_slice(&self.0.as_slice()[..SCORE]);
-        f64::from_le_bytes(bytes)
+        let first = self.0.as_ref().and_then(|bytes| bytes.as_slice().first_chunk());
+        first.map_or(0.0, |score| f64::from_le_bytes(*score))
+    }
+
+    fn set_score(&mut self, score: f64) {
+        if let Some(bytes) = &mut self.0 {
+            bytes.as_mut_slice()[..SCORE].copy_from_slice(&score.to_le_bytes());
+        }
+    }
+
+    fn memory(&self) -> usize {
+        self.0.as_ref().map_or(0, |bytes| room_for(bytes.allocated()))
     }
 }
 
 impl Element for Member {
+    #[inline]
     fn key(&self) -> &[u8] {
-        &self.0.as_slice()[SCORE..]
+        self.0.as_ref().map_or(&[], |bytes| &bytes.as_slice()[SCORE..])
     }
 }
 
 /// Members by name, and their order.
+///
+/// Who gets another number must be found in the order, by its score and its name: that costs more than all else of a removal. So a
+/// removal leaves a vacant place, which the next member takes, and moves others only where there are more such places than members.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     members: Table<Member>,
     order: Ordered,
+    /// Numbers that nobody had when they were written down. Those that are not vacant any more count for nothing.
+    vacant: Vec<u32>,
 }
 
 /// See the module's description.
@@ -92,8 +112,25 @@ impl Tree {
 
     fn insert(&mut self, member: &[u8], score: f64) {
         let rank = self.rank(score, member);
-        let number = self.members.insert(hash::of(member), Member::new(score, member));
+        let (hash, element) = (hash::of(member), Member::new(score, member));
+        let number = match self.next_vacant() {
+            Some(number) => {
+                self.members.refill(hash, number, element);
+                number
+            }
+            None => self.members.insert(hash, element),
+        };
         self.order.insert(rank, Entry { score, number });
+    }
+
+    /// A vacant place, which is not listed any more.
+    fn next_vacant(&mut self) -> Option<u32> {
+        loop {
+            let number = self.vacant.pop()?;
+            if (number as usize) < self.members.len() && self.members.get(number).is_vacant() {
+                return Some(number);
+            }
+        }
     }
 
     fn remove(&mut self, member: &[u8]) -> Option<f64> {
@@ -113,15 +150,36 @@ impl Tree {
 
     /// Removes a member that has no place in the order any more.
     fn remove_member(&mut self, hash: u64, number: u32) {
-        // The last member will have this one's number: look it up while it can be found.
-        let last = self.members.len() as u32 - 1;
-        let moved = (number != last).then(|| {
-            let moved = self.members.get(last);
-            self.rank(moved.score(), moved.key())
-        });
-        self.members.remove_number(hash, number);
-        if let Some(rank) = moved {
-            self.order.renumber(rank, number);
+        self.members.vacate(hash, number, VACANT);
+        self.vacant.push(number);
+        while self.vacant.len() > self.order.len() {
+            let Some(vacant) = self.next_vacant() else { break };
+            self.fill(vacant);
+        }
+        if self.vacant.capacity() > 4 * self.vacant.len() + 64 {
+            self.vacant.shrink_to(2 * self.vacant.len());
+        }
+    }
+
+    /// Moves the last member into a vacant place, and takes what is vacant behind it away.
+    fn fill(&mut self, vacant: u32) {
+        loop {
+            let last = self.members.len() as u32 - 1;
+            let member = self.members.get(last);
+            if member.is_vacant() {
+                self.members.cut();
+                if last == vacant {
+                    return;
+                }
+                continue;
+            }
+            let rank = self.rank(member.score(), member.key());
+            let hash = hash::of(member.key());
+            if let Some(member) = self.members.vacate(hash, last, VACANT) {
+                self.members.cut();
+                self.members.refill(hash, vacant, member);
+            }
+            return self.order.renumber(rank, vacant);
         }
     }
 
@@ -131,7 +189,7 @@ impl Tree {
         self.order.remove(before);
         let rank = self.rank(score, self.members.get(number).key());
         self.order.insert(rank, Entry { score, number });
-        self.members.get_mut(number).0.as_mut_slice()[..SCORE].copy_from_slice(&score.to_le_bytes());
+        self.members.get_mut(number).set_score(score);
     }
 }
 
@@ -148,7 +206,7 @@ impl Zset {
     pub fn len(&self) -> usize {
         match self {
             Self::Packed(pack) => pack.len() / 2,
-            Self::Tree(tree) => tree.members.len(),
+            Self::Tree(tree) => tree.order.len(),
         }
     }
 
@@ -162,8 +220,9 @@ impl Zset {
         match self {
             Self::Packed(pack) => pack.capacity(),
             Self::Tree(tree) => {
-                let members: usize = tree.members.iter().map(|member| room_for(member.0.allocated())).sum();
-                size_of_val(&**tree) + tree.members.bytes() + tree.order.bytes() + members
+                let members: usize = tree.members.iter().map(Member::memory).sum();
+                let vacant = tree.vacant.capacity() * size_of::<u32>();
+                size_of_val(&**tree) + tree.members.bytes() + tree.order.bytes() + members + vacant
             }
         }
     }
@@ -303,17 +362,6 @@ impl Zset {
         found
     }
 
-    /// By its place, which must be below [`Zset::len`]; places have no order.
-    pub fn any(&self, place: usize) -> Option<(Vec<u8>, f64)> {
-        match self {
-            Self::Packed(_) => self.at(place),
-            Self::Tree(tree) => {
-                let member = tree.members.get(place as u32);
-                Some((member.key().to_vec(), member.score()))
-            }
-        }
-    }
-
     /// Removes members of ranks from (included) to (not included); how many.
     pub fn remove_range(&mut self, from: usize, to: usize) -> usize {
         let to = to.min(self.len());
@@ -434,6 +482,7 @@ mod tests {
             let mut expected: Vec<(Vec<u8>, f64)> = model.into_iter().collect();
             expected.sort_by(|one, other| one.1.total_cmp(&other.1).then_with(|| one.0.cmp(&other.0)));
             for set in [&mut tree, &mut packed] {
+                let mut expected = expected.clone();
                 let mut found = Vec::new();
                 set.range(0, set.len(), |member, score| found.push((member.to_vec(), score)));
                 prop_assert_eq!(&found, &expected);
@@ -447,7 +496,40 @@ mod tests {
                 let cut = expected.len() / 3;
                 prop_assert_eq!(set.remove_range(cut, cut * 2), cut);
                 prop_assert_eq!(set.len(), expected.len() - cut);
+                expected.drain(cut..cut * 2);
+                let (mut scanned, mut cursor) = (Vec::new(), 0);
+                while {
+                    cursor = set.scan(cursor, |member, score| scanned.push((member.to_vec(), score)));
+                    cursor != 0
+                } {}
+                scanned.sort_by(|one, other| one.1.total_cmp(&other.1).then_with(|| one.0.cmp(&other.0)));
+                prop_assert_eq!(&scanned, &expected);
             }
+        }
+    }
+
+    /// In order, as those who take the first, and by chance; and who comes meanwhile takes what is vacant.
+    #[test]
+    fn who_is_removed_leaves_no_more_places_than_members() {
+        let never = Packing { zset_entries: 0, ..Packing::default() };
+        let name = |number: u32| (number * 7919 % 10_007).to_string().into_bytes();
+        for from in [|_: usize| 0, |len: usize| len / 2, |len: usize| len - 1] {
+            let mut zset = Zset::default();
+            (0..10_000).for_each(|number| zset.insert(&name(number), 0.0, &never));
+            let most = zset.memory();
+            for left in (0..10_000).rev() {
+                let rank = from(zset.len());
+                assert_eq!(zset.remove_range(rank, rank + 1), 1);
+                if left % 8 == 0 {
+                    zset.insert(b"another", 0.0, &never);
+                    assert_eq!(zset.remove(b"another"), Some(0.0));
+                }
+                let Zset::Tree(tree) = &zset else { panic!("it is a tree") };
+                assert_eq!(tree.order.len(), left);
+                assert!(tree.members.len() <= 2 * left, "{} places of {left}", tree.members.len());
+                assert!(tree.vacant.capacity() <= 4 * tree.vacant.len() + 128, "{}", tree.vacant.capacity());
+            }
+            assert!(zset.memory() < most / 100, "{}", zset.memory());
         }
     }
 }
