@@ -351,6 +351,8 @@ pub fn engine(server: &mut Server) -> Outcome<&mut Scripts> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::session::Session;
 
@@ -400,6 +402,32 @@ mod tests {
             }
             let reply = eval(&mut server, &[b"EVAL", script.as_bytes(), b"1", b"k", b"v"]);
             assert!(reply.starts_with(expected), "{script}: {reply}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        /// Those that Lua cannot refuse are not called like the others.
+        #[test]
+        fn patterns_find_and_are_refused_as_by_lua(
+            pattern in r"[\[\]()%^$*+?.ab1d\-]{0,12}", text in "[ab1%.]{0,8}", by in "[a%1]{0,2}"
+        ) {
+            const SCRIPT: &str = "\
+                local text, pattern, by = ARGV[1], ARGV[2], ARGV[3] \
+                local function told(callback, ...) \
+                    local found = {pcall(function(...) return (select('#', ...) .. callback(...)) end, ...)} \
+                    for at = 1, 4 do found[at] = tostring(found[at]) end \
+                    return table.concat(found, ';') \
+                end \
+                return table.concat({told(string.match, text, pattern), told(string.gsub, text, pattern, by), \
+                    told(function(...) return table.concat({string.find(...)}, ',') end, text, pattern), \
+                    told(function(...) local all = '' for word in string.gmatch(...) do all = all .. word .. ',' end return all end, text, pattern)}, ' ')";
+            let mut server = Server::new(crate::settings::Settings::default(), 1_700_000_000_000, 7);
+            let ours = eval(&mut server, &[b"EVAL", SCRIPT.as_bytes(), b"0", text.as_bytes(), pattern.as_bytes(), by.as_bytes()]);
+            let lua = Lua::new();
+            lua.globals().set("ARGV", vec![text, pattern, by]).unwrap();
+            let told: String = lua.load(SCRIPT).set_name("=user_script").eval().unwrap();
+            prop_assert_eq!(ours, format!("${}\r\n{told}\r\n", told.len()));
         }
     }
 

@@ -5,23 +5,15 @@ local host, lua = ...
 local locked = {}
 local function refuse() error("Attempt to modify a readonly table", 2) end
 setmetatable(locked, {__newindex = refuse, __metatable = locked})
-local find, gsub, match, rep, concat = string.find, string.gsub, string.match, string.rep, table.concat
+local type = type
+local find, gmatch, gsub, match, rep, sub = string.find, string.gmatch, string.gsub, string.match, string.rep, string.sub
+local concat = table.concat
 
 -- What stands behind a table that cannot be written, for who lists it.
 local behind = {}
 
-local function readonly(table_, missing)
-    local shown = setmetatable({}, {
-        __index = function(_, key)
-            local value = table_[key]
-            if value == nil and missing then
-                error(missing .. "'" .. tostring(key) .. "'", 2)
-            end
-            return value
-        end,
-        __newindex = refuse,
-        __metatable = locked,
-    })
+local function readonly(table_)
+    local shown = setmetatable({}, {__index = table_, __newindex = refuse, __metatable = locked})
     behind[shown] = table_
     return shown
 end
@@ -83,20 +75,86 @@ local function check_pattern(pattern)
         if items > ITEMS_MAX then error("pattern too complex", 3) end
     end
 end
-for name, original in pairs({match = match, gmatch = string.gmatch, gsub = gsub}) do
-    string[name] = function(...)
-        check_pattern((select(2, ...)))
-        return settle(name, pcall(original, ...))
+
+-- Whether there is nothing in a pattern that Lua refuses, wherever it is matched. Balances, frontiers and back references are not read.
+local READ_MAX = 200
+local function reads_well(pattern)
+    if #pattern > READ_MAX or find(pattern, "%z") then return false end
+    local at, captures, open = 1, 0, 0
+    while at <= #pattern do
+        local item = sub(pattern, at, at)
+        at = at + 1
+        if item == "%" then
+            if not find(pattern, "^[^bf%d]", at) then return false end
+            at = at + 1
+        elseif item == "[" then
+            if sub(pattern, at, at) == "^" then at = at + 1 end
+            -- A bracket that stands first does not close.
+            repeat
+                at = at + (sub(pattern, at, at) == "%" and 2 or 1)
+                if at > #pattern then return false end
+            until sub(pattern, at, at) == "]"
+            at = at + 1
+        elseif item == "(" then
+            captures = captures + 1
+            if captures > 32 then return false end
+            if sub(pattern, at, at) == ")" then at = at + 1 else open = open + 1 end
+        elseif item == ")" then
+            if open == 0 then return false end
+            open = open - 1
+        end
     end
+    return open == 0
 end
-string.gfind = string.gmatch
+local READ_COUNT_MAX = 1000
+local read, read_count = {}, 0
+local function is_sound(pattern)
+    if type(pattern) ~= "string" or read[pattern] == false then return false end
+    if read_count == READ_COUNT_MAX then read, read_count = {}, 0 end
+    local found = reads_well(pattern)
+    read[pattern], read_count = found, read_count + 1
+    return found
+end
+
+-- What cannot be refused, and makes nothing long, is called without more ado: `pcall` and the rest cost more than most of what these do.
 function string.find(...)
-    local _, pattern, _, is_plain = ...
+    local text, pattern, from, is_plain = ...
+    if type(text) == "string" and (from == nil or type(from) == "number") then
+        if read[pattern] or (is_plain and type(pattern) == "string") or is_sound(pattern) then
+            return find(text, pattern, from, is_plain)
+        end
+    end
     if not is_plain then check_pattern(pattern) end
     return settle("find", pcall(find, ...))
 end
+function string.match(...)
+    local text, pattern, from = ...
+    if type(text) == "string" and #text <= MUCH_BYTES and (from == nil or type(from) == "number") then
+        if read[pattern] or is_sound(pattern) then return match(text, pattern, from) end
+    end
+    check_pattern(pattern)
+    return settle("match", pcall(match, ...))
+end
+function string.gsub(...)
+    local text, pattern, by, most = ...
+    if type(text) == "string" and type(by) == "string" and (#text + 1) * (#by + 1) <= MUCH_BYTES then
+        if (read[pattern] or is_sound(pattern)) and (most == nil or type(most) == "number") and not find(by, "%", 1, true) then
+            return gsub(text, pattern, by, most)
+        end
+    end
+    check_pattern(pattern)
+    return settle("gsub", pcall(gsub, ...))
+end
+function string.gmatch(...)
+    check_pattern((select(2, ...)))
+    return settle("gmatch", pcall(gmatch, ...))
+end
+string.gfind = string.gmatch
 function string.rep(...)
     local text, times = ...
+    if type(text) == "string" and type(times) == "number" and #text > 0 and #text * times <= MUCH_BYTES then
+        return rep(text, times)
+    end
     local count = tonumber(times) or 0
     -- Lua's own goes round as often all the same.
     if text == "" and count > 0 then return "" end
@@ -318,7 +376,8 @@ getmetatable("").__metatable = readonly({__index = globals.string})
 if host.has_deprecated then globals.getfenv, globals.setfenv, globals.newproxy = getfenv, setfenv, newproxy end
 
 local MISSING = "Script attempted to access nonexistent global variable "
-script_env = readonly(globals, MISSING)
+local function refuse_missing(_, key) error(MISSING .. "'" .. tostring(key) .. "'", 2) end
+script_env = readonly(setmetatable(globals, {__index = refuse_missing}))
 globals._G = script_env
 
 -- While a library is loaded it may register functions, and call nothing.
@@ -347,12 +406,13 @@ local library_env
 local library_globals = setmetatable({}, {
     __index = function(_, key)
         if key == "redis" or key == "server" then return is_loading and library_redis or globals.redis end
-        if is_loading or key == "KEYS" or key == "ARGV" then return nil end
-        if key == "_G" then return library_env end
-        return globals[key]
+        local value
+        if not is_loading and key ~= "KEYS" and key ~= "ARGV" then value = rawget(globals, key) end
+        if value == nil then error(MISSING .. "'" .. tostring(key) .. "'", 2) end
+        return key == "_G" and library_env or value
     end,
 })
-library_env = readonly(library_globals, MISSING)
+library_env = readonly(library_globals)
 
 local function failed(problem)
     problem = plain(problem)
