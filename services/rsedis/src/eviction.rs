@@ -108,13 +108,13 @@ fn keep(server: &mut Server, clock: Option<ClockKind>) {
     databases(server).for_each(|database| database.keep_clocks(word));
 }
 
-/// Sets the time, which new keys' clocks tell.
-pub fn set_time(server: &mut Server, now: i64) {
-    let before = std::mem::replace(&mut server.now, now);
+/// The time was set, which new keys' clocks tell. `before`: what it was.
+pub fn follow_time(server: &mut Server, before: i64) {
     if let Some(kind) = server.eviction.clock
-        && first_word(kind, before) != first_word(kind, now)
+        && first_word(kind, before) != first_word(kind, server.now)
     {
-        databases(server).for_each(|database| database.set_first_clock(first_word(kind, now)));
+        let word = first_word(kind, server.now);
+        databases(server).for_each(|database| database.set_first_clock(word));
     }
 }
 

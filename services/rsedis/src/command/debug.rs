@@ -75,7 +75,7 @@ pub(super) fn debug(server: &mut Server, client: &mut Session, args: Args<'_>) -
             std::thread::sleep(Duration::from_secs_f64(seconds));
             // Who waits, and is served behind this, is served at the time that it is then. In a script time stands still.
             if !client.is_script {
-                eviction::set_time(server, now_millis());
+                server.set_time(now_millis());
             }
         }
         ("set-active-expire", 3) => server.expires_actively = flag(2)?,

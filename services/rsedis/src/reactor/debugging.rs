@@ -10,7 +10,7 @@ use super::{Reactor, interlude};
 use crate::clock::now_millis;
 use crate::protocol::Limits;
 use crate::server::{Heard, Request, Server};
-use crate::{eviction, log, waiting};
+use crate::{log, waiting};
 
 /// What a command of the debugger may be at most, as in Redis: words, bytes of a word, bytes that wait.
 const WORDS_MAX: usize = 1024;
@@ -27,7 +27,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
         log::warning("Redis synchronous debugging eval session started");
         waiting::retry(&mut self.server, slot);
         log::warning("Redis synchronous debugging eval session ended");
-        eviction::set_time(&mut self.server, now_millis());
+        self.server.set_time(now_millis());
         self.touched.push(slot);
         self.commit();
     }
@@ -74,7 +74,7 @@ pub(super) fn hear<S: Sockets>(sockets: &RefCell<S>, server: &mut Server, slot: 
         }
         interlude::end_if_asked(sockets, server);
     };
-    eviction::set_time(server, now_millis());
+    server.set_time(now_millis());
     heard
 }
 

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use super::RECEIVE_BYTES;
 use super::sockets::{Event, Received, Sockets};
-use super::{greeting, sending, stopping};
+use super::{greeting, running, sending, stopping};
 use crate::clock::now_millis;
 use crate::command;
 use crate::log;
-use crate::protocol::Limits;
 use crate::server::{Request, Server, Shutdown};
 use crate::session::Debugging;
 
@@ -113,41 +112,14 @@ fn run(server: &mut Server, slot: usize) {
     // Replies that are held hold those behind them.
     let is_held = !is_safe && connection.safe < session.reply.bytes.len();
     let mut query = std::mem::take(&mut connection.query);
-    let bytes = query.rest();
-    session.query_bytes = bytes.len();
-    sending::limit_replies(server, &mut session, &connection);
-    let mut at = 0;
-    while at < bytes.len() && !session.is_closing && !session.is_killed && session.waiting.is_none() {
-        if !server.requests.is_empty() {
-            // The loop does them, and then goes on with what is behind.
-            server.resumed.push(slot);
-            break;
-        }
-        if sending::pauses(&mut connection, &session) {
-            break;
-        }
-        let limits = Limits { bulk_max: server.settings.bulk_max, is_stranger: !session.is_authenticated };
-        match connection.parser.next(&bytes[at..], limits) {
-            Ok(Some(length)) => {
-                command::execute(server, &mut session, connection.parser.args(&bytes[at..]));
-                at += length;
-                if sending::cuts_off(&mut session) {
-                    break;
-                }
-            }
-            Ok(None) => break,
-            Err(error) => {
-                session.reply.error(format!("ERR Protocol error: {error}"));
-                session.is_closing = true;
-            }
-        }
+    let run = running::run(server, &mut connection, &mut session, query.rest(), false);
+    if run.is_interrupted {
+        // The loop does what was asked of it, and then goes on with what is behind.
+        server.resumed.push(slot);
     }
-    query.pass(at);
+    query.pass(run.bytes);
     connection.query = query;
-    session.is_killed |= connection.query.len() > server.settings.query_max;
-    let (read, argument_bytes) = connection.parser.progress();
-    (session.query_bytes, session.argument_bytes) = (connection.query.len().saturating_sub(read), argument_bytes);
-    (session.query_capacity, session.parser_bytes) = (connection.query.capacity(), connection.parser.memory());
+    session.query_capacity = connection.query.capacity();
     if !is_held {
         // What may be asked now tells of no keys.
         connection.safe = session.reply.bytes.len();

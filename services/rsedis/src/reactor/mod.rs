@@ -16,6 +16,8 @@ mod keeping;
 pub mod listening;
 mod loading;
 mod migrating;
+mod requests;
+mod running;
 mod sending;
 mod sockets;
 mod stopping;
@@ -29,11 +31,9 @@ use wal::files::Directory;
 
 use crate::clock::now_millis;
 use crate::connection::Connection;
-use crate::keyspace::WARM_AT_ONCE;
 use crate::memory::{Allocator, Memory};
 use crate::metrics::{Durations, Metrics};
 use crate::persistence::Aof;
-use crate::protocol::Limits;
 use crate::server::{Interlude, Server};
 use crate::settings::Fsync;
 use crate::{command, eviction, log, waiting};
@@ -156,7 +156,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
 
     fn turn(&mut self, events: &[Event]) {
         let turn = self.begin_turn(events);
-        eviction::set_time(&mut self.server, now_millis());
+        self.server.set_time(now_millis());
         for event in events {
             match *event {
                 Event::Accept => self.accept(),
@@ -389,55 +389,10 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             return bytes.len();
         };
         self.touched.push(slot);
-        session.query_bytes = bytes.len();
-        sending::limit_replies(&self.server, &mut session, &connection);
-        let mut at = 0;
-        while at < bytes.len() && !session.is_closing && !session.is_killed && session.waiting.is_none() {
-            if !self.server.requests.is_empty() {
-                // They are done before anything else.
-                self.runnable.push(slot);
-                break;
-            }
-            if sending::pauses(&mut connection, &session) {
-                break;
-            }
-            let limits = Limits { bulk_max: self.server.settings.bulk_max, is_stranger: !session.is_authenticated };
-            if at > 0 && connection.parser.is_drained() {
-                // There is more than one command: what the next ones look for is fetched from memory at the same time.
-                let ahead = connection.parser.look_ahead(&bytes[at..], limits, WARM_AT_ONCE);
-                self.server.databases[session.database].warm_commands(ahead);
-            }
-            match connection.parser.next(&bytes[at..], limits) {
-                Ok(Some(length)) => {
-                    let args = connection.parser.args(&bytes[at..]);
-                    command::execute(&mut self.server, &mut session, args);
-                    at += length;
-                    if sending::cuts_off(&mut session) {
-                        break;
-                    }
-                    if self.server.settings.clients_max > 0 && self.server.is_over_with(&session) {
-                        // Clients go before the next command, which keys may have to go for.
-                        self.runnable.push(slot);
-                        break;
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    session.reply.error(format!("ERR Protocol error: {error}"));
-                    session.is_closing = true;
-                }
-            }
+        let run = running::run(&mut self.server, &mut connection, &mut session, bytes, true);
+        if run.is_interrupted {
+            self.runnable.push(slot);
         }
-        if session.is_closing {
-            at = bytes.len();
-        }
-        let kept = bytes.len() - at;
-        if kept > self.server.settings.query_max {
-            session.is_killed = true;
-        }
-        let (read, argument_bytes) = connection.parser.progress();
-        (session.query_bytes, session.argument_bytes) = (kept.saturating_sub(read), argument_bytes);
-        session.parser_bytes = connection.parser.memory();
         if !interlude::has_unsafe_writes(&self.server) {
             connection.safe = session.reply.bytes.len();
         }
@@ -448,7 +403,7 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
             self.server.count_client(slot);
             self.evict_clients();
         }
-        at
+        run.bytes
     }
 
     /// Does what clients wait for; it may be a spike.

@@ -294,6 +294,12 @@ impl Server {
         server
     }
 
+    /// Sets the time.
+    pub fn set_time(&mut self, now: i64) {
+        let before = std::mem::replace(&mut self.now, now);
+        eviction::follow_time(self, before);
+    }
+
     /// The counters of now, for whoever asks how much is done at the moment.
     pub fn note_pace(&mut self) {
         let Stats { commands, input_bytes, output_bytes, .. } = self.stats;

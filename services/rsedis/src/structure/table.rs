@@ -211,6 +211,8 @@ pub struct Removed<E> {
 pub struct Table<E> {
     pieces: Vec<Vec<E>>,
     len: usize,
+    /// Of those, what nobody finds.
+    vacant: usize,
     index: Index,
     /// While resizing: the index before, and its first bucket that has not been moved.
     before: Option<(Index, usize)>,
@@ -218,12 +220,12 @@ pub struct Table<E> {
 
 impl<E> Default for Table<E> {
     fn default() -> Self {
-        Self { pieces: Vec::new(), len: 0, index: Index::default(), before: None }
+        Self { pieces: Vec::new(), len: 0, vacant: 0, index: Index::default(), before: None }
     }
 }
 
 impl<E: Element> Table<E> {
-    /// Elements in it.
+    /// Elements in it, and vacated places.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -348,27 +350,31 @@ impl<E: Element> Table<E> {
         Some(Removed { element, moved })
     }
 
-    /// Removes the element with a number and moves none: `filler`, which is found by nobody, has its place, and counts as an element
-    /// in all else, until [`Table::refill`] or [`Table::cut`].
+    /// Removes the element with a number and moves none: `filler`, which is found by nobody, has its place, and is among all
+    /// elements, until [`Table::refill`] or [`Table::cut`].
     pub fn vacate(&mut self, hash: u64, number: u32, filler: E) -> Option<E> {
         let (position, is_before) = self.position(hash, |candidate| candidate == number)?;
         self.index_of_mut(is_before).clear_at(position);
-        self.step();
-        Some(std::mem::replace(self.get_mut(number), filler))
+        self.vacant += 1;
+        let element = std::mem::replace(self.get_mut(number), filler);
+        self.shrink();
+        Some(element)
     }
 
     /// Puts an element whose key is not there yet into a place that has been vacated.
     pub fn refill(&mut self, hash: u64, number: u32, element: E) {
         debug_assert!(self.find(hash, element.key()).is_none(), "the key is there already");
-        self.step();
+        self.make_room();
         *self.get_mut(number) = element;
+        self.vacant -= 1;
         self.index.insert(hash, number);
     }
 
     /// Takes the last place, which must have been vacated, away.
     pub fn cut(&mut self) {
-        self.pop();
-        self.shrink();
+        if self.pop().is_some() {
+            self.vacant -= 1;
+        }
     }
 
     fn pop(&mut self) -> Option<E> {
@@ -381,13 +387,18 @@ impl<E: Element> Table<E> {
         Some(element)
     }
 
+    /// Elements in the index.
+    fn found(&self) -> usize {
+        self.len - self.vacant
+    }
+
     fn make_room(&mut self) {
         if self.index.buckets.is_empty() {
             self.index = Index::new(1);
         }
         if self.before.is_some() {
             self.step();
-        } else if self.len >= self.index.buckets.len() * LOAD_MAX {
+        } else if self.found() >= self.index.buckets.len() * LOAD_MAX {
             let larger = Index::new(self.index.buckets.len() * 2);
             self.before = Some((std::mem::replace(&mut self.index, larger), 0));
             self.step();
@@ -397,7 +408,7 @@ impl<E: Element> Table<E> {
     fn shrink(&mut self) {
         if self.before.is_some() {
             self.step();
-        } else if self.index.buckets.len() > 1 && self.len < self.index.buckets.len() * LOAD_MIN {
+        } else if self.index.buckets.len() > 1 && self.found() < self.index.buckets.len() * LOAD_MIN {
             let smaller = Index::new(self.index.buckets.len() / 2);
             self.before = Some((std::mem::replace(&mut self.index, smaller), 0));
             self.step();
