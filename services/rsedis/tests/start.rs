@@ -525,6 +525,26 @@ fn what_succeeds_is_told() {
     assert!(line.contains(" seconds, keys: 6, commands behind the base: "), "{line}");
 }
 
+/// One that waited for what was written in that second to be safe was forgotten in silence.
+#[test]
+fn a_rewrite_that_the_end_of_the_append_only_file_ends_is_told_of() {
+    let directory = harness::folder();
+    let log = directory.path().join("log");
+    let server =
+        start(rsedis_program(), directory.path(), &["--loglevel", "notice", "--logfile", log.to_str().unwrap()]);
+    let mut client = server.client();
+    for round in 1..=20 {
+        assert_eq!(client.call("CONFIG SET rdb-key-save-delay 0 appendonly yes"), "+OK\r\n");
+        harness::until("a base", || client.call("INFO persistence").contains("aof_rewrite_in_progress:0"));
+        assert_eq!(client.call("CONFIG SET rdb-key-save-delay 10000000"), "+OK\r\n");
+        assert_eq!(client.call("SET key value"), "+OK\r\n");
+        assert_eq!(client.call("BGREWRITEAOF"), "+Background append only file rewriting started\r\n");
+        assert_eq!(client.call("CONFIG SET appendonly no"), "+OK\r\n");
+        assert!(client.call("INFO persistence").contains("aof_rewrite_in_progress:0"));
+        assert_eq!(lines_of(&log).matches("Killing running AOF rewrite child").count(), round);
+    }
+}
+
 /// An RDB file of a server that is no more.
 fn leave_dump(directory: &Path) {
     let server = start(rsedis_program(), directory, &[]);
