@@ -276,7 +276,7 @@ impl Coordinator<'_> {
 
     /// What is wrong, if the store acknowledged writes that it cannot have synced as it was told to.
     fn broken_word(&self, measured: &Measured, fsyncs: Option<&[u64]>) -> Option<String> {
-        let writes = measured.record.operations * u64::from(self.context.synced_writes_percent) / 100;
+        let writes = durability::fewest_writes(measured.record.operations, self.context.synced_writes_percent);
         durability::broken_word(fsyncs?, writes, self.context.in_flight_max)
     }
 
