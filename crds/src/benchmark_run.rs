@@ -329,8 +329,9 @@ pub struct Trials {
     #[serde(default = "Trials::default_max")]
     #[schemars(range(min = 1, max = TRIALS_MAX))]
     pub max: u32,
-    /// Stop early when every compared interval is narrower than ± this, in basis points (100 = 1 %). The rule looks at
-    /// precision only, never at significance, so that stopping early does not favour either arm.
+    /// Stop early when the intervals that gates look at are narrower than ± this, in basis points (100 = 1 %), and, where no gate is on a ratio, those of
+    /// throughput, or of p99 latency at a given rate. The rule looks at precision only, never at significance, so that stopping early does not favour
+    /// either arm.
     #[serde(default = "Trials::default_target_interval_basis_points")]
     #[schemars(range(min = 1, max = 10_000))]
     pub target_interval_basis_points: u32,
@@ -464,14 +465,16 @@ pub struct Gate {
     // As what is absent the schema would have another form.
     #[schemars(with = "GateValue")]
     pub at_least: Option<GateValue>,
-    /// The metric itself must be at most this: a whole number in the metric's unit, or, where that is a time, a duration such as `5ms`.
+    /// The metric itself must be at most this: a whole number in the metric's unit, or, where that is a time, a duration such as `5ms`. Of a metric that
+    /// has the largest of several trials no trial may have more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "GateValue")]
     pub at_most: Option<GateValue>,
     /// The arm's metric divided by the baseline's must be at least this, as `95%` or `"0.95"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_at_least: Option<RatioText>,
-    /// The arm's metric divided by the baseline's must be at most this, as `110%` or `"1.1"`.
+    /// The arm's metric divided by the baseline's must be at most this, as `110%` or `"1.1"`. Trials are compared one by one, also of a metric that has the
+    /// largest of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_at_most: Option<RatioText>,
     /// As `ratioAtLeast`, in basis points (10000 = equal).

@@ -344,7 +344,8 @@ fn a_run_on_an_unlike_machine_has_nothing_to_compare_with_and_says_why() {
     assert!(result.message.contains("kernel: ") && result.message.contains("then 7.0"), "{}", result.message);
     assert!(result.message.ends_with("set spec.baselineRef.allowDifferentMachine"), "{}", result.message);
     assert!(result.differences.iter().any(|one| one.starts_with("machine: kernel: ")), "{:?}", result.differences);
-    let allowed = BaselineRef { allow_different_machine: true, ..terms() };
+    // So few trials, of runs that may stop early, leave intervals that are wider than 5 %.
+    let allowed = BaselineRef { allow_different_machine: true, tolerance_basis_points: 1_000, ..terms() };
     let mut report = run_of(2, &[]);
     report.record.fingerprint.facts.insert("kernel".into(), "7.0".into());
     assert_eq!(baseline.check(&report.record, &allowed), Ok(()));

@@ -13,7 +13,7 @@ use super::conditions::{Differences, Part};
 use super::{AcrossError, Figures, Measured, arms, control, decides, few};
 use crate::judgement::{Limit, Report, outcome, worth_measuring};
 use crate::record::RunRecord;
-use crate::statistics::{CONFIDENCE_DEFAULT, UnpairedDifference, confidence_of_each};
+use crate::statistics::{CONFIDENCE_DEFAULT, UnpairedDifference, confidence_of_each, confidence_of_two};
 
 /// One of two runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -154,12 +154,14 @@ impl TwoRuns {
         let control = control(&before.record, &after.record).map(|arm| arm.name.clone());
         let control = control.as_deref();
         let deciding = common.iter().filter(|one| one.decides(control, before, after)).count();
-        let confidence = confidence_of_each(CONFIDENCE_DEFAULT, deciding);
+        let of_one =
+            confidence_of_two([before, after].map(|one| (one.record.spec.trials.min, one.record.spec.trials.max)));
+        let confidence = confidence_of_each(of_one, deciding);
         let tolerance = f64::from(tolerance_basis_points) / 10_000.0;
         let mut rows = Vec::new();
         for one in &common {
             let is_deciding = one.decides(control, before, after);
-            let own_confidence = if is_deciding { confidence } else { CONFIDENCE_DEFAULT };
+            let own_confidence = if is_deciding { confidence } else { of_one };
             let against = one.against(control, before, after);
             let Some(difference) = one.difference(against, before, after, own_confidence) else {
                 left_out.extend(one.why_not(control, before, after));

@@ -1,10 +1,13 @@
 //! Pairs the arms' numbers trial by trial and estimates ratios with their intervals.
 
 use storebench_crds::benchmark_run::{ArmField, Bound};
+use storebench_crds::metric::OverTrials;
 use storebench_crds::status::{Comparison, NOISE_FLOOR, NoiseFloor};
+use storebench_crds::workload::LoadMode;
 use storebench_crds::{Metric, Workload};
 
 use super::metric::value;
+use super::summary::withheld;
 use super::{ThroughputInterval, Valid, limit};
 use crate::equality::{Differences, differences};
 use crate::placement;
@@ -186,7 +189,8 @@ pub(super) fn own_interval(valid: &Valid, arm: &str, workload: &str, metric: Met
     own_as_one_of(valid, arm, workload, metric, 1)
 }
 
-/// The same as one of so many that are to hold together.
+/// The same as one of so many that are to hold together. What has a value of its largest trial has that at its high end: most trials would hide
+/// what happened in one.
 pub(super) fn own_as_one_of(
     valid: &Valid,
     arm: &str,
@@ -195,16 +199,23 @@ pub(super) fn own_as_one_of(
     count: usize,
 ) -> Option<Interval> {
     let values = over_trials(valid, arm, workload, metric)?;
+    let Interval { low, high } = typical(valid, &values, count)?;
+    let is_of_the_largest = metric.over_trials == OverTrials::Largest;
+    Some(Interval { low, high: if is_of_the_largest { values.into_iter().fold(high, f64::max) } else { high } })
+}
+
+/// The interval of what a trial has, as one of so many.
+fn typical(valid: &Valid, values: &[f64], count: usize) -> Option<Interval> {
     let each = confidence_of_each(confidence(valid.record), count);
     let interval =
         |values: &[f64]| effect_interval(values, each, RESAMPLES_DEFAULT, valid.record.spec.trials.seed).ok();
     if values.contains(&0.0) {
         // What is now and then zero varies by steps, not by factors, and an estimate that few trials can move says nothing of those few.
-        let steps = interval(&values)?;
+        let steps = interval(values)?;
         let largest = values.iter().copied().fold(steps.high, f64::max);
         return Some(Interval { low: 0.0, high: largest });
     }
-    let Interval { low, high } = interval(&values.into_iter().map(f64::ln).collect::<Vec<_>>())?;
+    let Interval { low, high } = interval(&values.iter().map(|value| value.ln()).collect::<Vec<_>>())?;
     Some(Interval { low: low.exp(), high: high.exp() })
 }
 
@@ -226,40 +237,67 @@ pub(super) fn throughput_intervals(valid: &Valid) -> Vec<ThroughputInterval> {
     intervals
 }
 
-/// Half-widths, in basis points of the estimate, of the intervals whose precision decides when to stop: those that ratio gates look at, or,
-/// without such gates, the throughput of every arm in every workload.
-pub fn stop_half_widths(record: &RunRecord) -> Vec<f64> {
-    let valid = Valid::of(record);
-    let watched = watched(record);
-    watched
-        .into_iter()
-        .map(|(arm, workload, metric)| {
-            let width = match baseline(record) {
-                Some(baseline) => paired(&valid, arm, baseline, workload, metric, confidence(record))
-                    .map(|paired| paired.half_width_basis_points() / paired.ratio),
-                None => own_interval(&valid, &arm.name, workload, metric)
-                    .map(|Interval { low, high }| if low == high { 0.0 } else { (high / low).ln() / 2.0 * 10_000.0 }),
-            };
-            width.unwrap_or(f64::INFINITY)
-        })
-        .collect()
+/// What tells the arms of a workload apart first: how many requests are answered, or, where a timetable says how many there are, how late.
+pub(super) fn headline(valid: &Valid, workload: &Workload) -> Metric {
+    let is_given_its_rate = workload.load.mode == LoadMode::OpenLoop && workload.load.highest_rate.is_none();
+    let told = |metric: &Metric| {
+        super::available(valid.record).into_iter().all(|arm| withheld(valid, arm, &workload.name, *metric).is_none())
+    };
+    match is_given_its_rate {
+        true => Some(Metric::LATENCY_P99).filter(told).unwrap_or(Metric::LATENCY_MEAN),
+        false => Metric::THROUGHPUT,
+    }
 }
 
-fn watched(record: &RunRecord) -> Vec<(&ArmRecord, &str, Metric)> {
-    let baseline_name = baseline(record).map(|baseline| baseline.name.as_str());
-    let arms =
-        || record.arms.iter().filter(|arm| arm.unavailable.is_none() && Some(arm.name.as_str()) != baseline_name);
-    let workloads = || record.spec.workloads.iter().map(|workload| workload.name.as_str());
-    let ratio_gates: Vec<_> =
-        record.spec.gates.iter().filter(|gate| gate.bound().is_some_and(Bound::is_ratio)).collect();
-    if ratio_gates.is_empty() || baseline_name.is_none() {
-        return arms().flat_map(|arm| workloads().map(move |workload| (arm, workload, Metric::THROUGHPUT))).collect();
+/// Whose precision decides when to stop.
+struct Watched<'a> {
+    arm: &'a ArmRecord,
+    workload: &'a str,
+    metric: Metric,
+    /// What it is to be narrow of: the ratio to the baseline, or the arm's own value.
+    is_ratio: bool,
+}
+
+/// Half-widths, in basis points of the estimate, of the intervals whose precision decides when to stop: those that gates look at, and, without
+/// gates on ratios, those of every arm in every workload that are looked at first.
+pub fn stop_half_widths(record: &RunRecord) -> Vec<f64> {
+    let valid = Valid::of(record);
+    let watched = watched(&valid);
+    watched.into_iter().map(|one| half_width(&valid, &one).unwrap_or(f64::INFINITY)).collect()
+}
+
+fn half_width(valid: &Valid, watched: &Watched) -> Option<f64> {
+    let Watched { arm, workload, metric, is_ratio } = *watched;
+    if is_ratio {
+        let paired = paired(valid, arm, baseline(valid.record)?, workload, metric, confidence(valid.record))?;
+        return Some(paired.half_width_basis_points() / paired.ratio);
     }
+    // No number of trials narrows what the worst of them was.
+    let Interval { low, high } = typical(valid, &over_trials(valid, &arm.name, workload, metric)?, 1)?;
+    Some(if low == high { 0.0 } else { (high / low).ln() / 2.0 * 10_000.0 })
+}
+
+fn watched<'a>(valid: &Valid<'a>) -> Vec<Watched<'a>> {
+    let record = valid.record;
+    let baseline_name = baseline(record).map(|baseline| baseline.name.as_str());
+    let arms = || record.arms.iter().filter(|arm| arm.unavailable.is_none());
+    let candidates = || arms().filter(|arm| Some(arm.name.as_str()) != baseline_name);
     let mut watched = Vec::new();
-    for gate in ratio_gates {
+    for gate in &record.spec.gates {
+        let is_ratio = gate.bound().is_some_and(Bound::is_ratio);
+        if is_ratio && baseline_name.is_none() {
+            continue;
+        }
         for arm in arms().filter(|arm| arm.name == gate.arm) {
-            let chosen = workloads().filter(|name| gate.workload.as_deref().is_none_or(|wanted| wanted == *name));
-            watched.extend(chosen.map(|workload| (arm, workload, gate.metric)));
+            let names = record.spec.workloads.iter().map(|workload| workload.name.as_str());
+            let chosen = names.filter(|name| gate.workload.as_deref().is_none_or(|wanted| wanted == *name));
+            watched.extend(chosen.map(|workload| Watched { arm, workload, metric: gate.metric, is_ratio }));
+        }
+    }
+    if !watched.iter().any(|one| one.is_ratio) {
+        for workload in &record.spec.workloads {
+            let (metric, is_ratio) = (headline(valid, workload), baseline_name.is_some());
+            watched.extend(candidates().map(|arm| Watched { arm, workload: &workload.name, metric, is_ratio }));
         }
     }
     watched

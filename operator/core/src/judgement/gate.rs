@@ -8,7 +8,7 @@
 //! Nothing is decided by an interval that the loader or unequal arms made, whatever the gate says of what is undecided.
 
 use storebench_crds::benchmark_run::{Bound, Gate, OnInconclusive, TRIALS_MAX};
-use storebench_crds::metric::Direction;
+use storebench_crds::metric::{Direction, OverTrials};
 use storebench_crds::ratio::percent;
 use storebench_crds::status::{Comparison, GateOutcome, GateResult, Verdict};
 
@@ -245,18 +245,23 @@ fn against_number(valid: &Valid, gate: &Gate, workload: &str, count: usize, subj
         wide.map(|wide| format!("; {} to {} as one of {count} decisions", in_unit(wide.low), in_unit(wide.high)));
     let found = format!("{} to {}{}", in_unit(interval.low), in_unit(interval.high), shown.unwrap_or_default());
     let may_be_of_loader = match gate.metric.direction {
-        // What one request costs does not depend on how many there are.
-        Direction::Cost => false,
         // A loader that is the limit makes a store look slower, never faster: a bound that was met all the same is met.
         Direction::Speed | Direction::Gain | Direction::Delay => outcome != GateOutcome::Met,
-        // It asked too little for much to go wrong or to be made up for, and may have been late by itself.
-        Direction::Harm | Direction::Lag => true,
+        // It asked too little for much to go wrong, to be made up for or to be kept, and may have been late by itself; and what a request costs
+        // depends on how many share a sync.
+        Direction::Cost | Direction::Harm | Direction::Lag => true,
     };
     let limited = may_be_of_loader.then(|| loader_limit::of_arm(valid, &gate.arm, workload));
     let (outcome, found, on_inconclusive, to_do) = match limited.flatten() {
         Some(why) => (GateOutcome::Undecided, format!("{found}; {why}"), OnInconclusive::Fail, None),
         None => {
-            let to_do = (outcome == GateOutcome::Undecided).then(|| to_do(valid, limit, looked_at));
+            let is_undecided = outcome == GateOutcome::Undecided;
+            let to_do = is_undecided.then(|| match (gate.metric.over_trials, limit) {
+                (OverTrials::Largest, Limit::AtMost(_)) => {
+                    "the largest of all trials counts, which more trials do not make smaller: see what happened in that one, or move the bound".into()
+                }
+                _ => to_do(valid, limit, looked_at),
+            });
             (outcome, found, gate.on_inconclusive, to_do)
         }
     };

@@ -2,6 +2,7 @@
 
 mod alike;
 mod headline;
+mod largest;
 mod limit;
 mod noise_floor;
 mod not_decided;

@@ -1,12 +1,12 @@
 //! Decides a run: first whether its numbers can be trusted at all, then what the gates say, then whether there was anything to compare with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use storebench_crds::Metric;
 use storebench_crds::benchmark_run::OnInconclusive;
 use storebench_crds::status::{Comparison, GateOutcome, Verdict};
 
-use super::compare::baseline;
+use super::compare::{baseline, headline};
 use super::gate::Decided;
 use super::standing::{NO_DIFFERENCE_BOUND_MAX, PARITY, Standing};
 use super::{Valid, available, lacking};
@@ -57,7 +57,7 @@ pub(super) fn decide(valid: &Valid, comparisons: &[Comparison], gates: &[Decided
         };
         return (Verdict::NoBaseline, message);
     }
-    (Verdict::Passed, passed(comparisons, gates))
+    (Verdict::Passed, passed(valid, comparisons, gates))
 }
 
 /// Why nothing was measured of several arms; `None`: it was, or there is but one.
@@ -149,7 +149,7 @@ fn not_of_one_run(valid: &Valid) -> Option<String> {
     }
 }
 
-fn passed(comparisons: &[Comparison], gates: &[Decided]) -> String {
+fn passed(valid: &Valid, comparisons: &[Comparison], gates: &[Decided]) -> String {
     let undecided: Vec<&str> = gates
         .iter()
         .filter(|gate| gate.result.outcome != GateOutcome::Met)
@@ -163,7 +163,7 @@ fn passed(comparisons: &[Comparison], gates: &[Decided]) -> String {
         (count, met) => format!("{met} of {count} gates {} met", if met == 1 { "was" } else { "were" }),
     };
     let undecided = (!undecided.is_empty()).then(|| format!("undecided: {}", undecided.join(", ")));
-    [Some(judged), undecided, findings(comparisons)].into_iter().flatten().collect::<Vec<String>>().join("; ")
+    [Some(judged), undecided, findings(valid, comparisons)].into_iter().flatten().collect::<Vec<String>>().join("; ")
 }
 
 /// What is said of a run that nothing could have failed.
@@ -172,12 +172,15 @@ pub(crate) const NOTHING_JUDGED: &str = "no gates, so nothing was judged";
 /// As many comparisons are told one by one.
 const TOLD_MAX: usize = 3;
 
-/// How the arms compare in throughput, in every workload: one by one, or, where nobody would read so much, how many came out which way, and the
-/// one that is farthest from a tie. `None`: nothing was compared.
-fn findings(comparisons: &[Comparison]) -> Option<String> {
-    let of_throughput = comparisons.iter().filter(|comparison| comparison.metric == Metric::THROUGHPUT);
+/// How the arms compare in what is looked at first, in every workload: one by one, or, where nobody would read so much, how many came out which
+/// way, and the one that is farthest from a tie. `None`: nothing was compared.
+fn findings(valid: &Valid, comparisons: &[Comparison]) -> Option<String> {
+    let headlines: BTreeMap<&str, Metric> =
+        valid.record.spec.workloads.iter().map(|one| (one.name.as_str(), headline(valid, one))).collect();
+    let is_headline = |one: &&Comparison| headlines.get(one.workload.as_str()) == Some(&one.metric);
     // The baseline against itself is told where there is room for it.
-    let (floors, of): (Vec<&Comparison>, Vec<&Comparison>) = of_throughput.partition(|one| one.is_noise_floor());
+    let (floors, of): (Vec<&Comparison>, Vec<&Comparison>) =
+        comparisons.iter().filter(is_headline).partition(|one| one.is_noise_floor());
     let of = if of.is_empty() || of.len() + floors.len() <= TOLD_MAX { [of, floors].concat() } else { of };
     if of.len() <= TOLD_MAX {
         let told: Vec<String> = of.into_iter().map(in_words).collect();
@@ -202,7 +205,11 @@ fn findings(comparisons: &[Comparison]) -> Option<String> {
     };
     let farthest = farthest(&|one| Standing::of(one).is_difference()).or_else(|| farthest(&|_| true));
     let farthest = farthest.map_or_else(String::new, |one| format!("; farthest from a tie: {}", in_words(one)));
-    Some(format!("throughput, {} comparisons: {}{farthest}", of.len(), counts.join(", ")))
+    let mut metrics: Vec<&str> = of.iter().map(|one| one.metric.words).collect();
+    metrics.sort_unstable();
+    metrics.dedup();
+    let (metrics, count, counts) = (metrics.join(" and "), of.len(), counts.join(", "));
+    Some(format!("{metrics}, {count} comparisons: {counts}{farthest}"))
 }
 
 /// A comparison in words: never faster or slower where the interval contains 1.

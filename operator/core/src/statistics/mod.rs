@@ -37,7 +37,7 @@ pub use interval::{
 };
 pub use power::{TRIALS_NEEDED_LIMIT, minimum_detectable_effect, trials_needed};
 pub use serial::serial_correlation;
-pub use stop::{Decision, StopRule, confidence};
+pub use stop::{Decision, StopRule, confidence, confidence_of_two};
 pub use unpaired::UnpairedDifference;
 
 /// Fewest trials from which an interval is computed. Two points have no shape to resample.

@@ -39,6 +39,13 @@ pub fn confidence(trials_min: u32, trials_max: u32) -> f64 {
     if trials_min < TRIALS_TO_TRUST.min(trials_max) { 0.98 } else { super::CONFIDENCE_DEFAULT }
 }
 
+/// The same of an interval between two runs with these plans (fewest and most trials). Where each may stop as soon as its own interval is narrow,
+/// both stop where their trials happen to be close to one another, and Welch's interval takes its width from these: at 95 % it misses 5 to 11
+/// times in a hundred (`unpaired.rs` measures it), at 98 % no more than promised.
+pub fn confidence_of_two(plans: [(u32, u32); 2]) -> f64 {
+    if plans.iter().any(|(min, max)| min < max) { 0.98 } else { super::CONFIDENCE_DEFAULT }
+}
+
 impl StopRule {
     /// A rule that never stops before `trials_min` trials, never goes beyond `trials_max`, and in between stops when
     /// every watched half-width is at most `target_half_width_basis_points` (1/10 000 of parity on the ratio scale).

@@ -54,7 +54,13 @@ pub(super) fn check_metric(spec: &BenchmarkRunSpec, gate: &Gate) -> Result<(), S
 pub fn foregone_gates(run: &ValidatedRun) -> Vec<String> {
     let mut told = Vec::new();
     for (index, gate) in run.spec.gates.iter().enumerate() {
-        let found = [foregone_bound(&run.spec, gate), too_few_requests(&run.spec, gate), never_measured(run, gate)];
+        let spec = &run.spec;
+        let found = [
+            foregone_bound(spec, gate),
+            given_rate(spec, gate),
+            too_few_requests(spec, gate),
+            never_measured(run, gate),
+        ];
         told.extend(found.into_iter().flatten().map(|(field, text)| format!("spec.gates[{index}].{field}: {text}")));
     }
     told
@@ -86,6 +92,20 @@ fn foregone_bound(spec: &BenchmarkRunSpec, gate: &Gate) -> Option<(&'static str,
         "is no less than trials.timeout, {timeout}, so that no run could miss it: {metric:?} is in {unit}; write it like {example}"
     );
     is_longer.then_some(("atMost", text))
+}
+
+/// How two arms compare in requests a second where a timetable says how many there are: equal, or the trials do not count.
+fn given_rate(spec: &BenchmarkRunSpec, gate: &Gate) -> Option<(&'static str, String)> {
+    let is_ratio = gate.bound().is_some_and(Bound::is_ratio);
+    let is_given = |workload: &&Workload| {
+        workload.load.mode == LoadMode::OpenLoop && workload.load.rate.is_some() && workload.load.highest_rate.is_none()
+    };
+    let workload = judged(spec, gate).find(is_given).filter(|_| is_ratio && gate.metric == Metric::THROUGHPUT)?;
+    let text = format!(
+        "{} sends its requests at load.rate to every arm, so that no run could miss it: name a latency, such as LatencyP99Micros",
+        workload.name
+    );
+    Some(("metric", text))
 }
 
 /// A percentile of fewer requests than it takes: a gate on it is missed or undecided, and never met.

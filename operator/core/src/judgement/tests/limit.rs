@@ -95,6 +95,18 @@ fn a_loader_that_asked_too_little_has_not_shown_that_little_goes_wrong() {
     }
 }
 
+/// A store that was asked for half the load took less memory, and was within its bound.
+#[test]
+fn a_loader_that_asked_too_little_has_not_shown_what_a_store_takes() {
+    let costs = [("MemoryPeakBytes", 60 << 20), ("CpuNanosPerOperation", 100_000_000)];
+    for (metric, bound) in costs {
+        let mut record = record(1.0, serde_json::json!([{ "arm": "new", "metric": metric, "atMost": bound }]));
+        assert_eq!(judge(&record).verdict, Verdict::Passed, "{metric}");
+        saturated(&mut record, "new", 10);
+        assert_eq!(judge(&record).gates[0].outcome, GateOutcome::Undecided, "{metric}");
+    }
+}
+
 #[test]
 fn a_loader_that_commits_little_has_not_shown_that_a_replica_follows() {
     let lag = |millis: u64| {
