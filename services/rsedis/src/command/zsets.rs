@@ -111,7 +111,15 @@ fn add(server: &mut Server, client: &mut Session, key: &Key<'_>, pairs: Args<'_>
 }
 
 pub(super) fn zadd(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let mut options = AddOptions::default();
+    add_with(server, client, args, AddOptions::default())
+}
+
+/// As in Redis an increment that is a word of ZADD's is taken for that.
+pub(super) fn zincrby(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
+    add_with(server, client, args, AddOptions { increments: true, ..AddOptions::default() })
+}
+
+fn add_with(server: &mut Server, client: &mut Session, args: Args<'_>, mut options: AddOptions) -> Outcome {
     let mut at = 2;
     while let Some(word) = args.get(at) {
         match word {
@@ -140,11 +148,6 @@ pub(super) fn zadd(server: &mut Server, client: &mut Session, args: Args<'_>) ->
         return Err(Failure::new("ERR INCR option supports a single increment-element pair"));
     }
     add(server, client, &Key::new(args.at(1)), pairs, &options)
-}
-
-pub(super) fn zincrby(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
-    let options = AddOptions { increments: true, ..AddOptions::default() };
-    add(server, client, &Key::new(args.at(1)), args.from(2), &options)
 }
 
 pub(super) fn zrem(server: &mut Server, client: &mut Session, args: Args<'_>) -> Outcome {
