@@ -119,6 +119,11 @@ impl Load {
     pub fn clients(&self) -> u32 {
         self.clients.unwrap_or(self.connections)
     }
+
+    /// Requests per second that every arm is sent; `None`: answers decide when requests leave, or a search finds a rate of its own.
+    pub fn given_rate(&self) -> Option<u64> {
+        self.rate.filter(|_| self.mode == LoadMode::OpenLoop && self.highest_rate.is_none())
+    }
 }
 
 /// Closed or open loop.

@@ -153,6 +153,11 @@ impl Api {
         Self { node: self.node.acting_for(who), ..self.clone() }
     }
 
+    /// For changes of members: the member waits as long as [`Api::patience`] for what it has begun, and says more of it.
+    fn patience_of_changes(&self) -> Duration {
+        self.patience + MAJORITY_TIMEOUT
+    }
+
     /// Answers a caller that is known.
     fn answer(&self, method: Method, message: Bytes) -> Unary {
         let answer = match method {
@@ -160,9 +165,7 @@ impl Api {
             Method::Second(method) => second::unary(self, method, message),
             Method::Own(operate::Method::ChangeMembers) => decode(message).map(|request| {
                 let node = self.node.clone();
-                // The member waits as long for what it has begun, and says more of it.
-                let patience = self.patience + MAJORITY_TIMEOUT;
-                later(patience, async move { operate::change_members(node, request).await })
+                later(self.patience_of_changes(), async move { operate::change_members(node, request).await })
             }),
             Method::Own(operate::Method::ChangeUsers) => decode(message).map(|request| {
                 let (node, signed_in, patience) = (self.node.clone(), Arc::clone(&self.signed_in), self.patience);

@@ -3,7 +3,6 @@
 use storebench_crds::benchmark_run::{ArmField, Bound};
 use storebench_crds::metric::OverTrials;
 use storebench_crds::status::{Comparison, NOISE_FLOOR, NoiseFloor};
-use storebench_crds::workload::LoadMode;
 use storebench_crds::{Metric, Workload};
 
 use super::metric::value;
@@ -239,14 +238,11 @@ pub(super) fn throughput_intervals(valid: &Valid) -> Vec<ThroughputInterval> {
 
 /// What tells the arms of a workload apart first: how many requests are answered, or, where a timetable says how many there are, how late.
 pub(super) fn headline(valid: &Valid, workload: &Workload) -> Metric {
-    let is_given_its_rate = workload.load.mode == LoadMode::OpenLoop && workload.load.highest_rate.is_none();
-    let told = |metric: &Metric| {
-        super::available(valid.record).into_iter().all(|arm| withheld(valid, arm, &workload.name, *metric).is_none())
-    };
-    match is_given_its_rate {
-        true => Some(Metric::LATENCY_P99).filter(told).unwrap_or(Metric::LATENCY_MEAN),
-        false => Metric::THROUGHPUT,
+    if workload.load.given_rate().is_none() {
+        return Metric::THROUGHPUT;
     }
+    let is_withheld = |arm| withheld(valid, arm, &workload.name, Metric::LATENCY_P99).is_some();
+    if super::available(valid.record).into_iter().any(is_withheld) { Metric::LATENCY_MEAN } else { Metric::LATENCY_P99 }
 }
 
 /// Whose precision decides when to stop.

@@ -5,7 +5,7 @@ use storebench_crds::benchmark_run::{BenchmarkRunSpec, Bound, Gate};
 use storebench_crds::gate_value;
 use storebench_crds::measure::{FSYNCS, Total};
 use storebench_crds::metric::{Direction, Source};
-use storebench_crds::workload::{FaultKind, LoadMode};
+use storebench_crds::workload::FaultKind;
 use storebench_crds::{Metric, Workload};
 
 use crate::equality::{Terms, differences, permission};
@@ -97,9 +97,7 @@ fn foregone_bound(spec: &BenchmarkRunSpec, gate: &Gate) -> Option<(&'static str,
 /// How two arms compare in requests a second where a timetable says how many there are: equal, or the trials do not count.
 fn given_rate(spec: &BenchmarkRunSpec, gate: &Gate) -> Option<(&'static str, String)> {
     let is_ratio = gate.bound().is_some_and(Bound::is_ratio);
-    let is_given = |workload: &&Workload| {
-        workload.load.mode == LoadMode::OpenLoop && workload.load.rate.is_some() && workload.load.highest_rate.is_none()
-    };
+    let is_given = |workload: &&Workload| workload.load.given_rate().is_some();
     let workload = judged(spec, gate).find(is_given).filter(|_| is_ratio && gate.metric == Metric::THROUGHPUT)?;
     let text = format!(
         "{} sends its requests at load.rate to every arm, so that no run could miss it: name a latency, such as LatencyP99Micros",
@@ -151,8 +149,7 @@ fn requests_at_most(workload: &Workload) -> Option<(u64, &'static str)> {
     let is_answered = (workload.family().facts().answers_one_by_one)(&workload.parameters);
     let load = &workload.load;
     let due = || {
-        // A search finds a rate of its own.
-        let rate = load.rate.filter(|_| load.mode == LoadMode::OpenLoop && load.highest_rate.is_none())?;
+        let rate = load.given_rate()?;
         let seconds = load.duration.as_ref()?.duration().as_secs_f64();
         Some(((rate as f64 * seconds).ceil() as u64, "load.rate and load.duration"))
     };

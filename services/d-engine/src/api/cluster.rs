@@ -93,7 +93,7 @@ macro_rules! dialect {
                 Method::JoinCluster => {
                     let $words::JoinRequest { node_id, address, .. } = decode_short(message)?;
                     let node = node.clone();
-                    later(api.patience, async move {
+                    later(api.patience_of_changes(), async move {
                         let joined = join(&node, node_id, &address).await;
                         let leader_id = known(&node).leader.map_or(0, small);
                         Ok(match joined {
@@ -132,7 +132,7 @@ macro_rules! dialect {
                         None => Vec::new(),
                     };
                     let node = node.clone();
-                    later(api.patience, async move {
+                    later(api.patience_of_changes(), async move {
                         let known_term = known(&node).term;
                         let error = match change_all(&node, term, known_term, changes).await {
                             None => ErrorCode::None,

@@ -260,12 +260,11 @@ impl<S: Sockets, D: Directory> Reactor<S, D> {
     fn end_aof(&mut self) {
         self.lacks_base = false;
         self.server.save.rewrite_failures = 0;
-        let job = self.job.take_if(|job| matches!(job.purpose, Purpose::Base { .. }));
-        if job.is_some() || self.server.save.rewrites {
-            // Also where it was told of, and waits for what was written in this second to be safe.
+        if self.server.save.rewrites {
+            // Also one that waits for what was written in this second to be safe.
             log::notice("Killing running AOF rewrite child: the append-only file is off");
         }
-        if let Some(job) = job {
+        if let Some(job) = self.job.take_if(|job| matches!(job.purpose, Purpose::Base { .. })) {
             job.snapshot.abandon(&mut self.server);
         }
         self.drop_due_rewrite();

@@ -375,9 +375,11 @@ globals.server = globals.redis
 getmetatable("").__metatable = readonly({__index = globals.string})
 if host.has_deprecated then globals.getfenv, globals.setfenv, globals.newproxy = getfenv, setfenv, newproxy end
 
-local MISSING = "Script attempted to access nonexistent global variable "
-local function refuse_missing(_, key) error(MISSING .. "'" .. tostring(key) .. "'", 2) end
-script_env = readonly(setmetatable(globals, {__index = refuse_missing}))
+-- For a function that a script has called without knowing it.
+local function refuse_missing(key)
+    error("Script attempted to access nonexistent global variable '" .. tostring(key) .. "'", 3)
+end
+script_env = readonly(setmetatable(globals, {__index = function(_, key) refuse_missing(key) end}))
 globals._G = script_env
 
 -- While a library is loaded it may register functions, and call nothing.
@@ -395,7 +397,7 @@ local library_redis = setmetatable({}, {
     __index = function(_, key)
         local value = loading_redis[key]
         if value == nil and not is_loading then value = redis[key] end
-        if value == nil then error(MISSING .. "'" .. tostring(key) .. "'", 2) end
+        if value == nil then refuse_missing(key) end
         return value
     end,
     __newindex = refuse,
@@ -408,7 +410,7 @@ local library_globals = setmetatable({}, {
         if key == "redis" or key == "server" then return is_loading and library_redis or globals.redis end
         local value
         if not is_loading and key ~= "KEYS" and key ~= "ARGV" then value = rawget(globals, key) end
-        if value == nil then error(MISSING .. "'" .. tostring(key) .. "'", 2) end
+        if value == nil then refuse_missing(key) end
         return key == "_G" and library_env or value
     end,
 })

@@ -334,13 +334,9 @@ impl<E: Element> Table<E> {
         let (position, is_before) = self.position(hash, |candidate| candidate == number)?;
         self.index_of_mut(is_before).clear_at(position);
         let last = self.len as u32 - 1;
-        let mut moved = None;
-        if number != last {
-            let hash = hash::of(self.get(last).key());
-            if let Some((position, is_before)) = self.position(hash, |candidate| candidate == last) {
-                self.index_of_mut(is_before).at_mut(position.bucket)[3 + position.place] = number;
-            }
-            moved = Some(last);
+        let moved = (number != last).then_some(last);
+        if moved.is_some() {
+            self.renumber_last(number);
         }
         let mut element = self.pop()?;
         if moved.is_some() {
@@ -351,7 +347,7 @@ impl<E: Element> Table<E> {
     }
 
     /// Removes the element with a number and moves none: `filler`, which is found by nobody, has its place, and is among all
-    /// elements, until [`Table::refill`] or [`Table::cut`].
+    /// elements, until [`Table::refill`], [`Table::fill`] or [`Table::cut`].
     pub fn vacate(&mut self, hash: u64, number: u32, filler: E) -> Option<E> {
         let (position, is_before) = self.position(hash, |candidate| candidate == number)?;
         self.index_of_mut(is_before).clear_at(position);
@@ -368,6 +364,24 @@ impl<E: Element> Table<E> {
         *self.get_mut(number) = element;
         self.vacant -= 1;
         self.index.insert(hash, number);
+    }
+
+    /// Moves the last element, which must not be a filler, into a place that has been vacated.
+    pub fn fill(&mut self, number: u32) {
+        self.renumber_last(number);
+        if let Some(element) = self.pop() {
+            *self.get_mut(number) = element;
+            self.vacant -= 1;
+        }
+    }
+
+    /// The last element is found by another number.
+    fn renumber_last(&mut self, number: u32) {
+        let last = self.len as u32 - 1;
+        let hash = hash::of(self.get(last).key());
+        if let Some((position, is_before)) = self.position(hash, |candidate| candidate == last) {
+            self.index_of_mut(is_before).at_mut(position.bucket)[3 + position.place] = number;
+        }
     }
 
     /// Takes the last place, which must have been vacated, away.

@@ -166,24 +166,18 @@ impl Tree {
 
     /// Moves the last member into a vacant place, and takes what is vacant behind it away.
     fn fill(&mut self, vacant: u32) {
-        loop {
-            let last = self.members.len() as u32 - 1;
-            let member = self.members.get(last);
-            if member.is_vacant() {
-                self.members.cut();
-                if last == vacant {
-                    return;
-                }
-                continue;
+        let mut last = self.members.len() as u32 - 1;
+        while self.members.get(last).is_vacant() {
+            self.members.cut();
+            if last == vacant {
+                return;
             }
-            let rank = self.rank(member.score(), member.key());
-            let hash = hash::of(member.key());
-            if let Some(member) = self.members.vacate(hash, last, VACANT) {
-                self.members.cut();
-                self.members.refill(hash, vacant, member);
-            }
-            return self.order.renumber(rank, vacant);
+            last -= 1;
         }
+        let member = self.members.get(last);
+        let rank = self.rank(member.score(), member.key());
+        self.members.fill(vacant);
+        self.order.renumber(rank, vacant);
     }
 
     fn rescore(&mut self, number: u32, score: f64) {
