@@ -11,6 +11,12 @@
 /// Syncs that may be missing all the same: a store may count a little late, and writes of before the phase may share its first.
 const COUNTED_LATE: u64 = 8;
 
+/// Of how many at most, where a few are all that there can have been.
+fn credited(fsyncs: u64, fewest: u64) -> u64 {
+    let half_of_few = 2 * (fsyncs + 1);
+    (fsyncs + COUNTED_LATE).min(half_of_few).min(fewest)
+}
+
 /// How many of so many operations wrote at least, where so many in a hundred do and chance decides which: five standard deviations below that.
 pub fn fewest_writes(operations: u64, percent: u32) -> u64 {
     let share = f64::from(percent.min(100)) / 100.0;
@@ -23,7 +29,7 @@ pub fn broken_word(fsyncs: &[u64], writes: u64, in_flight_max: u32) -> Option<St
     let in_flight_max = u64::from(in_flight_max.max(1));
     let fewest = writes.div_ceil(in_flight_max);
     let majority = fsyncs.len() as u64 / 2 + 1;
-    let credited: u64 = fsyncs.iter().map(|fsyncs| (fsyncs + COUNTED_LATE).min(fewest)).sum();
+    let credited: u64 = fsyncs.iter().map(|fsyncs| credited(*fsyncs, fewest)).sum();
     (!fsyncs.is_empty() && credited < majority * fewest).then(|| {
         let takes = format!(
             "durability Fsync is not kept: {writes} writes were acknowledged, of which at most {in_flight_max} were on their way at a time: that \
@@ -83,6 +89,14 @@ mod tests {
         let said = broken_word(&[0], 40_000, clients * pipeline).unwrap();
         assert!(said.contains("at most 800 were on their way at a time: that takes at least 50 syncs"), "{said}");
         assert!(broken_word(&[41], 40_000, clients * pipeline).is_some(), "fewer than the 50");
+    }
+
+    /// The syncs that may be missing were more than there could have been.
+    #[test]
+    fn a_store_of_which_a_few_syncs_are_asked_is_not_let_off_with_none() {
+        let (clients, pipeline) = (50, 16);
+        assert!(broken_word(&[0], 4_000, clients * pipeline).is_some());
+        assert_eq!(broken_word(&[2], 4_000, clients * pipeline), None, "it counts a little late");
     }
 
     #[test]
