@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::LogParams;
@@ -13,10 +12,11 @@ use storebench_core::ledger::number;
 use storebench_core::placement;
 use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
 use storebench_core::trial::{Gathering, Loaded, merge};
-use storebench_crds::job::{JobSummary, SUMMARY_BYTES_MAX};
+use storebench_crds::job::JobSummary;
 use storebench_crds::status::TrialState;
 
-use super::step::{Existing, Members, Trial, began, is_load_pod};
+use super::load_pods::{self, is_load_pod};
+use super::step::{Existing, Members, Trial, began};
 use crate::error::{Error, Tried as _};
 use crate::health;
 use crate::objects::load::{LOAD_CONTAINER, STARTED_ANNOTATION};
@@ -27,7 +27,6 @@ use crate::objects::{self, COMPANION, Owner, ROLE_LABEL};
 const IMAGE_FACT: &str = "image of ";
 /// No load pod writes a longer log; more is cut off, and what is then missing is said.
 const LOG_BYTES_MAX: i64 = 8 << 20;
-const INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
 
 /// Reads what the load pods of a finished Job measured. `members` are the pods that were loaded.
 pub async fn collect(
@@ -37,13 +36,12 @@ pub async fn collect(
     existing: &Existing,
     members: &Members,
 ) -> Result<Loaded, Error> {
-    let mut pods: Vec<&Pod> = existing.pods.iter().filter(|pod| is_load_pod(pod, &trial.name)).collect();
-    pods.sort_by_key(|pod| pod.annotations().get(INDEX_ANNOTATION).and_then(|index| index.parse::<u32>().ok()));
+    let pods = load_pods::of_trial(&existing.pods, &trial.name);
     if pods.is_empty() {
         return Ok(Loaded::failed(FailureCause::Disturbed, "the load pod was deleted before its log was read".into()));
     }
     let job = existing.jobs.iter().find(|job| job.name_any() == trial.name);
-    if let Some(failure) = too_many(&pods, job) {
+    if let Some(failure) = load_pods::too_many(&pods, job) {
         return Ok(Loaded { failure: Some(failure), ..Loaded::default() });
     }
     let mut processes = Vec::with_capacity(pods.len());
@@ -58,21 +56,9 @@ pub async fn collect(
     Ok(loaded)
 }
 
-/// That somebody added pods to a Job, which has one for each of its numbers: which of them are its own cannot be told.
-fn too_many(pods: &[&Pod], job: Option<&Job>) -> Option<TrialFailure> {
-    let wanted = usize::try_from(job?.spec.as_ref()?.completions?).unwrap_or_default();
-    (pods.len() > wanted).then(|| TrialFailure {
-        cause: FailureCause::Platform,
-        detail: format!(
-            "{} pods say that they are of the load, which has {wanted}: somebody added one; apply manifests/policies",
-            pods.len()
-        ),
-    })
-}
-
 async fn of_pod(client: &Client, namespace: &str, arm: &str, pod: &Pod) -> Result<Loaded, Error> {
     let name = pod.name_any();
-    let summary = match summary(pod) {
+    let summary = match load_pods::summary(pod) {
         Ok(summary) => summary,
         Err(detail) => return Ok(Loaded::failed(FailureCause::Platform, format!("the load pod {name} {detail}"))),
     };
@@ -83,11 +69,19 @@ async fn of_pod(client: &Client, namespace: &str, arm: &str, pod: &Pod) -> Resul
         // A pod that was deleted in the meantime will not come back with the next attempt.
         Err(kube::Error::Api(status)) if status.code == 404 => {
             let detail = format!("the load pod {name} was deleted before its log was read");
-            return Ok(Loaded::failed(FailureCause::Disturbed, detail));
+            return Ok(without_log(summary, TrialFailure { cause: FailureCause::Disturbed, detail }));
         }
         Err(error) => return Err(error).tried(|| format!("read the log of Pod {name}")),
     };
     Ok(gather(&name, arm, &log, summary))
+}
+
+/// Of a pod whose log cannot be read nothing counts as measured, for this reason. A wrong answer that its summary tells of stays: who deletes the
+/// pod afterwards would have it repeated.
+fn without_log(summary: JobSummary, failure: TrialFailure) -> Loaded {
+    let mut loaded = Loaded { failure: Gathering::default().finish(summary).failure, ..Loaded::default() };
+    loaded.ended_by(failure);
+    loaded
 }
 
 /// From a log and a summary to what was measured.
@@ -95,7 +89,8 @@ fn gather(pod: &str, arm: &str, log: &str, summary: JobSummary) -> Loaded {
     let mut gathering = Gathering::default();
     for line in log.lines() {
         if let Err(error) = gathering.line(line) {
-            return Loaded::failed(FailureCause::Platform, format!("the log of the load pod {pod}: {error}"));
+            let detail = format!("the log of the load pod {pod}: {error}");
+            return without_log(summary, TrialFailure { cause: FailureCause::Platform, detail });
         }
     }
     let left = gathering.left_behind(arm).map(|words| format!("; {words}"));
@@ -109,23 +104,6 @@ fn gather(pod: &str, arm: &str, log: &str, summary: JobSummary) -> Loaded {
         return Loaded::failed(FailureCause::Platform, detail);
     }
     loaded
-}
-
-/// The summary in the termination message of a pod's load container.
-fn summary(pod: &Pod) -> Result<JobSummary, String> {
-    let load = health::containers(pod).find(|status| status.name == LOAD_CONTAINER);
-    let ended = load.and_then(|load| load.state.as_ref()?.terminated.as_ref()).ok_or("has not ended")?;
-    if ended.exit_code != 0 {
-        return Err(health::ended(ended.exit_code, ended.reason.as_deref()));
-    }
-    let message = ended.message.as_deref().ok_or("left no summary in its termination message")?;
-    serde_json::from_str(message).map_err(|error| {
-        if message.len() >= SUMMARY_BYTES_MAX {
-            format!("left a summary that was truncated at {SUMMARY_BYTES_MAX} bytes: use fewer workloads in one run")
-        } else {
-            format!("left a summary that cannot be read: {error}")
-        }
-    })
 }
 
 /// What a tag meant in this trial: the digests of the images that ran, as the nodes tell them.
@@ -170,7 +148,7 @@ fn nodes(pods: &[Pod], trial: &Trial, members: &Members) -> BTreeMap<String, Str
     nodes.extend(numbered(COMPANION, &members.companions));
     let load = pods.iter().filter(|pod| is_load_pod(pod, &trial.name));
     nodes.extend(load.filter_map(|pod| {
-        let number = pod.annotations().get(INDEX_ANNOTATION).and_then(|index| index.parse().ok()).unwrap_or_default();
+        let number = load_pods::index(pod).unwrap_or_default();
         Some((placement::part(placement::LOAD, number), node(pod)?))
     }));
     nodes.into_iter().collect()
@@ -178,6 +156,9 @@ fn nodes(pods: &[Pod], trial: &Trial, members: &Members) -> BTreeMap<String, Str
 
 /// Why trials cannot be compared with one another: a tag came to mean another image in mid-run.
 pub fn changed_image(trials: &[TrialRecord], files: &[Arc<TrialFile>]) -> Option<String> {
+    // They come as they are listed, and `before` is meant.
+    let mut files: Vec<&TrialFile> = files.iter().map(Arc::as_ref).collect();
+    files.sort_by_key(|file| file.trial.started_millis);
     let mut known: BTreeMap<&str, &str> = BTreeMap::new();
     for file in files {
         for (fact, digest) in file.facts.iter().filter(|(fact, _)| fact.starts_with(IMAGE_FACT)) {
@@ -248,17 +229,6 @@ mod tests {
     use serde_json::json;
     use storebench_crds::job::JobLine;
 
-    fn pod(message: &str, exit_code: i32) -> Pod {
-        serde_json::from_value(json!({
-            "metadata": { "name": "load-0" },
-            "status": { "containerStatuses": [{
-                "name": "load", "image": "", "imageID": "", "ready": false, "restartCount": 0,
-                "state": { "terminated": { "exitCode": exit_code, "message": message } },
-            }] },
-        }))
-        .unwrap()
-    }
-
     fn file(index: u32, arm: &str, digest: &str) -> Arc<TrialFile> {
         let pods: Vec<Pod> = [("run-0-a-0", "store"), ("load-0", "load")]
             .map(|(pod, container)| {
@@ -277,7 +247,9 @@ mod tests {
         let existing = Existing { pods, ..Existing::default() };
         let members = Members { store: vec!["run-0-a-0".into()], ..Members::default() };
         let now = Timestamp::UNIX_EPOCH;
-        Arc::new(super::file(&trial, Loaded::default(), &existing, &members, Vec::new(), now, now))
+        let mut file = super::file(&trial, Loaded::default(), &existing, &members, Vec::new(), now, now);
+        file.trial.started_millis = u64::from(index) * 1_000;
+        Arc::new(file)
     }
 
     #[test]
@@ -292,6 +264,12 @@ mod tests {
         let said = changed_image(&[], &[file(0, "a", "sha256:1"), file(1, "a", "sha256:2")]).unwrap();
         assert_eq!(said, "the image of a was another in trial 2: sha256:2, and sha256:1 before");
         assert_eq!(changed_image(&[], &[file(0, "a", ""), file(1, "a", "")]), None, "no node told");
+    }
+
+    #[test]
+    fn an_image_that_changed_is_told_by_time_however_the_trials_are_listed() {
+        let said = changed_image(&[], &[file(1, "a", "sha256:2"), file(0, "a", "sha256:1")]).unwrap();
+        assert_eq!(said, "the image of a was another in trial 2: sha256:2, and sha256:1 before");
     }
 
     /// A baseline was taken for unchanged whose object store was another.
@@ -316,22 +294,10 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_somebody_added_to_the_load_voids_the_trial() {
-        let job: Job = serde_json::from_value(json!({
-            "metadata": { "name": "t" }, "spec": { "completions": 1, "template": {} },
-        }))
-        .unwrap();
-        let one = pod("", 0);
-        assert_eq!(too_many(&[&one], Some(&job)), None);
-        let failure = too_many(&[&one, &one], Some(&job)).unwrap();
-        assert!(failure.detail.starts_with("2 pods say that they are of the load, which has 1"), "{}", failure.detail);
-    }
-
-    #[test]
     fn every_part_of_a_trial_is_on_record_with_its_node() {
         let pod = |name: &str, labels: serde_json::Value, index: &str, node: &str| -> Pod {
             serde_json::from_value(json!({
-                "metadata": { "name": name, "labels": labels, "annotations": { INDEX_ANNOTATION: index } },
+                "metadata": { "name": name, "labels": labels, "annotations": { load_pods::INDEX_ANNOTATION: index } },
                 "spec": { "nodeName": node, "containers": [] },
             }))
             .unwrap()
@@ -388,17 +354,35 @@ mod tests {
         assert!(!said(&[&namespace, &removed]).contains("storebench:"));
     }
 
+    /// A pod that was deleted before its log was read had its wrong answer repeated.
     #[test]
-    fn a_truncated_summary_is_called_that() {
-        let text = format!("{{\"outcome\":{{\"kind\":\"completed\"}},\"workloads\":[{}", "x".repeat(5_000));
-        let problem = summary(&pod(&text[..SUMMARY_BYTES_MAX], 0)).unwrap_err();
-        assert!(problem.contains("truncated at 4096 bytes"), "{problem}");
-    }
-
-    #[test]
-    fn a_good_summary_is_read() {
-        let text = r#"{"outcome":{"kind":"completed"},"workloads":[]}"#;
-        assert!(summary(&pod(text, 0)).unwrap().workloads.is_empty());
+    fn a_wrong_answer_outlives_its_log() {
+        let summary = |outcome: serde_json::Value| -> JobSummary {
+            serde_json::from_value(json!({ "outcome": outcome, "workloads": [{
+                "name": "put", "operations": 1, "errors": 0, "elapsedNanos": 1, "verified": 0,
+                "service": { "p50Nanos": 1, "p99Nanos": 1, "maxNanos": 1 },
+            }] }))
+            .unwrap()
+        };
+        let wrong = || {
+            summary(json!({ "kind": "wrongAnswer", "workload": "put", "count": 1, "key": "k", "detail": "it is old" }))
+        };
+        let deleted = || TrialFailure { cause: FailureCause::Disturbed, detail: "deleted".into() };
+        let told = without_log(wrong(), deleted());
+        assert!(told.workloads.is_empty(), "what has no histograms was not measured");
+        let failure = told.failure.unwrap();
+        assert_eq!(failure.cause, FailureCause::WrongAnswer);
+        assert!(failure.detail.ends_with("it is old"), "{}", failure.detail);
+        let damaged = JobLine::Histogram {
+            workload: "put".into(),
+            latency: storebench_crds::job::LatencyKind::Service,
+            data: "no histogram".into(),
+        };
+        let of_damaged = |summary| gather("load-0", "mine", &damaged.encode(), summary).failure.unwrap().cause;
+        assert_eq!(of_damaged(wrong()), FailureCause::WrongAnswer);
+        let completed = || summary(json!({ "kind": "completed" }));
+        assert_eq!(of_damaged(completed()), FailureCause::Platform);
+        assert_eq!(without_log(completed(), deleted()).failure, Some(deleted()));
     }
 
     #[test]

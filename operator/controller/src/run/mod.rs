@@ -5,6 +5,7 @@
 mod clusters;
 mod collect;
 mod held;
+mod load_pods;
 mod observe;
 mod outcome;
 mod perform;

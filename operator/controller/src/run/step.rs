@@ -12,15 +12,17 @@ use kube::ResourceExt as _;
 use storebench_core::ledger::{Next, next};
 use storebench_core::reason::PodReason;
 use storebench_core::record::{FailureCause, TrialFailure, TrialRecord};
+use storebench_core::trial::timed_out;
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation};
 use storebench_crds::line::{one_line, short_line};
 
+use super::load_pods::{self, is_load_pod};
 use crate::health::{self, Death, Health, Trouble};
 use crate::objects::control_plane::API_SERVER_CONTAINER;
 use crate::objects::load::LOAD_CONTAINER;
 use crate::objects::store::STORE_CONTAINER;
 
-/// How long a store may take to answer, besides what the run's own timeout allows.
+/// How long a store that runs may take to answer. `trials.timeout` begins with the load, after that.
 const READY_PATIENCE: Duration = Duration::from_secs(90);
 /// How long a control plane may take: four programs that start one after the other, and their nodes.
 const CONTROL_PLANE_PATIENCE: Duration = Duration::from_secs(240);
@@ -339,7 +341,19 @@ impl View<'_> {
         }
     }
 
+    /// As for [`storebench_core::trial::Loaded::ended_by`], what ends a load explains no wrong answer that one of its pods has told of already, or
+    /// who takes away the store or another load pod would have it repeated.
     fn loading(&self, job: &Job, trial: Trial, members: &Members) -> Step {
+        match self.under_load(job, trial, members) {
+            Step::Fail(trial, failure) => {
+                let wrong_answer = load_pods::wrong_answer(&self.existing.pods, job, &trial.name);
+                Step::Fail(trial, wrong_answer.unwrap_or(failure))
+            }
+            step => step,
+        }
+    }
+
+    fn under_load(&self, job: &Job, trial: Trial, members: &Members) -> Step {
         let fail = |trial, cause, detail| Step::Fail(trial, TrialFailure { cause, detail });
         let died = || members.death(&self.existing.pods, began(job), &trial.name);
         match ending(job) {
@@ -348,8 +362,8 @@ impl View<'_> {
                 if let Some(failure) = died() {
                     return Step::Fail(trial, failure);
                 }
-                let (cause, detail) = self.why_failed(&trial, &reason, &message);
-                fail(trial, cause, detail)
+                let failure = self.why_failed(&trial, &reason, &message);
+                Step::Fail(trial, failure)
             }
             Ending::None => {
                 // The loader may go on for long: an API server tries again what its store does not answer.
@@ -377,30 +391,31 @@ impl View<'_> {
     }
 
     /// Why a Job failed, from its pods; whose doing it was decides whether the trial may be repeated.
-    fn why_failed(&self, trial: &Trial, reason: &str, message: &str) -> (FailureCause, String) {
+    fn why_failed(&self, trial: &Trial, reason: &str, message: &str) -> TrialFailure {
+        let failed = |cause, detail| TrialFailure { cause, detail };
         if reason == "DeadlineExceeded" {
-            return (FailureCause::StoreFailed, "did not finish within spec.trials.timeout".into());
+            return timed_out();
         }
-        let pods: Vec<&Pod> = self.existing.pods.iter().filter(|pod| is_load_pod(pod, &trial.name)).collect();
+        let pods = load_pods::of_trial(&self.existing.pods, &trial.name);
         for pod in &pods {
             let name = pod.name_any();
             let status = pod.status.as_ref();
             if status.and_then(|status| status.reason.as_deref()) == Some("Evicted") {
                 let why = status.and_then(|status| status.message.as_deref()).unwrap_or_default();
-                return (FailureCause::Disturbed, format!("the load pod {name} was evicted: {}", one_line(why)));
+                return failed(FailureCause::Disturbed, format!("the load pod {name} was evicted: {}", one_line(why)));
             }
             if pod.metadata.deletion_timestamp.is_some() {
-                return (FailureCause::Disturbed, format!("the load pod {name} was deleted"));
+                return failed(FailureCause::Disturbed, format!("the load pod {name} was deleted"));
             }
             let end = health::containers(pod).filter_map(|container| container.state.as_ref()?.terminated.as_ref());
             if let Some(end) = end.into_iter().find(|end| end.exit_code != 0) {
-                return (FailureCause::Platform, format!("the load pod {name} {}", health::end(end)));
+                return failed(FailureCause::Platform, format!("the load pod {name} {}", health::end(end)));
             }
         }
         if pods.is_empty() {
-            return (FailureCause::Disturbed, "the load pod was deleted".into());
+            return failed(FailureCause::Disturbed, "the load pod was deleted".into());
         }
-        (FailureCause::Platform, format!("the load failed: {reason}: {}", one_line(message)))
+        failed(FailureCause::Platform, format!("the load failed: {reason}: {}", one_line(message)))
     }
 
     /// Why an object has no pods, with the remedy.
@@ -442,13 +457,6 @@ fn load_failed(Trouble { reason, message }: Trouble<PodReason>) -> (FailureCause
 
 fn is_missing(members: &[String], pods: &[Pod]) -> bool {
     members.iter().any(|member| pods.iter().all(|pod| pod.metadata.name.as_ref() != Some(member)))
-}
-
-/// Whether this pod is one of the trial's load.
-pub fn is_load_pod(pod: &Pod, trial: &str) -> bool {
-    let label = |name: &str| pod.labels().get(name).map(String::as_str);
-    label(storebench_core::archive::COMPONENT_LABEL) == Some(crate::objects::LOAD)
-        && label(crate::objects::INSTANCE_LABEL) == Some(trial)
 }
 
 /// When a Job was created.

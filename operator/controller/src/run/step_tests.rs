@@ -8,6 +8,9 @@ use storebench_crds::status::{NOISE_FLOOR, TrialState};
 use super::*;
 use crate::objects::{COMPANION, CONTROL_PLANE, INSTANCE_LABEL, LOAD, STORE};
 
+#[path = "step_wrong_answer_tests.rs"]
+mod wrong_answer;
+
 const START: i64 = 1_000_000;
 
 fn spec(trials: u32) -> BenchmarkRunSpec {
