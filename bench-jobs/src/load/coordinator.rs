@@ -40,6 +40,7 @@ use storebench_crds::job::{
 };
 use storebench_crds::measure::{FSYNCS, Reading};
 use storebench_crds::status::LatencySummary;
+use storebench_crds::workload::syncs::fewest_writes;
 use tokio::sync::mpsc;
 
 use crate::content::seeds::mix;
@@ -276,7 +277,7 @@ impl Coordinator<'_> {
 
     /// What is wrong, if the store acknowledged writes that it cannot have synced as it was told to.
     fn broken_word(&self, measured: &Measured, fsyncs: Option<&[u64]>) -> Option<String> {
-        let writes = durability::fewest_writes(measured.record.operations, self.context.synced_writes_percent);
+        let writes = fewest_writes(measured.record.operations, self.context.synced_writes_percent);
         durability::broken_word(fsyncs?, writes, self.context.in_flight_max)
     }
 

@@ -8,6 +8,8 @@
 //! syncs as a majority of such members, where none counts for more than the fewest: a leader that syncs every write by itself makes none safe on
 //! the disks of the others.
 
+use storebench_crds::workload::syncs::{fewest_syncs, majority};
+
 /// Syncs that may be missing all the same: a store may count a little late, and writes of before the phase may share its first.
 const COUNTED_LATE: u64 = 8;
 
@@ -17,18 +19,10 @@ fn credited(fsyncs: u64, fewest: u64) -> u64 {
     (fsyncs + COUNTED_LATE).min(half_of_few).min(fewest)
 }
 
-/// How many of so many operations wrote at least, where so many in a hundred do and chance decides which: five standard deviations below that.
-pub fn fewest_writes(operations: u64, percent: u32) -> u64 {
-    let share = f64::from(percent.min(100)) / 100.0;
-    let (expected, spread) = (operations as f64 * share, (operations as f64 * share * (1.0 - share)).sqrt());
-    (expected - 5.0 * spread).max(0.0) as u64
-}
-
 /// What is wrong, if there cannot have been so few syncs. `fsyncs` has those of each member.
 pub fn broken_word(fsyncs: &[u64], writes: u64, in_flight_max: u32) -> Option<String> {
-    let in_flight_max = u64::from(in_flight_max.max(1));
-    let fewest = writes.div_ceil(in_flight_max);
-    let majority = fsyncs.len() as u64 / 2 + 1;
+    let fewest = fewest_syncs(writes, in_flight_max);
+    let majority = majority(fsyncs.len() as u64);
     let credited: u64 = fsyncs.iter().map(|fsyncs| credited(*fsyncs, fewest)).sum();
     (!fsyncs.is_empty() && credited < majority * fewest).then(|| {
         let takes = format!(
@@ -58,12 +52,6 @@ mod tests {
         assert_eq!(broken_word(&[400], 40_000, 100), None);
         assert_eq!(broken_word(&[392], 40_000, 100), None, "it counts a little late");
         assert_eq!(broken_word(&[0], 150, 100), None, "too few writes to tell");
-    }
-
-    #[test]
-    fn who_writes_now_and_then_is_not_held_to_the_very_share() {
-        assert_eq!([fewest_writes(40_000, 100), fewest_writes(40_000, 0)], [40_000, 0]);
-        assert_eq!([fewest_writes(10_000, 50), fewest_writes(4, 50)], [4_750, 0]);
     }
 
     /// Half of them were enough.

@@ -14,6 +14,7 @@ pub mod kubernetes;
 mod load;
 pub mod redis;
 pub mod sqlite_replication;
+pub mod syncs;
 
 use std::borrow::Cow;
 

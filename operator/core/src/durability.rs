@@ -4,6 +4,7 @@
 //! An arm that is slower because it syncs, beside one of which nobody knows whether it does, must be told from it.
 
 use storebench_crds::measure::FSYNCS;
+use storebench_crds::workload::syncs::{fewest_syncs, fewest_writes, majority};
 use storebench_crds::{Durability, Workload};
 
 use crate::engine::states_settings;
@@ -131,9 +132,10 @@ fn unwritten(members: u32, workload: &Workload, measured: &WorkloadMeasurement) 
     let part = |percent: u32| summary.operations * u64::from(percent) / 100;
     let values = part(workload.parameters.writes_percent()) * workload.parameters.value_bytes_of_a_write();
     // All that are on their way at a time may share a sync. What changes nothing, such as a pop that finds nothing, may take none.
-    let (certain, in_flight) = (part(workload.parameters.certain_writes_percent()), workload.in_flight_max());
-    let syncs = measured.total(FSYNCS).map_or(0, |_| certain.div_ceil(u64::from(in_flight)));
-    let majority = u64::from(members) / 2 + 1;
+    let certain = fewest_writes(summary.operations, workload.parameters.certain_writes_percent());
+    let in_flight = workload.in_flight_max();
+    let syncs = measured.total(FSYNCS).map_or(0, |_| fewest_syncs(certain, in_flight));
+    let majority = majority(u64::from(members));
     let least = u128::from(values.max(syncs * SECTOR_BYTES)) * u128::from(majority);
     // Who measures may also end before the load does, which is answered later than it is sent.
     let seen = usage.elapsed_nanos.min(summary.elapsed_nanos).saturating_sub(LATE_NANOS);
@@ -165,7 +167,7 @@ pub(crate) fn is_unweighed<'a>(
     let is_ours = arm.engine.is_some() && !arm.is_external() && arm.control_plane.is_none();
     let is_held = is_ours && arm.durability == Some(Durability::Fsync);
     let writes = |name: &str| workloads.iter().any(|one| one.name == name && one.parameters.writes_percent() > 0);
-    let is_unknown = |one: &WorkloadMeasurement| one.usage.is_some_and(|usage| usage.written_bytes.is_none());
+    let is_unknown = |one: &WorkloadMeasurement| one.usage.and_then(|usage| usage.written_bytes).is_none();
     is_held && trials.any(|trial| trial.workloads.iter().any(|one| writes(&one.summary.name) && is_unknown(one)))
 }
 
@@ -350,6 +352,10 @@ mod tests {
         };
         assert!(!weighed("Fsync", "put", None));
         assert!(weighed("Fsync", "put", Some(1)));
+        let unmeasured = trial(&[("put", 4_000, Some(400))]);
+        assert!(unmeasured.workloads[0].usage.is_none());
+        let unmeasured = std::iter::once(&unmeasured);
+        assert!(is_unweighed(&arm("Etcd", "Fsync"), &workloads(), unmeasured), "nobody could ask the meter");
         assert!(weighed("None", "put", None) && weighed("Fsync", "range", None), "nothing is promised, or written");
     }
 }

@@ -141,6 +141,8 @@ mod tests {
         let sample = tree.read(Extras::NONE);
         assert!(sample.rss_bytes > 0 && sample.monotonic_nanos > 0 && !sample.machine.is_empty(), "{sample:?}");
         assert_eq!((sample.switches, sample.pss_bytes), (None, None));
+        // A process so young may have given up no processor yet.
+        std::thread::sleep(std::time::Duration::from_millis(1));
         let all = tree.read(Extras::ALL);
         assert!(all.switches.is_some_and(|switches| switches.voluntary > 0), "{all:?}");
         assert!(all.pss_bytes.is_some_and(|bytes| bytes > 0), "{all:?}");
