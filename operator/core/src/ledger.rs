@@ -91,7 +91,8 @@ pub fn retries_used(spec: &BenchmarkRunSpec, trials: &[TrialRecord]) -> u32 {
 /// companions, a store and a control plane that start one after the other are waited for 22 minutes at most.
 const APART_MAX_MILLIS: u64 = 30 * 60 * 1000;
 
-/// What stands in the record of a trial that [`repeat_half_a_pair`] or [`repeat_what_lies_apart`] discarded, and by which it is known.
+/// What stands in the record of a trial that [`repeat_half_a_pair`] or [`repeat_what_lies_apart`] discarded, and by which it is known: records that
+/// are kept have these very words, which therefore never change.
 const HALF_A_PAIR: &str = "the run was interrupted before the other arms of this trial had run";
 
 fn is_half_a_pair(trial: &TrialRecord) -> bool {
@@ -151,7 +152,7 @@ pub fn repeat_what_lies_apart(record: &mut RunRecord, has_ended: bool) {
 
 /// How many trials every arm that could be started has completed.
 fn complete(record: &RunRecord) -> u64 {
-    let started = record.arms.iter().filter(|arm| arm.unavailable.is_none());
+    let started = record.arms.iter().filter(|arm| arm.is_available());
     let arms: Vec<&str> = started.map(|arm| arm.name.as_str()).collect();
     complete_indexes(&arms, &record.trials).len() as u64
 }
@@ -254,6 +255,12 @@ mod tests {
             trials.push(trial(index, &arm, fate(index, &arm)));
         }
         trials
+    }
+
+    /// They stand in records that people keep.
+    #[test]
+    fn half_a_pair_is_known_by_its_old_words() {
+        assert_eq!(HALF_A_PAIR, "the run was interrupted before the other arms of this trial had run");
     }
 
     #[test]

@@ -192,6 +192,11 @@ impl ArmRecord {
         }
     }
 
+    /// Whether its store could be started.
+    pub fn is_available(&self) -> bool {
+        self.unavailable.is_none()
+    }
+
     /// Whether its store was there already, so that all that is known of it is what it says and what its owner states.
     pub fn is_external(&self) -> bool {
         self.fields.as_ref().is_some_and(|fields| fields.contains_key(&ArmField::External))

@@ -83,8 +83,8 @@ fn decides(record: &RunRecord, workload: &str, metric: Metric) -> bool {
 /// The arm that did not change between two runs, to which others may be held: the baseline of both. Of a store that was there already nobody
 /// knows whether it changed.
 fn control<'a>(before: &'a RunRecord, after: &RunRecord) -> Option<&'a ArmRecord> {
-    let baseline = |record: &'a RunRecord| record.arms.iter().find(|arm| arm.baseline && arm.unavailable.is_none());
-    let (arm, other) = (baseline(before)?, after.arms.iter().find(|arm| arm.baseline && arm.unavailable.is_none())?);
+    let baseline = |record: &'a RunRecord| record.arms.iter().find(|arm| arm.baseline && arm.is_available());
+    let (arm, other) = (baseline(before)?, after.arms.iter().find(|arm| arm.baseline && arm.is_available())?);
     let is_same = arm.name == other.name
         && !arm.is_external()
         && conditions::of_arms(arm, other).is_empty()

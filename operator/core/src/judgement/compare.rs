@@ -94,11 +94,11 @@ pub(super) fn unequal(record: &RunRecord, arm: &ArmRecord, baseline: &ArmRecord,
 
 /// The arm that the others are compared with, if it could be started.
 pub(super) fn baseline(record: &RunRecord) -> Option<&ArmRecord> {
-    record.arms.iter().find(|arm| arm.baseline && arm.unavailable.is_none())
+    record.arms.iter().find(|arm| arm.baseline && arm.is_available())
 }
 
 pub(super) fn candidates<'a>(record: &'a RunRecord, baseline: &'a ArmRecord) -> impl Iterator<Item = &'a ArmRecord> {
-    record.arms.iter().filter(|arm| arm.name != baseline.name && arm.unavailable.is_none())
+    record.arms.iter().filter(|arm| arm.name != baseline.name && arm.is_available())
 }
 
 /// What an arm had in each trial. A metric that some trial lacks is not compared at all: leaving that trial out would choose the trials by
@@ -266,17 +266,16 @@ fn half_width(valid: &Valid, watched: &Watched) -> Option<f64> {
     let Watched { arm, workload, metric, is_ratio } = *watched;
     if is_ratio {
         let paired = paired(valid, arm, baseline(valid.record)?, workload, metric, confidence(valid.record))?;
-        return Some(paired.half_width_basis_points() / paired.ratio);
+        return Some(paired.interval().half_width_basis_points());
     }
     // No number of trials narrows what the worst of them was.
-    let Interval { low, high } = typical(valid, &over_trials(valid, &arm.name, workload, metric)?, 1)?;
-    Some(if low == high { 0.0 } else { (high / low).ln() / 2.0 * 10_000.0 })
+    Some(typical(valid, &over_trials(valid, &arm.name, workload, metric)?, 1)?.half_width_basis_points())
 }
 
 fn watched<'a>(valid: &Valid<'a>) -> Vec<Watched<'a>> {
     let record = valid.record;
     let baseline_name = baseline(record).map(|baseline| baseline.name.as_str());
-    let arms = || record.arms.iter().filter(|arm| arm.unavailable.is_none());
+    let arms = || record.arms.iter().filter(|arm| arm.is_available());
     let candidates = || arms().filter(|arm| Some(arm.name.as_str()) != baseline_name);
     let mut watched = Vec::new();
     for gate in &record.spec.gates {

@@ -148,13 +148,14 @@ fn to_do(valid: &Valid, limit: Limit, interval: Interval) -> String {
     if low == 0.0 {
         return "some trials have 0: measure longer in each (load.duration), or move the bound".into();
     }
-    let (half_width, distance) = ((high / low).ln() / 2.0, ((low * high).sqrt() / bound).ln().abs());
+    let (half_width, distance) =
+        (interval.half_width_basis_points(), ((low * high).sqrt() / bound).ln().abs() * 10_000.0);
     let done = valid.indexes.len();
     // So many were not enough.
     let trials = (done as f64 * (half_width / distance).powi(2)).ceil().max(done as f64 + 2.0);
     let spec = &valid.record.spec.trials;
     if half_width.is_finite() && trials <= f64::from(TRIALS_MAX) {
-        let (trials, narrow) = ((trials as u32).max(spec.max), (distance * 10_000.0) as u32);
+        let (trials, narrow) = ((trials as u32).max(spec.max), distance as u32);
         let narrow = narrow.min(spec.target_interval_basis_points);
         return format!(
             "set trials.max to about {trials} and trials.targetIntervalBasisPoints to {narrow} or less, which decides it {ASSUMED}"

@@ -13,8 +13,9 @@ const LOAD_THREAD: &str = "load-";
 /// says which, where its time went, and what to change. `None`: the loader had time to spare.
 pub(super) fn of_arm(valid: &Valid, arm: &str, workload: &str) -> Option<String> {
     let all = measurements(valid, arm, workload);
+    let is_half = |count: usize| count > 0 && count * 2 >= all.len();
     let limited: Vec<&LoadStep> = all.iter().filter_map(|one| one.limited_by_loader()).collect();
-    if limited.len() * 2 >= all.len()
+    if is_half(limited.len())
         && let Some(step) = limited.first()
     {
         let (rate, why) = (step.rate_per_second, step.missed.as_deref().unwrap_or_default());
@@ -22,7 +23,7 @@ pub(super) fn of_arm(valid: &Valid, arm: &str, workload: &str) -> Option<String>
     }
     let saturated: Vec<&LoaderAudit> =
         all.iter().filter_map(|one| one.audit.as_ref()).filter(|audit| audit.is_saturated()).collect();
-    if saturated.is_empty() || saturated.len() * 2 < all.len() {
+    if !is_half(saturated.len()) {
         return None;
     }
     let worst = saturated.into_iter().max_by_key(|audit| audit.saturation_basis_points)?;

@@ -123,7 +123,7 @@ impl<'a> Valid<'a> {
 
 /// Names of the arms that could be started, in the spec's order.
 pub fn available(record: &RunRecord) -> Vec<&str> {
-    record.arms.iter().filter(|arm| arm.unavailable.is_none()).map(|arm| arm.name.as_str()).collect()
+    record.arms.iter().filter(|arm| arm.is_available()).map(|arm| arm.name.as_str()).collect()
 }
 
 /// The missing arm for the lack of which nothing can be compared: the baseline, or the only other one. `None`: something can, or nothing

@@ -241,15 +241,20 @@ pub(super) fn caveats(valid: &Valid, comparisons: &[Comparison]) -> Vec<String> 
             }
         }
     }
-    let foreign =
-        (record.trials.iter().flat_map(|trial| &trial.workloads)).filter_map(WorkloadMeasurement::foreign).max();
+    // Of the trials that count: what disturbed one that does not is in no number.
+    let counted = || available(record).into_iter().flat_map(|arm| valid.trials(arm)).flat_map(|trial| &trial.workloads);
+    let foreign = counted().filter_map(WorkloadMeasurement::foreign).max();
     if let Some(millicores) = foreign.filter(|millicores| *millicores > FOREIGN_MILLICORES) {
         let cores = millicores as f64 / 1_000.0;
         caveats
             .push(format!("other processes used up to {cores:.1} cores during a measurement: stop them and run again"));
     }
-    let machines = || record.trials.iter().flat_map(|trial| &trial.workloads).flat_map(|one| &one.machines);
-    if let Some(stolen) = machines().map(MachineUse::stolen_millicores).max().filter(|most| *most > STOLEN_MILLICORES) {
+    if let Some(stolen) = counted()
+        .flat_map(|one| &one.machines)
+        .map(MachineUse::stolen_millicores)
+        .max()
+        .filter(|most| *most > STOLEN_MILLICORES)
+    {
         let cores = stolen as f64 / 1_000.0;
         caveats.push(format!(
             "the hypervisor gave up to {cores:.2} cores to others during a measurement: measure on a machine that is not shared"
@@ -301,7 +306,7 @@ fn costs_not_measured(valid: &Valid) -> Vec<String> {
 
 /// What a reader must know of stores of which nobody has said what an acknowledged write survives: they are compared all the same.
 fn durability_not_known(record: &RunRecord) -> Option<String> {
-    let is_unknown = |arm: &&ArmRecord| arm.unavailable.is_none() && arm.durability.is_none();
+    let is_unknown = |arm: &&ArmRecord| arm.is_available() && arm.durability.is_none();
     let arms: Vec<&str> = record.arms.iter().filter(is_unknown).map(|arm| arm.name.as_str()).collect();
     (!arms.is_empty()).then(|| {
         format!(
@@ -316,7 +321,7 @@ fn durability_not_known(record: &RunRecord) -> Option<String> {
 fn durability_not_counted(valid: &Valid) -> Vec<String> {
     let record = valid.record;
     let mut found: Vec<(String, Vec<&str>)> = Vec::new();
-    for arm in record.arms.iter().filter(|arm| arm.unavailable.is_none()) {
+    for arm in record.arms.iter().filter(|arm| arm.is_available()) {
         let trials = valid.trials(&arm.name);
         let basis = Basis::of(arm, &record.spec.workloads, trials.iter().copied());
         let Some(basis) = basis.filter(|basis| !trials.is_empty() && !basis.is_counted()) else { continue };
@@ -336,8 +341,8 @@ fn durability_not_weighed(valid: &Valid) -> Option<String> {
     let arms: Vec<&str> = record.arms.iter().filter(is).map(|arm| arm.name.as_str()).collect();
     (!arms.is_empty()).then(|| {
         format!(
-            "durability of {}: what reached the disk is not known, and was not held against what was acknowledged: let data lie on a disk that \
-             counts, not in memory or on an overlay",
+            "durability of {}: what reached the disk is not known, and was not held against what was acknowledged: nothing measured it, or data lie \
+             in memory or on an overlay, which count nothing",
             arms.join(", ")
         )
     })

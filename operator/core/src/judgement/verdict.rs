@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use storebench_crds::Metric;
 use storebench_crds::benchmark_run::OnInconclusive;
-use storebench_crds::status::{Comparison, GateOutcome, Verdict};
+use storebench_crds::status::{Comparison, GateOutcome, TrialState, Verdict};
 
 use super::compare::{baseline, headline};
 use super::gate::Decided;
@@ -60,19 +60,19 @@ pub(super) fn decide(valid: &Valid, comparisons: &[Comparison], gates: &[Decided
     (Verdict::Passed, passed(valid, comparisons, gates))
 }
 
-/// Why nothing was measured of several arms; `None`: it was, or there is but one.
+/// Why nothing was measured, where a store is not here; `None`: something was, or it ended for another reason.
 fn nothing_to_compare(record: &RunRecord) -> Option<String> {
     if !record.trials.is_empty() || record.aborted.is_some() {
         return None;
     }
-    let arm = lacking(record)?;
-    if available(record).is_empty() {
+    if available(record).is_empty() && !record.arms.is_empty() {
         let missing = record.arms.iter().filter_map(|arm| arm.unavailable.as_ref());
         let mut missing: Vec<String> =
             missing.map(|why| format!("{}, to install it: {}", why.reason, why.install)).collect();
         missing.dedup();
         return Some(format!("nothing was measured, for no store is here: {}", missing.join("; ")));
     }
+    let arm = lacking(record)?;
     let missing = arm.unavailable.as_ref()?;
     let what = if arm.baseline { "the baseline" } else { "what there was to compare with" };
     let name = &arm.name;
@@ -124,7 +124,7 @@ fn invalid(valid: &Valid) -> Option<String> {
 }
 
 /// Why the trials of a record that says of itself that it came to its end cannot be those of a run that did. No driver writes such a record: trials
-/// were taken from it, or added to it.
+/// were taken from it, or added to it. What was taken from its end cannot be told from a run that ended there, as long as enough are left.
 fn not_of_one_run(valid: &Valid) -> Option<String> {
     let (record, complete) = (valid.record, valid.indexes.len() as u64);
     if let Some(trial) = record.trials.iter().find(|trial| is_fatal(trial)) {
@@ -145,8 +145,25 @@ fn not_of_one_run(valid: &Valid) -> Option<String> {
         _ if complete > max => Some(format!(
             "{complete} trials were completed by every arm, where trials.max is {max}: they are not all of this run"
         )),
-        _ => None,
+        _ => gap(record).map(|(index, arm)| {
+            format!("{arm}, trial {}: the record lacks it, and was closed all the same", number(&record.trials, index))
+        }),
     }
+}
+
+/// The first trial that has no result of an arm, where others came after it: what follows is begun only where all arms have run, or one of them is
+/// to be repeated.
+fn gap(record: &RunRecord) -> Option<(u32, &str)> {
+    let mut of_indexes: BTreeMap<u32, Vec<&TrialRecord>> = BTreeMap::new();
+    for trial in &record.trials {
+        of_indexes.entry(trial.index).or_default().push(trial);
+    }
+    let arms = available(record);
+    (0..).zip(of_indexes).find_map(|(index, (found, trials))| {
+        let is_there = |arm: &&str| found == index && trials.iter().any(|trial| trial.arm == *arm);
+        let is_repeated = found == index && trials.iter().any(|trial| trial.state == TrialState::Invalid);
+        arms.iter().copied().find(|arm| !is_repeated && !is_there(arm)).map(|arm| (index, arm))
+    })
 }
 
 fn passed(valid: &Valid, comparisons: &[Comparison], gates: &[Decided]) -> String {

@@ -16,7 +16,7 @@ pub(super) fn baseline(report: &Report) -> Option<&ArmRecord> {
 
 /// Arms that could be started, with their positions in the record (which decide their colours and shapes).
 pub(super) fn started_arms(report: &Report) -> impl Iterator<Item = (usize, &ArmRecord)> {
-    report.record.arms.iter().enumerate().filter(|(_, arm)| arm.unavailable.is_none())
+    report.record.arms.iter().enumerate().filter(|(_, arm)| arm.is_available())
 }
 
 /// What one workload measured on one arm.

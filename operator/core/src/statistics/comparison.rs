@@ -4,7 +4,9 @@
 //! turns every ratio into its inverse.
 
 use super::estimate::standard_deviation;
-use super::{POWER_DEFAULT, StatisticsError, effect_interval, hodges_lehmann, log_ratios, minimum_detectable_effect};
+use super::{
+    Interval, POWER_DEFAULT, StatisticsError, effect_interval, hodges_lehmann, log_ratios, minimum_detectable_effect,
+};
 
 /// Candidate over baseline, for one metric, from paired trials.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,10 +53,9 @@ impl PairedComparison {
         })
     }
 
-    /// Half the width of the interval of the ratio, in basis points (1/10 000 of parity): what a
-    /// [`StopRule`](super::StopRule) watches.
-    pub fn half_width_basis_points(&self) -> f64 {
-        (self.ratio_high - self.ratio_low) / 2.0 * 10_000.0
+    /// The interval of the ratio.
+    pub fn interval(&self) -> Interval {
+        Interval { low: self.ratio_low, high: self.ratio_high }
     }
 }
 
@@ -83,7 +84,7 @@ mod tests {
         for ratio in [comparison.ratio, comparison.ratio_low, comparison.ratio_high] {
             assert!((ratio - 1.1).abs() < 1e-12, "{comparison:?}");
         }
-        assert!(comparison.half_width_basis_points() < 1e-8);
+        assert!(comparison.interval().half_width_basis_points() < 1e-8);
         assert!(comparison.smallest_detectable_ratio_change < 1e-12);
     }
 
@@ -91,7 +92,7 @@ mod tests {
     fn noise_shows_in_every_field() {
         let comparison = compare(&[110.0, 95.0, 120.0, 104.0, 99.0, 130.0], &[100.0; 6]).unwrap();
         assert!(comparison.ratio_low < comparison.ratio && comparison.ratio < comparison.ratio_high);
-        assert!(comparison.half_width_basis_points() > 500.0);
+        assert!(comparison.interval().half_width_basis_points() > 500.0);
         assert!(comparison.standard_deviation_log > 0.1 && comparison.smallest_detectable_ratio_change > 0.1);
     }
 

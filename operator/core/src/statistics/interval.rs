@@ -38,6 +38,12 @@ impl Interval {
         (self.high - self.low) / 2.0
     }
 
+    /// Half the width, relative to what lies in it, in basis points: of logarithms, so that it is the same for a ratio and its inverse. Of ends
+    /// above zero; infinite where one is zero.
+    pub fn half_width_basis_points(&self) -> f64 {
+        if self.low == self.high { 0.0 } else { (self.high / self.low).ln() / 2.0 * 10_000.0 }
+    }
+
     /// Whether `value` lies in the interval, ends included.
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)

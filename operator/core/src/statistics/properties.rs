@@ -128,7 +128,7 @@ proptest! {
     ) {
         for confidence in [confidence, 0.95] {
             if let Ok(comparison) = PairedComparison::from_trials(&candidate, &baseline, confidence, resamples, seed) {
-                prop_assert!(comparison.ratio.is_finite() && comparison.half_width_basis_points().is_finite());
+                prop_assert!(comparison.ratio.is_finite() && comparison.interval().half_width_basis_points().is_finite());
             }
         }
     }
