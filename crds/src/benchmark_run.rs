@@ -339,13 +339,13 @@ pub struct Trials {
     #[serde(default = "Trials::default_seed")]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991u64))]
     pub seed: u64,
-    /// Trials that may be repeated because something outside the store disturbed them (a throttled loader, a stepped
-    /// clock). Waiting for a busy machine to become quiet uses up none of them. Wrong answers and failures of the
-    /// store are never repeated.
+    /// Trials that may be repeated because something outside the store disturbed them (other busy programs, a loader that sent late, a stepped
+    /// clock, a machine that stood still). Waiting for a busy machine to become quiet uses up none of them. Wrong answers, failures of the
+    /// store, and a given rate that was not reached are never repeated.
     #[serde(default = "Trials::default_retries")]
     #[schemars(range(min = 0, max = RETRIES_MAX))]
     pub retries: u32,
-    /// How long a trial of one arm may take in all, start-up included.
+    /// How long the load of one arm may take in a trial, preparation and warm-up included. A store has a time of its own to start in.
     #[serde(default = "Trials::default_timeout")]
     #[x_kube(validation = LONGER_THAN_ZERO)]
     pub timeout: DurationText,
@@ -458,7 +458,8 @@ pub struct Gate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 40))]
     pub workload: Option<String>,
-    /// What is judged. A percentile of too few requests is not, and the run is Inconclusive: p99 takes 100 in a trial.
+    /// What is judged. Of fewer requests than a percentile takes (p99: 100 in a trial) the largest stands for it: that may miss the bound, and
+    /// otherwise the gate is not judged and the run Inconclusive.
     pub metric: Metric,
     /// The metric itself must be at least this: a whole number in the metric's unit, or, where that is a time, a duration such as `5ms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

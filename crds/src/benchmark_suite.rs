@@ -231,7 +231,7 @@ pub enum SuiteRunState {
     Waiting,
     /// Made, and not over.
     Running,
-    /// Every gate was met.
+    /// No gate was missed.
     Passed,
     /// At least one gate was missed, beyond noise.
     Regressed,

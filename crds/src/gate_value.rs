@@ -10,8 +10,11 @@ use crate::duration::micros_of;
 
 /// The pattern that a bound must match where it is a text, as it stands in the schema: at most three digits behind the point.
 pub const PATTERN: &str = r"^[0-9]{1,6}(\.[0-9]{1,3})?(us|ms|s|m|h)$";
-/// How bounds are written.
-pub const EXAMPLE: &str = "5000 or 5ms";
+/// How bounds are written, of whatever metric.
+pub const EXAMPLE: &str =
+    "5000 or 5ms: a whole number, for bytes such as 104857600, or a duration such as 5ms or 1.5ms";
+/// How bounds of metrics that are a time are written.
+pub const EXAMPLE_OF_TIME: &str = "5000 or 5ms";
 /// The largest number that every reader of JSON has exactly.
 const NUMBER_MAX: u64 = 9_007_199_254_740_991;
 
@@ -147,6 +150,21 @@ mod tests {
             assert!(error.contains(EXAMPLE), "{error}");
         }
         assert!(serde_json::from_str::<GateValue>("1.5").is_err());
+    }
+
+    /// Whoever bounds memory was told to write a duration.
+    #[test]
+    fn a_quantity_of_bytes_is_answered_with_a_number_of_bytes() {
+        let error = GateValue::new("100Mi").unwrap_err().to_string();
+        assert!(error.contains("a whole number, for bytes such as 104857600"), "{error}");
+        assert_eq!(104_857_600, 100 << 20);
+    }
+
+    #[test]
+    fn what_is_given_as_an_example_is_taken() {
+        for example in ["5ms", "1.5ms"] {
+            assert!(EXAMPLE.contains(example) && GateValue::new(example).is_ok(), "{example}");
+        }
     }
 
     proptest! {

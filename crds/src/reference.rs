@@ -21,7 +21,11 @@ pub fn markdown() -> String {
          `make generate` from the compiled schema; what several fields must be together is in the\n\
          CEL rules of [crds/yaml/](../crds/yaml/), and `storebench validate` says it of a file.\n",
     );
-    let _ = write!(text, "\nA duration is a whole number and a unit: {}.\n", duration::EXAMPLE);
+    let _ = write!(
+        text,
+        "\nA duration is a whole number and a unit: {}. Bounds of gates take up to three decimals, too, as 1.5ms.\n",
+        duration::EXAMPLE
+    );
     for definition in schema::definitions() {
         let kind = &definition.spec.names.kind;
         let schema = schema::of_kind(kind).unwrap_or_default();

@@ -89,7 +89,7 @@ pub struct SealedTrials {
 /// The judgement of a run.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Verdict {
-    /// Every gate was met.
+    /// No gate was missed. Gates with `onInconclusive` Warn or Pass may be undecided, and without gates nothing was judged.
     Passed,
     /// At least one gate was missed, beyond noise.
     Regressed,

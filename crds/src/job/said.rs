@@ -50,7 +50,7 @@ pub enum JobOutcome {
         /// The first error, in one line.
         detail: String,
     },
-    /// The loader did not do what it was asked: lag, throttling, a stepped clock, a rate out of reach.
+    /// The loader did not do what it was asked: lag, a stepped clock, a machine that stood still, a rate out of reach.
     Hindered {
         /// The workload in which it was hindered.
         workload: String,

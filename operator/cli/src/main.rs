@@ -59,6 +59,10 @@ enum Command {
         /// honour. Without it that is told, and is no mistake. Endpoints of external stores are dialled with it alone
         #[arg(long)]
         here: bool,
+        /// Exit with 1 where there is a line that begins with `warning:`, too: of gates that no run could miss or meet, or that a run may leave
+        /// undecided, of arms that will not be ranked, of too few trials. Without it these are told, and are no mistake
+        #[arg(long)]
+        strict: bool,
     },
     /// Render a report again, judging its raw trials anew; the exit code is the verdict. Of two, how much of a difference
     /// between stores reaches who uses Kubernetes on them
@@ -276,7 +280,7 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Run(arguments) => commands::run::run(&arguments),
-        Command::Validate { files, here } => commands::validate::validate(&files, here),
+        Command::Validate { files, here, strict } => commands::validate::validate(&files, here, strict),
         Command::Report { sources, place, output } => commands::report::report(&sources, &place, output),
         Command::Compare { before, after, terms, output } => commands::across::compare(&before, &after, &terms, output),
         Command::History { directory, allow_different_machine, output } => {

@@ -111,7 +111,7 @@ fn a_gate_that_no_run_could_miss_is_told_by_validate_and_is_no_mistake() {
     let file = world.write("kept.yaml", &(two_arms("kept", workload) + gate));
     let told = Finished::of(world.storebench().arg("validate").arg(file).output().unwrap());
     assert_eq!(told.code, Some(0), "{}", told.stderr);
-    let remark = "\n  spec.gates[0].atLeast: is 0, so that no run could miss it: write what ThroughputPerSecond must come to at least\n";
+    let remark = "\n  warning: spec.gates[0].atLeast: is 0, so that no run could miss it: write what ThroughputPerSecond must come to at least\n";
     assert!(told.stdout.contains(remark), "{}", told.stdout);
 }
 
@@ -126,8 +126,37 @@ fn whoever_asks_for_too_few_trials_to_compare_anything_is_told_before_they_run()
     };
     let few = validated(&text.replace("min: 3, max: 3", "min: 2, max: 2"));
     assert!(
-        few.contains("  2 trials give no interval: nothing will be compared; set trials.max to 3 at least\n"),
+        few.contains("  warning: 2 trials give no interval: nothing will be compared; set trials.max to 3 at least\n"),
         "{few}"
     );
     assert!(!validated(&text).contains("no interval"));
+}
+
+/// Nobody saw them among the lines of what is valid, and a pipeline could not.
+#[test]
+fn warnings_are_marked_as_such_and_fail_where_that_is_asked_for() {
+    let world = World::new();
+    let workload = "  - { name: set, redis: { command: Set }, load: { connections: 2, total: 50 } }";
+    let gate = "  gates: [{ arm: valkey, metric: ThroughputPerSecond, ratioAtLeast: 100%, onInconclusive: Warn }]\n";
+    let text = two_arms("strict", workload) + gate;
+    let validated = |text: &str, more: &[&str]| {
+        let file = world.write("strict.yaml", text);
+        Finished::of(world.storebench().arg("validate").arg(file).args(more).output().unwrap())
+    };
+    let warning = "\n  warning: spec.gates[0].ratioAtLeast: is 100 %, which equal stores could hardly be told to meet: write it like 95%\n";
+    let told = validated(&text, &[]);
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    assert!(told.stdout.contains(warning), "{}", told.stdout);
+    assert!(
+        told.stdout.contains("at least 100 % of redis; if undecided: warns, and does not count\n"),
+        "{}",
+        told.stdout
+    );
+    let strict = validated(&text, &["--strict"]);
+    assert!(strict.code == Some(1) && strict.stdout.contains(warning), "{}", strict.stdout);
+    assert!(strict.stderr.starts_with("storebench: --strict: 1 warning: mend what"), "{}", strict.stderr);
+    let sound = validated(&text.replace("100%", "90%"), &["--strict"]);
+    assert!(sound.code == Some(0) && !sound.stdout.contains("warning:"), "{}{}", sound.stdout, sound.stderr);
+    let shared = validated(&text.replace("100%", "90%").replace("  arms:", "  isolation: Shared\n  arms:"), &[]);
+    assert!(shared.stdout.contains("\n  warning: spec.isolation: is Shared, so that"), "{}", shared.stdout);
 }

@@ -225,6 +225,25 @@ fn a_nightly_gate_measures_nothing_where_it_could_keep_nothing() {
     assert!(!desk.folder.join("nights").exists());
 }
 
+/// Any first night passed, and was the baseline of all others, whatever the machine did meanwhile.
+#[test]
+fn a_nightly_gate_without_gates_is_refused_before_anything_is_measured() {
+    let desk = Desk::new();
+    assert!(desk.bash().args(["-c", "git init --quiet ."]).status().unwrap().success());
+    desk.short_run("nightly.yaml");
+    let text = desk.read("nightly.yaml");
+    let (gateless, _) = text.split_once("  gates:").unwrap_or_else(|| panic!("{text}"));
+    let (services, run) = gateless.rsplit_once("---\n").unwrap();
+    let second = run.replacen("name: first", "name: second", 1);
+    assert_ne!(run, second);
+    let with_gate = text.rsplit_once("---\n").unwrap().1;
+    std::fs::write(desk.folder.join("nightly.yaml"), format!("{services}---\n{with_gate}\n---\n{second}")).unwrap();
+    let refused = desk.task("nightly-gate", &["nightly.yaml"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{}", refused.stderr);
+    assert!(refused.stderr.contains("nightly.yaml has no gates in second, so that"), "{}", refused.stderr);
+    assert!(!desk.folder.join("nights").exists());
+}
+
 #[test]
 fn a_nightly_gate_with_a_baseline_in_git() {
     let desk = Desk::new();
@@ -258,7 +277,7 @@ fn a_second_file_has_its_own_first_night_and_no_results_of_another() {
     assert!(desk.bash().args(["-c", git]).status().unwrap().success());
     let night = |name: &str, code: u32| {
         let script = format!(
-            "case $1 in validate) echo \"f.yaml: BenchmarkRun/{name}: valid: 1 workload\";; *) echo \"$@\" >>calls;; esac\n\
+            "case $1 in validate) printf 'f.yaml: BenchmarkRun/{name}: valid: 1 workload\\n  gate: a\\n';; *) echo \"$@\" >>calls;; esac\n\
              [ \"$1\" != run ] || {{ mkdir -p nights/{name}/at-{code} && cd nights/{name}/at-{code} && touch report.json report.md; exit {code}; }}\n"
         );
         let mut command = desk.with_stand_in(&script);
@@ -285,7 +304,7 @@ fn every_run_of_a_file_and_of_a_suite_has_a_baseline_after_the_first_night() {
     assert!(desk.bash().args(["-c", git]).status().unwrap().success());
     let night = |told: &[&str], measured: &str| {
         let told: Vec<String> =
-            told.iter().map(|name| format!("echo 'BenchmarkRun/{name}: valid: 1 workload'")).collect();
+            told.iter().map(|name| format!("printf 'BenchmarkRun/{name}: valid: 1 workload\\n  gate: a\\n'")).collect();
         let script = format!(
             "if [ $1 = validate ]; then {}; else echo \"$@\" >>calls; fi\n\
              [ $1 != run ] || for run in {measured}; do mkdir -p nights/$run/now && touch nights/$run/now/report.json; done\n",
@@ -314,7 +333,7 @@ fn a_night_that_was_interrupted_before_its_first_trial_has_no_comment() {
     let desk = Desk::new();
     let git = "git init --quiet . && mkdir one && touch one/report.json && git add . && git commit -qm a && git branch storebench-baseline";
     assert!(desk.bash().args(["-c", git]).status().unwrap().success());
-    let script = "case $1 in validate) echo 'BenchmarkRun/one: valid: 1 workload';; run) echo '<testsuites/>'; exit 130;; esac\n";
+    let script = "case $1 in validate) printf 'BenchmarkRun/one: valid: 1 workload\\n  gate: a\\n';; run) echo '<testsuites/>'; exit 130;; esac\n";
     let night = || {
         let mut command = desk.with_stand_in(script);
         let ended = Finished::of(command.arg(docs().join("tasks/nightly-gate")).arg("f.yaml").output().unwrap());

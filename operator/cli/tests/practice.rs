@@ -139,7 +139,7 @@ fn arms_that_will_not_be_ranked_are_told_before_anything_is_measured() {
     let said = validate(&world, &[file.to_str().unwrap()]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     let line = said.stdout.lines().find(|line| line.contains("will not be ranked")).expect(&said.stdout);
-    let expected = "  will not be ranked: valkey against redis, for durability None against Fsync; args --hz 50 against none: make the two";
+    let expected = "  warning: will not be ranked: valkey against redis, for durability None against Fsync; args --hz 50 against none: make the two";
     assert!(line.starts_with(expected), "{line}");
     let mut command = world.storebench();
     let ran = Finished::of(command.arg("run").arg(&file).args(["--wait-for-quiet", "0s"]).output().unwrap());

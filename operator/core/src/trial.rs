@@ -257,6 +257,12 @@ impl Gathering {
     }
 }
 
+/// Why a trial does not count whose load took longer than it may, whoever drives it.
+pub fn timed_out() -> TrialFailure {
+    let detail = "did not finish within spec.trials.timeout".into();
+    TrialFailure { cause: FailureCause::StoreFailed, detail }
+}
+
 /// Why a trial with this outcome does not count; `None` where it does.
 fn failure(outcome: &JobOutcome) -> Option<TrialFailure> {
     let (cause, detail) = match outcome {
@@ -267,7 +273,13 @@ fn failure(outcome: &JobOutcome) -> Option<TrialFailure> {
         JobOutcome::StoreFailed { workload, detail } => (FailureCause::StoreFailed, format!("{workload}: {detail}")),
         JobOutcome::Hindered { workload, hindrance, detail } => {
             let cause = if hindrance.is_transient() { FailureCause::Disturbed } else { FailureCause::OutOfReach };
-            (cause, format!("{workload}: {}: {detail}", in_words(*hindrance)))
+            let to_do = match hindrance {
+                Hindrance::RateNotReached => {
+                    "; lower the rate, raise load.connections, or ask what it is with load.highestRate"
+                }
+                _ => "",
+            };
+            (cause, format!("{workload}: {}: {detail}{to_do}", in_words(*hindrance)))
         }
     };
     Some(TrialFailure { cause, detail })
@@ -526,6 +538,13 @@ mod tests {
                 assert_eq!(explained.failure, Some(death(cause)), "a store that is gone answers nobody");
             }
         }
+    }
+
+    #[test]
+    fn a_load_that_takes_too_long_names_the_field_that_bounds_it_and_is_not_repeated() {
+        let failure = timed_out();
+        assert_eq!(failure.cause, FailureCause::StoreFailed);
+        assert!(failure.detail.ends_with("spec.trials.timeout"), "{}", failure.detail);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! knowledge of engines. [`for_embedded`] adds what an embedded run cannot honour, [`for_cluster`] what one in a cluster cannot.
 
 mod arguments;
+mod doubts;
 mod drivers;
 mod external;
 mod faults;
@@ -26,6 +27,7 @@ pub use crate::validated::{
     ExternalStore, ForeignCluster, Room, STATED_BY_USER, Target, ValidatedArm, ValidatedControlPlane, ValidatedRun,
     ValidatedService,
 };
+pub use doubts::doubtful_gates;
 pub use drivers::{all_for_cluster, for_cluster, for_embedded, for_kubernetes, of_workload, too_much_for};
 pub use gates::foregone_gates;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use storebench_crds::ControlPlaneSpec;
 use storebench_crds::DurationText;
 use storebench_crds::Workload;
-use storebench_crds::benchmark_run::{BenchmarkRunSpec, Bound, Gate, WorkloadRef};
+use storebench_crds::benchmark_run::{BenchmarkRunSpec, Bound, Gate, OnInconclusive, WorkloadRef};
 use storebench_crds::engine::{DurabilityClass, Engine};
 use storebench_crds::external::External;
 use storebench_crds::ratio::percent;
@@ -46,7 +46,12 @@ impl ValidatedRun {
                 Bound::RatioAtMost(bound) => format!("at most {}", share(bound)),
             };
             let workload = gate.workload.as_deref().unwrap_or("every workload");
-            Some(format!("gate: {:?} of {} in {workload}: {asked}", gate.metric, gate.arm))
+            let undecided = match gate.on_inconclusive {
+                OnInconclusive::Fail => "",
+                OnInconclusive::Warn => "; if undecided: warns, and does not count",
+                OnInconclusive::Pass => "; if undecided: counts as met",
+            };
+            Some(format!("gate: {:?} of {} in {workload}: {asked}{undecided}", gate.metric, gate.arm))
         };
         self.spec.gates.iter().filter_map(words).collect()
     }

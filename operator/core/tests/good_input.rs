@@ -2,7 +2,7 @@
 //! which is too strict shows. `testing/api-rules` asks Kubernetes' own library about the same files.
 //!
 //! What is accepted with a remark, because an earlier storebench took it without one, is in `remarks/`. The first line of a file says which is
-//! expected: `# storebench: FIELD | REMARK`.
+//! expected: `# storebench: FIELD | REMARK`. What a run may leave undecided is in `remarks/doubtful/`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test: a file that does not read, or is refused, is a failure")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use storebench_core::input::{Input, load};
-use storebench_core::validate::{ValidatedRun, for_cluster, foregone_gates};
+use storebench_core::validate::{ValidatedRun, doubtful_gates, for_cluster, foregone_gates};
 use storebench_crds::document::KINDS;
 use storebench_crds::workload::Parameters;
 use storebench_crds::{Durability, Isolation, LoadMode, schema};
@@ -69,6 +69,8 @@ fn a_gate_is_told_as_it_was_understood() {
   - { arm: again, workload: put, metric: LatencyP50Micros, atMost: 900 }
   - { arm: again, metric: ThroughputPerSecond, atLeast: 12000 }
   - { arm: again, metric: ThroughputPerSecond, ratioAtLeast: 95% }
+  - { arm: again, metric: ThroughputPerSecond, ratioAtLeast: 90%, onInconclusive: Warn }
+  - { arm: again, metric: ThroughputPerSecond, ratioAtLeast: 80%, onInconclusive: Pass }
 ";
     let told = accepted("run.yaml", &text).runs[0].gates_in_words();
     let expected = [
@@ -76,6 +78,8 @@ fn a_gate_is_told_as_it_was_understood() {
         "gate: LatencyP50Micros of again in put: at most 900 µs",
         "gate: ThroughputPerSecond of again in every workload: at least 12,000/s",
         "gate: ThroughputPerSecond of again in every workload: at least 95 % of etcd",
+        "gate: ThroughputPerSecond of again in every workload: at least 90 % of etcd; if undecided: warns, and does not count",
+        "gate: ThroughputPerSecond of again in every workload: at least 80 % of etcd; if undecided: counts as met",
     ];
     assert_eq!(told, expected);
 }
@@ -94,6 +98,48 @@ fn a_gate_that_no_run_could_miss_or_meet_is_told_once_and_refuses_no_run() {
     }
     let input = accepted("run.yaml", include_str!("../../../manifests/samples/redis-valkey.yaml"));
     assert_eq!(foregone_gates(&input.runs[0]), [""; 0]);
+}
+
+/// They were called valid, and those who had written them found out after the run.
+#[test]
+fn a_gate_that_a_run_may_leave_undecided_is_told_before_it_runs() {
+    let files = files("tests/remarks/doubtful");
+    assert!(files.len() >= 5, "only {} files: were they moved?", files.len());
+    for (name, text) in files {
+        let expected = text.lines().next().and_then(|line| line.strip_prefix("# storebench: ")?.split_once(" | "));
+        let (field, remark) = expected.unwrap_or_else(|| panic!("{name}: no `# storebench: FIELD | REMARK`"));
+        let told = doubtful_gates(&accepted(&name, &text).runs[0]);
+        let [told] = told.as_slice() else { panic!("{name}: {told:?}") };
+        assert!(told.starts_with(&format!("{field}: ")) && told.contains(remark), "{name}: {told}");
+    }
+}
+
+/// A gate may ask for a store that is faster, or for nothing that depends on which processes there were.
+#[test]
+fn a_gate_that_a_run_can_decide_is_not_called_doubtful() {
+    let told = |more: &str| {
+        let text = ETCD.to_owned()
+            + "  arms: [{ name: etcd, baseline: true, serviceRef: { name: etcd } }, { name: again, serviceRef: { name: etcd } }]
+  workloads: [{ name: put, etcd: { operation: Put }, load: { duration: 5s } }]
+"
+            + more;
+        doubtful_gates(&accepted("run.yaml", &text).runs[0])
+    };
+    let gate = |bound: &str| format!("  gates: [{{ arm: again, metric: ThroughputPerSecond, {bound} }}]\n");
+    for bound in ["ratioAtLeast: 120%", "ratioAtLeast: 95%", "ratioAtLeast: 98%", "ratioAtLeast: 99.8%"] {
+        let wide = "  trials: { min: 6, max: 6, targetIntervalBasisPoints: 600 }\n";
+        assert_eq!(
+            told(&(gate(bound) + wide)),
+            [""; 0],
+            "a run that ends with its sixth trial stops at no interval: {bound}"
+        );
+    }
+    assert_eq!(told(&gate("ratioAtLeast: 98%")), [""; 0], "as wide as the way to the bound");
+    assert_eq!(told(&gate("ratioAtLeast: 98.1%")).len(), 1);
+    assert_eq!(told(&(gate("atLeast: 100") + "  isolation: Shared\n")), [""; 0]);
+    assert_eq!(told("  isolation: Shared\n"), [""; 0]);
+    let sample = accepted("run.yaml", include_str!("../../../manifests/samples/redis-valkey.yaml"));
+    assert_eq!(doubtful_gates(&sample.runs[0]), [""; 0]);
 }
 
 /// Of other values 0 may be asked for, and of other times a bound above that of a trial.

@@ -11,7 +11,7 @@ use storebench_core::input::{Input, InputErrors};
 use storebench_core::judgement::{available, judge, worth_measuring};
 use storebench_core::record::{FailureCause, RunRecord};
 use storebench_core::report::Report;
-use storebench_core::validate::{ValidatedRun, foregone_gates, too_much_for};
+use storebench_core::validate::{ValidatedRun, doubtful_gates, foregone_gates, too_much_for};
 use storebench_crds::DurationText;
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation, RETRIES_MAX};
 use storebench_crds::document::InputError;
@@ -121,6 +121,7 @@ fn run_all(
         unranked(run)
             .iter()
             .chain(&foregone_gates(run))
+            .chain(&doubtful_gates(run))
             .chain(&run.few_trials())
             .chain(&run.how_much())
             .chain(&too_much)

@@ -1,5 +1,5 @@
 //! `storebench validate FILE…`: every check that needs no cluster, starting nothing. All mistakes of all files are told. With `--here` stores
-//! that were there already are dialled, and without it nobody.
+//! that were there already are dialled, and without it nobody; with `--strict` a warning is a failure.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors, SuiteOfRuns};
 use storebench_core::record::Unavailable;
 use storebench_core::validate::{
-    Room, STATED_BY_USER, Target, ValidatedArm, ValidatedRun, ValidatedService, all_for_cluster, for_kubernetes,
-    foregone_gates, too_much_for,
+    Room, STATED_BY_USER, Target, ValidatedArm, ValidatedRun, ValidatedService, all_for_cluster, doubtful_gates,
+    for_kubernetes, foregone_gates, too_much_for,
 };
 use storebench_crds::document::{InputError, Object, Role, parse, role};
 
@@ -28,13 +28,21 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// What is said of an object with which nothing is wrong.
 const VALID: &str = "valid";
 
-pub(crate) fn validate(paths: &[PathBuf], here: bool) -> anyhow::Result<Exit> {
+/// What a line begins with that tells of trouble with what is valid.
+const WARNING: &str = "warning:";
+
+pub(crate) fn validate(paths: &[PathBuf], here: bool, strict: bool) -> anyhow::Result<Exit> {
     let mut mistakes: Vec<InputError> = Vec::new();
+    let mut warned = 0;
     for scope in scopes(paths)? {
         // What else there is in a directory is shown once, where it stands.
         match super::load_from_here(&scope.files) {
             Err(errors) => mistakes.extend(errors.iter().filter(|error| scope.is_own(&error.file)).cloned()),
-            Ok(input) => mistakes.extend(show(&input, &scope, here)?),
+            Ok(input) => {
+                let shown = show(&input, &scope, here)?;
+                mistakes.extend(shown.mistakes);
+                warned += shown.warned;
+            }
         }
     }
     // Files share what stands beside them, and runs a store.
@@ -43,8 +51,22 @@ pub(crate) fn validate(paths: &[PathBuf], here: bool) -> anyhow::Result<Exit> {
     let mut mistakes = mistakes.into_iter();
     match mistakes.next() {
         Some(first) => Err(InputErrors { first, others: mistakes.collect() }.into()),
+        None if strict && warned > 0 => {
+            let warnings = count(warned, "warning");
+            anyhow::bail!(
+                "--strict: {warnings}: mend what the lines that begin with `{WARNING}` name, or leave out --strict"
+            )
+        }
         None => Ok(Exit::Passed),
     }
+}
+
+/// What was said of a scope.
+struct Shown {
+    /// What no driver can honour, and with `--here` what this machine cannot.
+    mistakes: Vec<InputError>,
+    /// How many warnings were printed.
+    warned: usize,
 }
 
 /// Files that are read together.
@@ -139,9 +161,10 @@ fn yaml_files(directory: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     paths.iter().map(|path| super::read_file(path)).collect()
 }
 
-/// Shows what is valid. Returns what no driver can honour, and with `here` what this machine cannot.
-fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputError>> {
+/// Shows what is valid.
+fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Shown> {
     let mut mistakes = Vec::new();
+    let mut warned = 0;
     let file = scope.files.first().map(|(name, _)| name.clone()).unwrap_or_default();
     // What a suite or a schedule makes is of the scope's own file.
     let file_of = |object: &str| input.files.get(object).unwrap_or(&file).clone();
@@ -158,7 +181,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         }
     }
     if !mistakes.is_empty() {
-        return Ok(mistakes);
+        return Ok(Shown { mistakes, warned });
     }
     // What a file shares with others of its directory is shown by itself.
     let is_own = |kind: &str, name: &str| scope.is_own(&file_of(&format!("{kind}/{name}")));
@@ -217,8 +240,9 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         let whose = suite.as_ref().map_or_else(|| object.clone(), |(suite, _)| suite.clone());
         // A problem names its run, and what several runs of a suite share is one.
         let mut is_new = |line: &str| told.insert((whose.clone(), line.replace(&object, "")));
-        let mut lines = warnings(run);
+        let mut lines = remarks(run);
         lines.retain(|line| is_new(line));
+        warned += lines.iter().filter(|line| line.starts_with(WARNING)).count();
         let lack = |(field, problem): &(String, String)| format!("not on this machine as it is: {field}: {problem}");
         let lacks = if here { Vec::new() } else { lacking.iter().map(lack).filter(|line| is_new(line)).collect() };
         let head = format!("{}: {}", place(&object), outcome(&object));
@@ -276,7 +300,7 @@ fn show(input: &Input, scope: &Scope, here: bool) -> anyhow::Result<Vec<InputErr
         print_lines(&format!("{}: {}: {stated}\n", place(&object), outcome(&object)))?;
     }
     mistakes.extend(silent.iter().map(|(field, problem)| mistake(field.clone(), problem.clone())));
-    Ok(mistakes)
+    Ok(Shown { mistakes, warned })
 }
 
 /// What a run is, in a line and those below it.
@@ -285,7 +309,6 @@ fn described(run: &ValidatedRun) -> String {
     let (min, max) = (run.spec.trials.min as usize, run.spec.trials.max as usize);
     let trials = if min == max { count(max, "trial") } else { format!("{min} to {max} trials") };
     let mut lines = vec![format!("{} on {}, {trials}", count(run.spec.workloads.len(), "workload"), arms.join(", "))];
-    lines.extend(run.few_trials());
     lines.push(run.how_long().unwrap_or_else(|| run.how_often()));
     lines.extend(run.gates_in_words());
     if let Some(baseline) = &run.spec.baseline_ref {
@@ -297,12 +320,15 @@ fn described(run: &ValidatedRun) -> String {
     lines.join("\n  ") + "\n"
 }
 
-/// What whoever is about to start a run should know before.
-fn warnings(run: &ValidatedRun) -> Vec<String> {
-    let mut lines: Vec<String> = run.how_much().into_iter().chain(foregone_gates(run)).collect();
+/// What whoever is about to start a run should know before. Warnings are of what the run may not tell; that it is large, or for one driver alone,
+/// may be as it was meant.
+fn remarks(run: &ValidatedRun) -> Vec<String> {
+    let of_trials = run.few_trials().into_iter();
+    let troubles = of_trials.chain(foregone_gates(run)).chain(doubtful_gates(run)).chain(unranked(run));
+    let mut lines: Vec<String> = troubles.map(|trouble| format!("{WARNING} {trouble}")).collect();
+    lines.extend(run.how_much());
     let refused = all_for_cluster(run).into_iter();
     lines.extend(refused.map(|problem| format!("but in a cluster it is refused: {problem}")));
-    lines.extend(unranked(run));
     lines
 }
 

@@ -50,7 +50,6 @@ impl ControlPlane {
         binaries: &ControlPlaneBinaries,
         store: &[SocketAddr],
         directory: &Path,
-        timeout: Duration,
     ) -> anyhow::Result<Result<Self, NeverReady>> {
         if let Some(refusal) = refusal(store) {
             return Ok(Err(refusal));
@@ -71,7 +70,7 @@ impl ControlPlane {
             kubeconfig: plan.administrator.clone(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let deadline = Instant::now() + timeout.min(READY_TIMEOUT);
+        let deadline = Instant::now() + READY_TIMEOUT;
         let client = runtime.block_on(running.client())?;
         if let Err(never) = runtime.block_on(running.wait(deadline, "the API server is ready", || serves(&client))) {
             return Ok(Err(never));

@@ -39,7 +39,6 @@ impl Deployed {
         binaries: &Binaries,
         directory: &Path,
         between: Between,
-        timeout: Duration,
     ) -> anyhow::Result<Result<Self, NeverReady>> {
         let service = match &arm.target {
             Target::Service(service) => service,
@@ -50,14 +49,14 @@ impl Deployed {
             }
         };
         let found = binaries.store.as_ref().context("an arm with a store to start has no executables")?;
-        let store = match Service::start(service, found, directory, between, timeout)? {
+        let store = match Service::start(service, found, directory, between)? {
             Ok(store) => store,
             Err(never) => return Ok(Err(never)),
         };
         let mut started = Started { control_plane: None, store };
         if let (Some(control_plane), Some(binaries)) = (arm.control_plane(), &binaries.control_plane) {
             let addresses = started.store.addresses();
-            match ControlPlane::start(control_plane, binaries, &addresses, directory, timeout)? {
+            match ControlPlane::start(control_plane, binaries, &addresses, directory)? {
                 Ok(running) => started.control_plane = Some(running),
                 // Why a store died explains why nothing became ready on it.
                 Err(never) => return Ok(Err(started.store.death().map_or(never, NeverReady))),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bench_jobs::measure::foreign::Served;
 use storebench_core::record::{FailureCause, LeftBehind, TrialFailure};
-use storebench_core::trial::Loaded;
+use storebench_core::trial::{Loaded, timed_out};
 use storebench_crds::job::{JobLine, JobOutcome, JobSpec};
 use storebench_crds::workload::FaultKind;
 
@@ -87,8 +87,8 @@ pub(super) fn load(
         }
         if Instant::now() > deadline {
             left_behind.extend(stays());
-            let detail = death.unwrap_or_else(|| "did not finish within spec.trials.timeout".into());
-            return Ok(Some(Loaded::failed(FailureCause::StoreFailed, detail)));
+            let died = |detail| TrialFailure { cause: FailureCause::StoreFailed, detail };
+            return Ok(Some(Loaded { failure: Some(death.map_or_else(timed_out, died)), ..Loaded::default() }));
         }
     }
     let summary = process.summary()?;

@@ -113,11 +113,10 @@ impl Service {
         binaries: &StoreBinaries,
         directory: &Path,
         between: Between,
-        timeout: Duration,
     ) -> anyhow::Result<Result<Self, NeverReady>> {
         let placement = place(service, binaries, directory, between)?;
         let plan = engine::plan(service, &placement);
-        let deadline = Instant::now() + timeout.min(READY_TIMEOUT);
+        let deadline = Instant::now() + READY_TIMEOUT;
         let mut running = Self {
             store: Vec::new(),
             companions: Vec::new(),

@@ -30,7 +30,7 @@ fn replicator() -> ValidatedService {
 fn start(service: &ValidatedService, binaries: &StoreBinaries, directory: &TempDir) -> Result<Service, NeverReady> {
     let place = directory.path().join("trial");
     std::fs::create_dir(&place).unwrap();
-    Service::start(service, binaries, &place, Between::default(), Duration::from_secs(20)).unwrap()
+    Service::start(service, binaries, &place, Between::default()).unwrap()
 }
 
 #[test]

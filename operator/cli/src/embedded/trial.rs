@@ -39,6 +39,7 @@ pub(super) struct Stage<'a> {
     run: &'a ValidatedRun,
     directory: PathBuf,
     run_started: Instant,
+    /// How long a load may take, as in a cluster from its beginning: stores and control planes have a patience of their own.
     timeout: Duration,
     /// Stores that live as long as the run, by arm; empty where every trial gets a new one.
     shared: BTreeMap<String, Deployed>,
@@ -92,7 +93,7 @@ impl<'a> Stage<'a> {
                     command.clone_from(&started.store.command);
                     watch_idle(&started.store)
                 });
-                let Some(mut loaded) = self.load(arm, binaries, &mut deployed, index, begun, progress)? else {
+                let Some(mut loaded) = self.load(arm, binaries, &mut deployed, index, progress)? else {
                     return Ok(None);
                 };
                 hold_against_the_disk(&mut loaded, arm, &self.run.spec.workloads);
@@ -134,7 +135,7 @@ impl<'a> Stage<'a> {
         let cuts = |workload: &Workload| workload.fault().is_some_and(|fault| fault.kind == FaultKind::Partition);
         let between =
             Between { fault_proxy: needs_fault_proxy(self.run), relay: self.run.spec.workloads.iter().any(cuts) };
-        Deployed::start(arm, binaries, &directory, between, self.timeout)
+        Deployed::start(arm, binaries, &directory, between)
     }
 
     fn load(
@@ -143,7 +144,6 @@ impl<'a> Stage<'a> {
         binaries: &Binaries,
         deployed: &mut Deployed,
         index: u32,
-        begun: Instant,
         progress: &Progress,
     ) -> anyhow::Result<Option<Loaded>> {
         let mut job = job(self.run, &arm.name, index, deployed.endpoints());
@@ -158,7 +158,8 @@ impl<'a> Stage<'a> {
         job.strikes_members = job.workloads.iter().any(|workload| workload.strike().is_some());
         let directory = self.directory.join(format!("{}-{index}-job", arm.name));
         std::fs::create_dir_all(&directory).with_context(|| format!("{}: cannot be created", directory.display()))?;
-        load::load(&job, deployed, &directory, begun + self.timeout, progress, &mut self.left_behind)
+        let deadline = Instant::now() + self.timeout;
+        load::load(&job, deployed, &directory, deadline, progress, &mut self.left_behind)
     }
 }
 

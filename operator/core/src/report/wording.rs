@@ -38,7 +38,7 @@ pub(super) fn headline(report: &Report) -> (&'static str, String, Tone) {
 /// What a verdict means for whoever reads it for the first time.
 pub(super) fn verdict_meaning(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Passed => "Every gate was met.",
+        Verdict::Passed => "No gate was missed.",
         Verdict::Regressed => "At least one gate was missed, beyond noise.",
         Verdict::Inconclusive => "The trials cannot tell whether the gates are met.",
         Verdict::Invalid => "The measurement cannot be trusted. Do not quote a number of this run.",

@@ -87,7 +87,7 @@ fn foregone_bound(spec: &BenchmarkRunSpec, gate: &Gate) -> Option<(&'static str,
     let (nanos_of_one, unit) = metric.unit.of_time().filter(|_| is_within_a_trial)?;
     let timeout = &spec.trials.timeout;
     let is_longer = u128::from(most) * u128::from(nanos_of_one) >= timeout.duration().as_nanos();
-    let (timeout, example) = (timeout.as_str(), gate_value::EXAMPLE);
+    let (timeout, example) = (timeout.as_str(), gate_value::EXAMPLE_OF_TIME);
     let text = format!(
         "is no less than trials.timeout, {timeout}, so that no run could miss it: {metric:?} is in {unit}; write it like {example}"
     );
