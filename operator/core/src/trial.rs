@@ -104,7 +104,7 @@ pub struct Loaded {
 impl Loaded {
     /// Nothing was measured.
     pub fn failed(cause: FailureCause, detail: String) -> Self {
-        Self { failure: Some(TrialFailure { cause, detail }), ..Self::default() }
+        TrialFailure { cause, detail }.into()
     }
 
     /// Something that the trial stood on ended, or was taken away. That explains a store that does not answer and a loader that is hindered, and
@@ -113,6 +113,13 @@ impl Loaded {
         if self.failure.as_ref().is_none_or(|found| found.cause != FailureCause::WrongAnswer) {
             self.failure = Some(death);
         }
+    }
+}
+
+/// Nothing was measured.
+impl From<TrialFailure> for Loaded {
+    fn from(failure: TrialFailure) -> Self {
+        Self { failure: Some(failure), ..Self::default() }
     }
 }
 

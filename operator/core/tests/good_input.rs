@@ -84,18 +84,23 @@ fn a_gate_is_told_as_it_was_understood() {
     assert_eq!(told, expected);
 }
 
-/// These gates were refused, and with them a kept run.yaml, a run that was to go on by `--resume` and one that was under way in a cluster.
-#[test]
-fn a_gate_that_no_run_could_miss_or_meet_is_told_once_and_refuses_no_run() {
-    let files = files("tests/remarks");
-    assert!(files.len() >= 10, "only {} files: were they moved?", files.len());
+/// Of so many files at least, each with the one remark that its first line names.
+fn each_file_is_told_its_remark(directory: &str, fewest: usize, told: fn(&ValidatedRun) -> Vec<String>) {
+    let files = files(directory);
+    assert!(files.len() >= fewest, "only {} files: were they moved?", files.len());
     for (name, text) in files {
         let expected = text.lines().next().and_then(|line| line.strip_prefix("# storebench: ")?.split_once(" | "));
         let (field, remark) = expected.unwrap_or_else(|| panic!("{name}: no `# storebench: FIELD | REMARK`"));
-        let told = foregone_gates(&accepted(&name, &text).runs[0]);
+        let told = told(&accepted(&name, &text).runs[0]);
         let [told] = told.as_slice() else { panic!("{name}: {told:?}") };
         assert!(told.starts_with(&format!("{field}: ")) && told.contains(remark), "{name}: {told}");
     }
+}
+
+/// These gates were refused, and with them a kept run.yaml, a run that was to go on by `--resume` and one that was under way in a cluster.
+#[test]
+fn a_gate_that_no_run_could_miss_or_meet_is_told_once_and_refuses_no_run() {
+    each_file_is_told_its_remark("tests/remarks", 10, foregone_gates);
     let input = accepted("run.yaml", include_str!("../../../manifests/samples/redis-valkey.yaml"));
     assert_eq!(foregone_gates(&input.runs[0]), [""; 0]);
 }
@@ -103,15 +108,7 @@ fn a_gate_that_no_run_could_miss_or_meet_is_told_once_and_refuses_no_run() {
 /// They were called valid, and those who had written them found out after the run.
 #[test]
 fn a_gate_that_a_run_may_leave_undecided_is_told_before_it_runs() {
-    let files = files("tests/remarks/doubtful");
-    assert!(files.len() >= 5, "only {} files: were they moved?", files.len());
-    for (name, text) in files {
-        let expected = text.lines().next().and_then(|line| line.strip_prefix("# storebench: ")?.split_once(" | "));
-        let (field, remark) = expected.unwrap_or_else(|| panic!("{name}: no `# storebench: FIELD | REMARK`"));
-        let told = doubtful_gates(&accepted(&name, &text).runs[0]);
-        let [told] = told.as_slice() else { panic!("{name}: {told:?}") };
-        assert!(told.starts_with(&format!("{field}: ")) && told.contains(remark), "{name}: {told}");
-    }
+    each_file_is_told_its_remark("tests/remarks/doubtful", 5, doubtful_gates);
 }
 
 /// A gate may ask for a store that is faster, or for nothing that depends on which processes there were.

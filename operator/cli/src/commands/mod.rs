@@ -20,7 +20,9 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors, load};
+use storebench_core::validate::{ValidatedRun, doubtful_gates, foregone_gates};
 use storebench_crds::document::FILE_BYTES_MAX;
 
 /// Reads and validates files together.
@@ -31,6 +33,11 @@ fn read_input(files: &[PathBuf]) -> anyhow::Result<Input> {
 /// Validates files together whose names are meant from the current folder. Where that cannot be told, paths stay as they were written.
 fn load_from_here(files: &[(String, Vec<u8>)]) -> Result<Input, InputErrors> {
     load(files, &std::env::current_dir().unwrap_or_default())
+}
+
+/// What a run that is valid may not tell, a line each: whoever checks it is told, and whoever starts it.
+fn warnings(run: &ValidatedRun) -> Vec<String> {
+    [unranked(run), foregone_gates(run), doubtful_gates(run), Vec::from_iter(run.few_trials())].concat()
 }
 
 /// A file with its name. Reads at most one byte more than is allowed, so that a huge or endless file costs nothing.

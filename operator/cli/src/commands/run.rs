@@ -6,12 +6,11 @@ use std::time::Instant;
 use anyhow::Context as _;
 use service_kit::console;
 use storebench_core::across::judged_again;
-use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors};
 use storebench_core::judgement::{available, judge, worth_measuring};
 use storebench_core::record::{FailureCause, RunRecord};
 use storebench_core::report::Report;
-use storebench_core::validate::{ValidatedRun, doubtful_gates, foregone_gates, too_much_for};
+use storebench_core::validate::{ValidatedRun, too_much_for};
 use storebench_crds::DurationText;
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Isolation, RETRIES_MAX};
 use storebench_crds::document::InputError;
@@ -118,14 +117,7 @@ fn run_all(
         // Whoever did not mean it need not wait for the report.
         let too_much = too_much_for(run, &embedded::room(Some(&options.data_directory)));
         let too_much = too_much.map(embedded::place_and_text).map(|(field, problem)| format!("{field} {problem}"));
-        unranked(run)
-            .iter()
-            .chain(&foregone_gates(run))
-            .chain(&doubtful_gates(run))
-            .chain(&run.few_trials())
-            .chain(&run.how_much())
-            .chain(&too_much)
-            .for_each(|line| progress.tell(line));
+        super::warnings(run).iter().chain(&run.how_much()).chain(&too_much).for_each(|line| progress.tell(line));
         // Nothing to measure, nobody to wait for.
         let is_measured = !worth_measuring(&prepared.record).is_empty();
         let mut turn = None;

@@ -8,12 +8,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bench_jobs::net::dial::dial_once;
 use service_kit::console;
-use storebench_core::equality::unranked;
 use storebench_core::input::{Input, InputErrors, SuiteOfRuns};
 use storebench_core::record::Unavailable;
 use storebench_core::validate::{
-    Room, STATED_BY_USER, Target, ValidatedArm, ValidatedRun, ValidatedService, all_for_cluster, doubtful_gates,
-    for_kubernetes, foregone_gates, too_much_for,
+    Room, STATED_BY_USER, Target, ValidatedArm, ValidatedRun, ValidatedService, all_for_cluster, for_kubernetes,
+    too_much_for,
 };
 use storebench_crds::document::{InputError, Object, Role, parse, role};
 
@@ -323,9 +322,7 @@ fn described(run: &ValidatedRun) -> String {
 /// What whoever is about to start a run should know before. Warnings are of what the run may not tell; that it is large, or for one driver alone,
 /// may be as it was meant.
 fn remarks(run: &ValidatedRun) -> Vec<String> {
-    let of_trials = run.few_trials().into_iter();
-    let troubles = of_trials.chain(foregone_gates(run)).chain(doubtful_gates(run)).chain(unranked(run));
-    let mut lines: Vec<String> = troubles.map(|trouble| format!("{WARNING} {trouble}")).collect();
+    let mut lines: Vec<String> = super::warnings(run).iter().map(|trouble| format!("{WARNING} {trouble}")).collect();
     lines.extend(run.how_much());
     let refused = all_for_cluster(run).into_iter();
     lines.extend(refused.map(|problem| format!("but in a cluster it is refused: {problem}")));

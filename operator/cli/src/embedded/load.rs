@@ -88,7 +88,7 @@ pub(super) fn load(
         if Instant::now() > deadline {
             left_behind.extend(stays());
             let died = |detail| TrialFailure { cause: FailureCause::StoreFailed, detail };
-            return Ok(Some(Loaded { failure: Some(death.map_or_else(timed_out, died)), ..Loaded::default() }));
+            return Ok(Some(death.map_or_else(timed_out, died).into()));
         }
     }
     let summary = process.summary()?;

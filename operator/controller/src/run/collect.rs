@@ -42,7 +42,7 @@ pub async fn collect(
     }
     let job = existing.jobs.iter().find(|job| job.name_any() == trial.name);
     if let Some(failure) = load_pods::too_many(&pods, job) {
-        return Ok(Loaded { failure: Some(failure), ..Loaded::default() });
+        return Ok(failure.into());
     }
     let mut processes = Vec::with_capacity(pods.len());
     for pod in pods {

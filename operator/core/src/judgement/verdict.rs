@@ -160,9 +160,10 @@ fn gap(record: &RunRecord) -> Option<(u32, &str)> {
     }
     let arms = available(record);
     (0..).zip(of_indexes).find_map(|(index, (found, trials))| {
-        let is_there = |arm: &&str| found == index && trials.iter().any(|trial| trial.arm == *arm);
-        let is_repeated = found == index && trials.iter().any(|trial| trial.state == TrialState::Invalid);
-        arms.iter().copied().find(|arm| !is_repeated && !is_there(arm)).map(|arm| (index, arm))
+        let trials = if found == index { trials } else { Vec::new() };
+        let is_repeated = trials.iter().any(|trial| trial.state == TrialState::Invalid);
+        let lacks = |arm: &&str| !is_repeated && trials.iter().all(|trial| trial.arm != *arm);
+        arms.iter().copied().find(lacks).map(|arm| (index, arm))
     })
 }
 

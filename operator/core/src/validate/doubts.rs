@@ -3,13 +3,11 @@
 use storebench_crds::benchmark_run::{BenchmarkRunSpec, Bound, Gate, Isolation};
 use storebench_crds::ratio::percent;
 
+use crate::judgement::PARITY;
 use crate::validated::{Target, ValidatedRun};
 
-/// Equal stores, basis points.
-const PARITY: u32 = 10_000;
-
 /// No run tells two equal stores to be as near as that, basis points.
-const NEAR_PARITY: u32 = 10;
+const NEAR_PARITY: u64 = 10;
 
 /// What makes it doubtful that gates on ratios tell what is asked of them: the field, why, and the remedy, in a line each.
 pub fn doubtful_gates(run: &ValidatedRun) -> Vec<String> {
@@ -50,7 +48,7 @@ fn near_parity(gate: &Gate, index: usize) -> Option<String> {
         Bound::RatioAtMost(bound) => ("ratioAtMost", bound, "105%"),
         Bound::AtLeast(_) | Bound::AtMost(_) => return None,
     };
-    let is_near = bound.abs_diff(PARITY) <= NEAR_PARITY;
+    let is_near = u64::from(bound).abs_diff(PARITY) <= NEAR_PARITY;
     is_near.then(|| {
         let bound = percent(bound.into());
         format!("spec.gates[{index}].{field}: is {bound}, which equal stores could hardly be told to meet: write it like {example}")
@@ -61,9 +59,9 @@ fn near_parity(gate: &Gate, index: usize) -> Option<String> {
 fn wide_target(spec: &BenchmarkRunSpec, gate: &Gate, index: usize) -> Option<String> {
     let (Bound::RatioAtLeast(bound) | Bound::RatioAtMost(bound)) = gate.bound()? else { return None };
     let trials = &spec.trials;
-    let (target, distance) = (trials.target_interval_basis_points, bound.abs_diff(PARITY));
+    let (target, distance) = (trials.target_interval_basis_points, u64::from(bound).abs_diff(PARITY));
     let may_stop_early = trials.min < trials.max;
-    (may_stop_early && target > distance).then(|| {
+    (may_stop_early && u64::from(target) > distance).then(|| {
         let bound = percent(bound.into());
         format!(
             "spec.trials.targetIntervalBasisPoints: is {target}, and from equal stores to the {bound} of spec.gates[{index}] it is \
